@@ -1,4 +1,5 @@
-"""A peer for the benchmark: one idempotent producer of confluent-kafka, as most people would set it up. Prints its rate."""
+"""A peer for the benchmark: one idempotent producer of confluent-kafka, as most people would set it
+up. Prints its rate."""
 
 import argparse
 import itertools

@@ -1,7 +1,9 @@
-"""The one file that Airflow finds DAGs in: a DAG for every pipeline in ``$SHIPPER_CONFIG`` (default: the ``config`` beside ``dags``).
+"""The one file that Airflow finds DAGs in: a DAG for every pipeline in ``$SHIPPER_CONFIG``
+(default: the ``config`` beside ``dags``).
 
-Parsing reads YAML and nothing else: no network, no database, no Spark. A file that cannot be read becomes a DAG that
-says so; the others are not harmed. A task's own parse loads the one pipeline that it belongs to.
+Parsing reads YAML and nothing else: no network, no database, no Spark. A file that cannot be read
+becomes a DAG that says so; the others are not harmed. A task's own parse loads the one pipeline
+that it belongs to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Builds spark_jobs/jars/shipper-lines.jar from jvm/: ``python jvm/build.py``, which needs a JDK 17 or newer and pyspark.
+"""Builds spark_jobs/jars/shipper-lines.jar from jvm/: ``python jvm/build.py``, which needs a JDK 17
+or newer and pyspark.
 
-The jar is committed, so that who uses shipper needs no compiler. It names the sources that it was made from (``sources()``), and
-tests/unit/test_jar.py holds it against them. The same compiler makes the same bytes.
+The jar is committed, so that who uses shipper needs no compiler. It names the sources that it was
+made from (``sources()``), and tests/unit/test_jar.py holds it against them. The same compiler makes
+the same bytes.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def build(target: Path) -> None:
             check=True,
         )
         target.parent.mkdir(exist_ok=True)
-        part = target.with_suffix(".part")  # a Java that has the jar open does not survive its bytes changing
+        part = target.with_suffix(
+            ".part"
+        )  # a Java that has the jar open does not survive its bytes changing
         with zipfile.ZipFile(part, "w") as jar:
             _add(jar, "META-INF/MANIFEST.MF", b"Manifest-Version: 1.0\r\n\r\n")
             _add(jar, SOURCES_ENTRY, sources().encode())

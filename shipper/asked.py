@@ -1,5 +1,6 @@
-"""What is asked of one run alone, beyond its window (:class:`shipper.runner.JobOptions`): whether it can be meant, and what the pipeline is in such a
-run. For ``shipper run``, for Airflow's form and for the process that runs the steps alike.
+"""What is asked of one run alone, beyond its window (:class:`shipper.runner.JobOptions`): whether
+it can be meant, and what the pipeline is in such a run. For ``shipper run``, for Airflow's form and
+for the process that runs the steps alike.
 """
 
 from __future__ import annotations
@@ -13,25 +14,36 @@ from shipper.config.units import parse_rate
 from shipper.report.run_folder import Asked
 from shipper.runner import PLAN, REPORT, Job, JobOptions, step_names
 
-#: Below `runs_uri`. No pipeline can have this name; and what lies here is no run of a window to anybody who looks for what was shipped.
+#: Below `runs_uri`. No pipeline can have this name; and what lies here is no run of a window to
+#: anybody who looks for what was shipped.
 DRY_RUNS = "_dry_runs"
 
 
 def skippable(pipeline: Pipeline) -> list[str]:
-    """Names of the source gate's checks that a run may leave out. One that sends records to quarantine is none of them: it decides what a file
-    becomes, and so must be the same in every run."""
-    return list(dict.fromkeys(check.title for check in pipeline.gates.source if check.severity != "quarantine"))
+    """Names of the source gate's checks that a run may leave out. One that sends records to
+    quarantine is none of them: it decides what a file becomes, and so must be the same in every
+    run."""
+    return list(
+        dict.fromkeys(
+            check.title for check in pipeline.gates.source if check.severity != "quarantine"
+        )
+    )
 
 
 def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
     """What nobody can have meant, in one sentence with the remedy; None if it can be done."""
     for names, there, what in (
         (asked.to_clusters, list(pipeline.clusters), "has no cluster"),
-        (asked.skip_checks, skippable(pipeline), "has no check of the source gate that can be left out by the name"),
+        (
+            asked.skip_checks,
+            skippable(pipeline),
+            "has no check of the source gate that can be left out by the name",
+        ),
     ):
         if unknown := [name for name in names if name not in there]:
             return (
-                f"pipeline {pipeline.name} {what} {unknown[0]!r}{suggestion(unknown[0], there) if there else '; there is none'}"
+                f"pipeline {pipeline.name} {what} "
+                f"{unknown[0]!r}{suggestion(unknown[0], there) if there else '; there is none'}"
             )
     if asked.rate_limit is not None:
         try:
@@ -44,19 +56,32 @@ def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
 
 def _not_together(asked: JobOptions) -> str | None:
     if _says(asked.reship_reason) and not asked.reship:
-        return "`reship_reason` says why files are sent again, and `reship` is off: set it, or leave the reason out"
+        return (
+            "`reship_reason` says why files are sent again, and `reship` is off: set it, or "
+            "leave the reason out"
+        )
     if asked.reship and not asked.plan_only and not _says(asked.reship_reason):
         return (
-            "`reship` sends every file of the window once more, and readers see those records twice: say why in `reship_reason`, or leave "
-            "`reship` off if only what is missing is to be sent"
+            "`reship` sends every file of the window once more, and readers see those records "
+            "twice: say why in `reship_reason`, or leave `reship` off if only what is missing is "
+            "to be sent"
         )
     if asked.skip_checks and not _says(asked.skip_reason):
-        return f"{', '.join(asked.skip_checks)} would be left out of the source gate: say why in `skip_reason`, for those who ask later"
+        return (
+            f"{', '.join(asked.skip_checks)} would be left out of the source gate: say why in "
+            "`skip_reason`, for those who ask later"
+        )
     if _says(asked.skip_reason) and not asked.skip_checks:
-        return "`skip_reason` says why checks are left out, and none is: name them in `skip_checks`, or leave the reason out"
+        return (
+            "`skip_reason` says why checks are left out, and none is: name them in "
+            "`skip_checks`, or leave the reason out"
+        )
     sends = [name for name in ("rate_limit", "skip_checks") if getattr(asked, name)]
     if asked.plan_only and sends:
-        return f"`plan_only` sends nothing and runs no gate, so `{sends[0]}` changes nothing: leave one of them out"
+        return (
+            f"`plan_only` sends nothing and runs no gate, so `{sends[0]}` changes nothing: leave "
+            "one of them out"
+        )
     return None
 
 
@@ -65,23 +90,44 @@ def _says(reason: str | None) -> bool:
 
 
 def as_asked(pipeline: Pipeline, asked: JobOptions) -> Pipeline:
-    """The pipeline as this run ships it. What a file becomes is the same: the transform's digest does not change."""
+    """The pipeline as this run ships it. What a file becomes is the same: the transform's digest
+    does not change."""
     delivery, gates = pipeline.delivery, pipeline.gates
-    targets = {name: pipeline.targets[name] for name in pipeline.clusters if not asked.to_clusters or name in asked.to_clusters}
+    targets = {
+        name: pipeline.targets[name]
+        for name in pipeline.clusters
+        if not asked.to_clusters or name in asked.to_clusters
+    }
     if asked.rate_limit is not None:
         most = parse_rate(asked.rate_limit)
-        delivery = delivery.model_copy(update={"rate_limit": min(most, delivery.rate_limit or most)})
-        capped = {name: min(most, target.rate_limit) for name, target in targets.items() if target.rate_limit}
-        targets |= {name: targets[name].model_copy(update={"rate_limit": limit}) for name, limit in capped.items()}
+        delivery = delivery.model_copy(
+            update={"rate_limit": min(most, delivery.rate_limit or most)}
+        )
+        capped = {
+            name: min(most, target.rate_limit)
+            for name, target in targets.items()
+            if target.rate_limit
+        }
+        targets |= {
+            name: targets[name].model_copy(update={"rate_limit": limit})
+            for name, limit in capped.items()
+        }
     if asked.skip_checks:
-        left = tuple(check for check in gates.source if check.severity == "quarantine" or check.title not in asked.skip_checks)
+        left = tuple(
+            check
+            for check in gates.source
+            if check.severity == "quarantine" or check.title not in asked.skip_checks
+        )
         gates = gates.model_copy(update={"source": left})
     return pipeline.model_copy(update={"delivery": delivery, "gates": gates, "targets": targets})
 
 
 def for_results(pipeline: Pipeline, asked: JobOptions) -> Asked | None:
-    """What each result of the run says of it; ``pipeline`` is the whole one. None: nothing special."""
-    others = [name for name in pipeline.clusters if asked.to_clusters and name not in asked.to_clusters]
+    """What each result of the run says of it; ``pipeline`` is the whole one. None: nothing
+    special."""
+    others = [
+        name for name in pipeline.clusters if asked.to_clusters and name not in asked.to_clusters
+    ]
     found = Asked(
         clusters=list(asked.to_clusters) if others else [],
         other_clusters=others,
@@ -109,7 +155,13 @@ def not_wanted(step: str, clusters: Sequence[str], *, plan_only: bool) -> str | 
     if name in (PLAN, REPORT):
         return None
     if plan_only:
-        return "a dry run was asked for (`plan_only`): the plan is made and reported, and nothing is sent"
+        return (
+            "a dry run was asked for (`plan_only`): the plan is made and reported, and nothing "
+            "is sent"
+        )
     if cluster and clusters and cluster not in clusters:
-        return f"this run was asked to ship to {', '.join(clusters)} alone (`clusters`): {cluster} gets nothing from it"
+        return (
+            f"this run was asked to ship to {', '.join(clusters)} alone (`clusters`): {cluster} "
+            "gets nothing from it"
+        )
     return None

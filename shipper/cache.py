@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``$SHIPPER_CACHE``, else ``$XDG_CACHE_HOME/shipper``, else ``~/.cache/shipper``. Safe to delete at any time."""
+    """``$SHIPPER_CACHE``, else ``$XDG_CACHE_HOME/shipper``, else ``~/.cache/shipper``. Safe to
+    delete at any time."""
     if chosen := environ.get("SHIPPER_CACHE"):
         return Path(chosen).expanduser().absolute()
     if base := environ.get("XDG_CACHE_HOME"):

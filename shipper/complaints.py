@@ -1,6 +1,7 @@
 """The part of librdkafka's words that no call returns: what its error callback and its log say.
 
-Every client shares this module, also the consumer that judges a delivery: nothing here decides what was delivered.
+Every client shares this module, also the consumer that judges a delivery: nothing here decides what
+was delivered.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ log = logging.getLogger("shipper.kafka")
 _BELIEVED_SECONDS = 60.0
 _REPEATED_SECONDS = 30.0
 _MOST_LINES = 1000
-#: The end of a line that differs each time: how long the attempt took, and how many equal lines librdkafka itself left out.
+#: The end of a line that differs each time: how long the attempt took, and how many equal lines
+#: librdkafka itself left out.
 _ATTEMPT = re.compile(r" \(after .*\)$", re.DOTALL)
 
 
@@ -33,7 +35,8 @@ class Complaint(NamedTuple):
 
 
 class Complaints:
-    """Error callback of a client, the only place where librdkafka says why no connection comes up. A call that waits for one only times out."""
+    """Error callback of a client, the only place where librdkafka says why no connection comes up.
+    A call that waits for one only times out."""
 
     #: Errors that waiting does not mend; :data:`shipper.kafka.outcomes.TABLE` rules the same.
     FINAL = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
@@ -50,7 +53,8 @@ class Complaints:
     )
 
     def __init__(self, serve: Callable[[], object] = lambda: None) -> None:
-        """``serve``: serves the client's callbacks, for a client of which no other call does. It must not raise."""
+        """``serve``: serves the client's callbacks, for a client of which no other call does. It
+        must not raise."""
         self._last: Complaint | None = None
         self._heard_at = 0.0
         self._serve = serve
@@ -58,7 +62,9 @@ class Complaints:
     def hear(self, error: Any) -> None:
         """``error_cb``: take a KafkaError."""
         decisive, vague = self._TELLING
-        if error.name() in decisive or (error.name() in vague and (self._last is None or self._last.name in vague)):
+        if error.name() in decisive or (
+            error.name() in vague and (self._last is None or self._last.name in vague)
+        ):
             self._last, self._heard_at = Complaint(error.name(), error.str()), time.monotonic()
 
     def forget(self) -> None:
@@ -72,22 +78,28 @@ class Complaints:
 
     @property
     def final(self) -> Complaint | None:
-        """The reason why waiting for a connection is in vain. An old one does not count, such as one of a broker that was just starting:
-        librdkafka repeats it after 30 s."""
+        """The reason why waiting for a connection is in vain. An old one does not count, such as
+        one of a broker that was just starting: librdkafka repeats it after 30 s."""
         last = self.last
-        if last is None or last.name not in self.FINAL or time.monotonic() - self._heard_at > _BELIEVED_SECONDS:
+        if (
+            last is None
+            or last.name not in self.FINAL
+            or time.monotonic() - self._heard_at > _BELIEVED_SECONDS
+        ):
             return None
         return last
 
     def explain(self, name: str, text: str) -> str:
-        """Return ``text``; if the error ``name`` says only that no answer came, with the reason that was heard."""
+        """Return ``text``; if the error ``name`` says only that no answer came, with the reason
+        that was heard."""
         last = self.last
         return text if last is None or name not in self._WAITING else f"{text} ({last})"
 
 
 class _Repeats:
-    """Leaves out lines that were told less than half a minute ago, and counts them. One for all clients of the process: a broker that is gone makes
-    each of them say the same, again and again."""
+    """Leaves out lines that were told less than half a minute ago, and counts them. One for all
+    clients of the process: a broker that is gone makes each of them say the same, again and again.
+    """
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[float, int]] = {}
@@ -112,7 +124,8 @@ _repeats = _Repeats()
 
 
 class ClientLog:
-    """``logger`` of a client. librdkafka's lines are for ``-v`` (SHIPPER_LOG) alone: what a user has to know, an error or the progress says."""
+    """``logger`` of a client. librdkafka's lines are for ``-v`` (SHIPPER_LOG) alone: what a user
+    has to know, an error or the progress says."""
 
     def __init__(self) -> None:
         self._most = logging.CRITICAL if os.environ.get("SHIPPER_LOG") else logging.INFO
@@ -121,8 +134,8 @@ class ClientLog:
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
         """``arguments``: facility, client and line."""
-        # confluent-kafka may call this while a fatal error is under way as an exception, which each `try` on the way may change. So the test
-        # is a plain one.
+        # confluent-kafka may call this while a fatal error is under way as an exception, which each
+        # `try` on the way may change. So the test is a plain one.
         if level < self._least:
             return
         facility, _, line = arguments if len(arguments) == 3 else ("", "", text % arguments)

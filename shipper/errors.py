@@ -32,7 +32,7 @@
     └── StepResultError             a step's result is missing, stale or unreadable
 
 All of them survive pickling, since they cross from Spark's workers to the driver.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -111,14 +111,26 @@ class LedgerDamaged(ClusterError):
 
     @classmethod
     def at(
-        cls, pipeline: str, partition: int | None, offset: int, why: str, *, cluster: str = "", topic: str = ""
+        cls,
+        pipeline: str,
+        partition: int | None,
+        offset: int,
+        why: str,
+        *,
+        cluster: str = "",
+        topic: str = "",
     ) -> LedgerDamaged:
         """``why`` quotes nothing of the record but names of fields."""
         where = f"{'?' if partition is None else partition}:{offset}"
-        ledger = f"cluster {cluster}: topic {topic}, the ledger of {pipeline}," if cluster else f"the ledger of {pipeline}"
+        ledger = (
+            f"cluster {cluster}: topic {topic}, the ledger of {pipeline},"
+            if cluster
+            else f"the ledger of {pipeline}"
+        )
         error = cls(
-            f"{ledger} has a record that is not shipper's or cannot be right, at partition:offset {where}: {why}. Nothing was sent on its "
-            f"word. Find out who writes to the topic; `shipper ledger verify {pipeline}` lists all such records, and `shipper ledger "
+            f"{ledger} has a record that is not shipper's or cannot be right, at partition:offset "
+            f"{where}: {why}. Nothing was sent on its word. Find out who writes to the topic; "
+            f"`shipper ledger verify {pipeline}` lists all such records, and `shipper ledger "
             f"repair {pipeline} {cluster or 'CLUSTER'} --record {where}` mends one."
         )
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
@@ -131,12 +143,18 @@ class LedgerOutdated(ClusterError):
 
     @classmethod
     def of(cls, pipeline: str, *, cluster: str = "", topic: str = "") -> LedgerOutdated:
-        ledger = f"cluster {cluster}: topic {topic}, the ledger of {pipeline}," if cluster else f"the ledger of {pipeline}"
+        ledger = (
+            f"cluster {cluster}: topic {topic}, the ledger of {pipeline},"
+            if cluster
+            else f"the ledger of {pipeline}"
+        )
         error = cls(
-            f"{ledger} was written by a development version of shipper, before ledger format 1. This version cannot read what was shipped, so "
-            "nothing was sent. Ship the open windows to their end with the version that wrote the ledger. Then name a new topic in "
-            f"`ledger.topic` of the cluster's file, and run once with --new-ledger: this version ships every file of every window that is run "
-            "from then on, so begin behind the last window that the earlier version shipped (`schedule.start`)."
+            f"{ledger} was written by a development version of shipper, before ledger format 1. "
+            "This version cannot read what was shipped, so nothing was sent. Ship the open "
+            "windows to their end with the version that wrote the ledger. Then name a new topic "
+            "in `ledger.topic` of the cluster's file, and run once with --new-ledger: this "
+            "version ships every file of every window that is run from then on, so begin behind "
+            "the last window that the earlier version shipped (`schedule.start`)."
         )
         error.pipeline = pipeline
         return error
@@ -195,7 +213,8 @@ class StepResultError(ShipperError):
 
 
 def of_kind(kind: str | None, message: str) -> ShipperError:
-    """The error of that class name, for one that comes back as data; a DeliveryError if there is no such class."""
+    """The error of that class name, for one that comes back as data; a DeliveryError if there is no
+    such class."""
     return _kinds(ShipperError).get(kind or "", DeliveryError)(message)
 
 
@@ -209,7 +228,9 @@ def _kinds(root: type[ShipperError]) -> dict[str, type[ShipperError]]:
 _ERRNO = {
     errno.ENOSPC: "the disk is full: make room, and run again",
     errno.EDQUOT: "the quota of the disk is used up: make room, and run again",
-    errno.EROFS: "the file system is mounted read-only: name another folder, or mount it for writing",
+    errno.EROFS: (
+        "the file system is mounted read-only: name another folder, or mount it for writing"
+    ),
     errno.EACCES: "user {user} has no permission there: grant it, or name another folder",
     errno.EPERM: "user {user} has no permission there: grant it, or name another folder",
     errno.ENOENT: "it is not there",
@@ -220,7 +241,8 @@ _ERRNO = {
 
 
 def why_system(error: OSError) -> str:
-    """What the system refused, with the file if it names one, and what to do. The text is the system's, never a log line."""
+    """What the system refused, with the file if it names one, and what to do. The text is the
+    system's, never a log line."""
     if error.errno is None:
         return str(error) or type(error).__name__
     what = _ERRNO.get(error.errno) or os.strerror(error.errno)

@@ -1,6 +1,7 @@
 """The cache of jars: each lock's jars in one folder, fetched once, whole or not at all.
 
-The lock has coordinate, size and hash of each jar, so one GET per jar is all it takes: no Java, no Maven, no POM.
+The lock has coordinate, size and hash of each jar, so one GET per jar is all it takes: no Java, no
+Maven, no POM.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ _JAVAS_PROXY = re.compile(r"-D(https?)\.proxy(Host|Port)=(\S+)")
 
 
 def resolve_jars(lock: Path, say: Say = lambda line: None) -> Path:
-    """The folder with exactly the jars of the lock, for ``java -cp 'FOLDER/*'``. It is named for the lock and what is in it.
+    """The folder with exactly the jars of the lock, for ``java -cp 'FOLDER/*'``. It is named for
+    the lock and what is in it.
 
-    Warm, this looks at sizes only (a millisecond). Cold, it fetches them: other processes that want the same jars wait.
-    The folder gets its name by one rename after every jar was compared with its hash, so what a killed process leaves
-    never counts as done. ``say`` gets a line now and then, and none when everything is there.
+    Warm, this looks at sizes only (a millisecond). Cold, it fetches them: other processes that want
+    the same jars wait. The folder gets its name by one rename after every jar was compared with its
+    hash, so what a killed process leaves never counts as done. ``say`` gets a line now and then,
+    and none when everything is there.
 
     Raises:
         JarsUnavailable: a jar cannot be had, the cache cannot be written, or there is no such lock.
@@ -52,13 +55,16 @@ def resolve_jars(lock: Path, say: Say = lambda line: None) -> Path:
     if _complete(folder, pins):
         return folder
     try:
-        with exclusive(cache / "jars" / f"{name}.lock", lambda: say(f"waiting for another process: {name}")):
+        with exclusive(
+            cache / "jars" / f"{name}.lock", lambda: say(f"waiting for another process: {name}")
+        ):
             if not _complete(folder, pins):
                 _fetch(name, pins, folder, say)
     except OSError as problem:
         raise JarsUnavailable(
-            f"The jars of {name} cannot be kept in {cache}: {problem}. Name a folder that can be written, with room for "
-            f"{sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB, in SHIPPER_CACHE."
+            f"The jars of {name} cannot be kept in {cache}: {problem}. Name a folder that can be "
+            f"written, with room for {sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB, in "
+            "SHIPPER_CACHE."
         ) from problem
     return folder
 
@@ -68,8 +74,12 @@ def _complete(folder: Path, pins: tuple[Pin, ...]) -> bool:
 
 
 def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
-    """By way of a folder beside it. What has arrived there is kept for the next attempt, should this one fail."""
-    say(f"resolving {len(pins)} jars of {name} ({sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB) into {folder}")
+    """By way of a folder beside it. What has arrived there is kept for the next attempt, should
+    this one fail."""
+    say(
+        f"resolving {len(pins)} jars of {name} ({sum(pin.size_bytes for pin in pins) / 1e6:.0f} "
+        f"MB) into {folder}"
+    )
     arriving = folder.with_name(f"{folder.name}.partial")
     arriving.mkdir(exist_ok=True)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies()))
@@ -89,24 +99,31 @@ def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
 
 
 def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> None:
-    """Writes the jar only if it is the locked one. Raises JarsUnavailable; OSError if it cannot be written."""
+    """Writes the jar only if it is the locked one. Raises JarsUnavailable; OSError if it cannot be
+    written."""
     if pin.has_arrived(folder):
         return
     root = os.environ.get(MIRROR_VARIABLE) or MAVEN_CENTRAL
-    url = f"{root.rstrip('/')}/{pin.group.replace('.', '/')}/{pin.name}/{pin.version}/{pin.file_name}"
+    url = (
+        f"{root.rstrip('/')}/{pin.group.replace('.', '/')}/{pin.name}/{pin.version}/{pin.file_name}"
+    )
     try:
         with opener.open(url, timeout=STALL_SECONDS) as answer:
             content = answer.read()
     except HTTPError as error:
         if error.code == 404:
             raise JarsUnavailable(
-                f"The Maven repository has no {pin.coordinate}. If {MIRROR_VARIABLE} names a mirror, it may lack it; without it "
-                "Maven Central is asked."
+                f"The Maven repository has no {pin.coordinate}. If {MIRROR_VARIABLE} names a "
+                "mirror, it may lack it; without it Maven Central is asked."
             ) from error
         raise _unreachable(pin, f"it answers {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
-        said = f"no byte arrived for {STALL_SECONDS:.0f} seconds" if isinstance(reason, TimeoutError) else str(reason)
+        said = (
+            f"no byte arrived for {STALL_SECONDS:.0f} seconds"
+            if isinstance(reason, TimeoutError)
+            else str(reason)
+        )
         raise _unreachable(pin, said) from error
     pin.verify(content)
     part = folder / f"{pin.file_name}.part"
@@ -116,18 +133,24 @@ def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> 
 
 def _unreachable(pin: Pin, reason: str) -> JarsUnavailable:
     return JarsUnavailable(
-        f"{pin.coordinate} could not be fetched: the Maven repository cannot be reached ({reason}). Check the network. Behind a "
-        f"proxy set HTTPS_PROXY=http://HOST:PORT, with a mirror set {MIRROR_VARIABLE}=URL, for an authority of your own SSL_CERT_FILE, or copy "
-        "the cache folder from a machine where it worked and name it in SHIPPER_CACHE. What did arrive is kept for the next attempt."
+        f"{pin.coordinate} could not be fetched: the Maven repository cannot be reached "
+        f"({reason}). Check the network. Behind a proxy set HTTPS_PROXY=http://HOST:PORT, with a "
+        f"mirror set {MIRROR_VARIABLE}=URL, for an authority of your own SSL_CERT_FILE, or copy "
+        "the cache folder from a machine where it worked and name it in SHIPPER_CACHE. What did "
+        "arrive is kept for the next attempt."
     )
 
 
 def proxies(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Scheme → proxy: what the environment (or macOS) says, and what Java is told in JAVA_TOOL_OPTIONS, which is where a machine that
-    runs Spark may have its only word about one."""
+    """Scheme → proxy: what the environment (or macOS) says, and what Java is told in
+    JAVA_TOOL_OPTIONS, which is where a machine that runs Spark may have its only word about one."""
     said: dict[str, dict[str, str]] = {}
     for scheme, what, value in _JAVAS_PROXY.findall(environ.get("JAVA_TOOL_OPTIONS", "")):
         said.setdefault(scheme, {})[what] = value
     usual = {"http": "80", "https": "443"}
-    javas = {scheme: f"http://{to['Host']}:{to.get('Port', usual[scheme])}" for scheme, to in said.items() if "Host" in to}
+    javas = {
+        scheme: f"http://{to['Host']}:{to.get('Port', usual[scheme])}"
+        for scheme, to in said.items()
+        if "Host" in to
+    }
     return javas | urllib.request.getproxies()

@@ -1,7 +1,8 @@
 """What the process that runs a job gets of this process's environment: what it needs, by name.
 
-An Airflow worker's environment holds the key of Airflow's own secrets, its database's address, and the passwords of clusters that the
-pipeline has nothing to do with. The process that ships runs SQL and settings that the pipeline's author wrote.
+An Airflow worker's environment holds the key of Airflow's own secrets, its database's address, and
+the passwords of clusters that the pipeline has nothing to do with. The process that ships runs SQL
+and settings that the pipeline's author wrote.
 """
 
 from __future__ import annotations
@@ -10,33 +11,87 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
-#: With ``*`` for any end. Hadoop's, S3's and the like are how files are reached, so their credentials are among them.
+#: With ``*`` for any end. Hadoop's, S3's and the like are how files are reached, so their
+#: credentials are among them.
 NEEDED = (
     # The machine.
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TMPDIR", "TMP", "TEMP", "TZ", "LANG", "LANGUAGE", "LC_*", "XDG_*",
-    "LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_*", "OMP_NUM_THREADS", "NO_COLOR",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "HOSTNAME",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "XDG_*",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "GLIBC_TUNABLES",
+    "MALLOC_*",
+    "OMP_NUM_THREADS",
+    "NO_COLOR",
     # Networks and certificates.
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "OPENSSL_CONF", "KRB5*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "OPENSSL_CONF",
+    "KRB5*",
     # Java, Python, Spark.
-    "JAVA_HOME", "JRE_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX",
-    "SPARK_*", "PYSPARK_*", "KUBECONFIG", "KUBERNETES_SERVICE_*",
+    "JAVA_HOME",
+    "JRE_HOME",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "CLASSPATH",
+    "PYTHON*",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "SPARK_*",
+    "PYSPARK_*",
+    "KUBECONFIG",
+    "KUBERNETES_SERVICE_*",
     # Where files and results lie.
-    "HADOOP_*", "HDFS_*", "YARN_*", "AWS_*", "GOOGLE_*", "GCS_*", "AZURE_*", "FSSPEC_*",
+    "HADOOP_*",
+    "HDFS_*",
+    "YARN_*",
+    "AWS_*",
+    "GOOGLE_*",
+    "GCS_*",
+    "AZURE_*",
+    "FSSPEC_*",
     # Shipper's own.
-    "SHIPPER_LOG", "SHIPPER_CACHE",
-)  # fmt: skip
+    "SHIPPER_LOG",
+    "SHIPPER_CACHE",
+)
 
 
 def needed(environment: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
     """Of ``environment`` what :data:`NEEDED` or ``also`` names."""
     patterns: Collection[str] = (*NEEDED, *also)
-    return {name: value for name, value in environment.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
 
 
 def forget(names: Collection[str]) -> None:
-    """Takes variables out of this process's environment once they are read, so that what it starts (Java, Spark's workers) never has
-    them. What every job needs stays."""
+    """Takes variables out of this process's environment once they are read, so that what it starts
+    (Java, Spark's workers) never has them. What every job needs stays."""
     for name in set(names) - needed(dict.fromkeys(names, "")).keys():
         os.environ.pop(name, None)
 

@@ -51,13 +51,15 @@ class Pin:
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
             raise JarsUnavailable(
-                f"{self.coordinate} is not the jar that was locked: sha256 {found}, expected {self.sha256}. The "
-                "repository (or a proxy in between) handed out something else. Try again; if it stays so, do not use it."
+                f"{self.coordinate} is not the jar that was locked: sha256 {found}, expected "
+                f"{self.sha256}. The repository (or a proxy in between) handed out something "
+                "else. Try again; if it stays so, do not use it."
             )
 
 
 def read_lock(path: Path) -> tuple[Pin, ...]:
-    """The pins of a lock file: ``group:name:version size_bytes sha256:hex`` per line, ``#`` starts a comment.
+    """The pins of a lock file: ``group:name:version size_bytes sha256:hex`` per line, ``#`` starts
+    a comment.
 
     Raises:
         JarsUnavailable: the file is missing, empty or broken; says where.
@@ -73,10 +75,17 @@ def read_lock(path: Path) -> tuple[Pin, ...]:
             continue
         match = _LINE.fullmatch(entry)
         if match is None:
-            raise JarsUnavailable(f"{path}:{number}: expected `group:name:version size_bytes sha256:hex`, found {entry!r}.")
-        pin = Pin(match["group"], match["name"], match["version"], int(match["size"]), match["sha256"])
+            raise JarsUnavailable(
+                f"{path}:{number}: expected `group:name:version size_bytes sha256:hex`, found "
+                f"{entry!r}."
+            )
+        pin = Pin(
+            match["group"], match["name"], match["version"], int(match["size"]), match["sha256"]
+        )
         if pin.file_name in pins:
-            raise JarsUnavailable(f"{path}:{number}: {pin.file_name} is locked twice; a folder can hold only one.")
+            raise JarsUnavailable(
+                f"{path}:{number}: {pin.file_name} is locked twice; a folder can hold only one."
+            )
         pins[pin.file_name] = pin
     if not pins:
         raise JarsUnavailable(f"{path} locks no jars.")

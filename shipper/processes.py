@@ -1,4 +1,5 @@
-"""Processes known by more than their number, and a lock between them. Standard library only: the library's own processes know each other by it."""
+"""Processes known by more than their number, and a lock between them. Standard library only: the
+library's own processes know each other by it."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process number with the moment at which its process started, so that a recycled number is not mistaken.
+    """A process number with the moment at which its process started, so that a recycled number is
+    not mistaken.
 
-    ``started`` is opaque and compares within one machine: clock ticks since boot and the boot's id on Linux, what
-    ``ps`` says elsewhere.
+    ``started`` is opaque and compares within one machine: clock ticks since boot and the boot's id
+    on Linux, what ``ps`` says elsewhere.
     """
 
     pid: int
@@ -38,23 +40,27 @@ class ProcessId:
         return cls(pid, seen[1])
 
     def alive(self) -> bool:
-        """Whether that very process still runs. A zombie, which only waits to be reaped, does not."""
+        """Whether that very process still runs. A zombie, which only waits to be reaped,
+        does not."""
         seen = _look_up(self.pid)
         return seen is not None and seen[1] == self.started and seen[0] not in ("Z", "X")
 
 
 def group_members(group: int) -> list[int]:
-    """The processes of a process group that still run; zombies, which only wait to be reaped, do not."""
+    """The processes of a process group that still run; zombies, which only wait to be reaped, do
+    not."""
     if sys.platform.startswith("linux"):
         return _running(_GROUP, group)
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True
+    ).stdout
     rows = [(pid, of, state) for pid, of, state in (line.split() for line in listed.splitlines())]
     return [int(pid) for pid, of, state in rows if int(of) == group and state[0] not in _DEAD]
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of a session that still run. PySpark's daemons lead groups of their own, but stay in the session that they were
-    started in. Empty where there is no /proc."""
+    """The processes of a session that still run. PySpark's daemons lead groups of their own, but
+    stay in the session that they were started in. Empty where there is no /proc."""
     return _running(_SESSION, session) if sys.platform.startswith("linux") else []
 
 
@@ -65,8 +71,9 @@ _DEAD = "ZX"
 
 @contextlib.contextmanager
 def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock ``path`` for the length of the block. Another holder, in this process or another one, is waited for without limit, after
-    one call of ``on_wait``. The kernel lets go of it when its holder dies. Raises OSError if the file cannot be made."""
+    """Hold the lock ``path`` for the length of the block. Another holder, in this process or
+    another one, is waited for without limit, after one call of ``on_wait``. The kernel lets go of
+    it when its holder dies. Raises OSError if the file cannot be made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:
@@ -78,8 +85,9 @@ def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterato
 
 
 def be_fast() -> None:
-    """For a process that lives for one command. What it imports are hundreds of thousands of objects that stay, and Python would look through
-    them again and again for what could go: a fifth of the time that Great Expectations takes to import (2.0 instead of 2.4 CPU s)."""
+    """For a process that lives for one command. What it imports are hundreds of thousands of
+    objects that stay, and Python would look through them again and again for what could go: a fifth
+    of the time that Great Expectations takes to import (2.0 instead of 2.4 CPU s)."""
     gc.set_threshold(50_000, 20, 100)
 
 
@@ -88,7 +96,9 @@ def age_seconds() -> float:
     stat = _stat(os.getpid()) if sys.platform.startswith("linux") else None
     if stat is None:
         return 0.0
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK"))
+    return max(
+        0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK")
+    )
 
 
 def _running(place: int, of: int) -> list[int]:
@@ -104,7 +114,9 @@ def _pids() -> list[int]:
 def _look_up(pid: int) -> tuple[str, str] | None:
     """State letter and start token of a process; None if there is none."""
     if not sys.platform.startswith("linux"):
-        answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+        answer = subprocess.run(
+            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
+        )
         state, _, started = answer.stdout.strip().partition(" ")
         return (state[:1], started.strip()) if started else None
     fields = _stat(pid)
@@ -115,7 +127,8 @@ def _look_up(pid: int) -> tuple[str, str] | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """What Linux says of a process from its state letter on (proc(5), field 3); None if there is none."""
+    """What Linux says of a process from its state letter on (proc(5), field 3); None if there is
+    none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,8 +1,10 @@
-"""Starting the Spark side: one command line for Airflow, for ``shipper run`` and for a person who wants to look.
+"""Starting the Spark side: one command line for Airflow, for ``shipper run`` and for a person who
+wants to look.
 
-Every step is an argument of the same entry point, ``python -m spark_jobs``. Airflow passes one step per task,
-``shipper run`` all of them, so that both run the same code. The Spark side may live in an environment of its own
-(``runner.python``, ``runner.spark_submit``). :class:`JobOptions` is the one list of what that entry point can be told.
+Every step is an argument of the same entry point, ``python -m spark_jobs``. Airflow passes one step
+per task, ``shipper run`` all of them, so that both run the same code. The Spark side may live in an
+environment of its own (``runner.python``, ``runner.spark_submit``). :class:`JobOptions` is the one
+list of what that entry point can be told.
 """
 
 from __future__ import annotations
@@ -42,9 +44,16 @@ READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "ship
 
 #: In place of steps: says what it finds, and does nothing. See spark_jobs/look.py.
 LOOK = "look"
-#: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark unpacks it there under this name.
+#: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark
+#: unpacks it there under this name.
 _UNPACKED = "environment"
-PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = "plan", "gate_source", "ship", "gate_delivery", "report"
+PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = (
+    "plan",
+    "gate_source",
+    "ship",
+    "gate_delivery",
+    "report",
+)
 #: No step of a run: what lines would become.
 PREVIEW = "preview"
 #: No step of a run: whether repaired records may leave quarantine.
@@ -60,7 +69,8 @@ def new_run_id() -> str:
 
 
 def step_names(clusters: Sequence[str]) -> list[str]:
-    """All steps of a run in order: ``plan``, ``gate_source``, then ``ship:CLUSTER``, ``gate_delivery:CLUSTER`` for each, ``report``."""
+    """All steps of a run in order: ``plan``, ``gate_source``, then ``ship:CLUSTER``,
+    ``gate_delivery:CLUSTER`` for each, ``report``."""
     per_cluster = [f"{step}:{cluster}" for cluster in clusters for step in (SHIP, GATE_DELIVERY)]
     return [PLAN, GATE_SOURCE, *per_cluster, REPORT]
 
@@ -77,33 +87,47 @@ def help_of(option: str) -> str:
 
 @dataclass(kw_only=True)
 class JobOptions:
-    """What a run may be told besides its pipeline, window, id and steps. ``reship_id`` is told as ``--reship-id``."""
+    """What a run may be told besides its pipeline, window, id and steps. ``reship_id`` is told as
+    ``--reship-id``."""
 
     runs_uri: str | None = _option(None, "in place of the pipeline's runs_uri")
     reship: bool = _option(False, "send files again that are there already")
-    reship_id: str | None = _option(None, "the same name again finishes that reship and begins none; the run's id by default")
+    reship_id: str | None = _option(
+        None, "the same name again finishes that reship and begins none; the run's id by default"
+    )
     reship_reason: str | None = _option(None, "why, for the ledger and the report")
     scheduled: bool = _option(False, "a run of the schedule: also ship what came late before it")
     new_ledger: bool = _option(False, "go on although the ledger is gone, or was made anew")
-    source_only: bool = _option(False, "plan without asking a cluster: all files count as left to ship")
-    files: str | None = _option(None, "these files in place of the window's, as a JSON list of paths and URIs")
+    source_only: bool = _option(
+        False, "plan without asking a cluster: all files count as left to ship"
+    )
+    files: str | None = _option(
+        None, "these files in place of the window's, as a JSON list of paths and URIs"
+    )
     replay: str | None = _option(None, "what is shipped once more, as JSON (shipper.config.replay)")
     lines: str | None = _option(None, "how many of them preview shows")
     to_clusters: tuple[str, ...] = _option(
         (),
-        "ship to these clusters of the pipeline alone; the others get nothing from this run, and what they lack stays missing there",
+        "ship to these clusters of the pipeline alone; the others get nothing from this run, and "
+        "what they lack stays missing there",
     )
     rate_limit: str | None = _option(
         None,
-        "most bytes per second on the wire to each cluster in this run, such as 5MB/s; the pipeline's and the cluster's limits hold too",
+        "most bytes per second on the wire to each cluster in this run, such as 5MB/s; the "
+        "pipeline's and the cluster's limits hold too",
     )
     skip_checks: tuple[str, ...] = _option(
-        (), "leave these checks of the source gate out in this run; it takes a reason. Those of the delivery gate always hold"
+        (),
+        "leave these checks of the source gate out in this run; it takes a reason. Those of the "
+        "delivery gate always hold",
     )
-    skip_reason: str | None = _option(None, "why checks are left out, for the receipt and the report")
+    skip_reason: str | None = _option(
+        None, "why checks are left out, for the receipt and the report"
+    )
     plan_only: bool = _option(
         False,
-        "a dry run: plan, and report what would be shipped where. Nothing is sent, and the window does not count as shipped",
+        "a dry run: plan, and report what would be shipped where. Nothing is sent, and the window "
+        "does not count as shipped",
     )
     brief: bool = _option(False, "leave the words at the end to the process that started this one")
 
@@ -123,14 +147,24 @@ class JobOptions:
     def add_to(parser: argparse.ArgumentParser) -> None:
         """So that what it parses has the options' names."""
         for each in fields(JobOptions):
-            action = "store_true" if each.default is False else "append" if each.default == () else "store"
+            action = (
+                "store_true"
+                if each.default is False
+                else "append"
+                if each.default == ()
+                else "store"
+            )
             parser.add_argument(_flag(each), action=action, help=each.metadata["help"])
 
     @staticmethod
     def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
         """The options' names and values."""
         given = {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value is not None}
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
 
 
 def _flag(option: Field[Any]) -> str:
@@ -154,20 +188,33 @@ class Job(JobOptions):
         return self.runs_uri or resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Of the process that runs the steps: what every job needs, and what the files of the pipeline and its clusters refer to.
-        ``given``: what their references to Airflow stand for."""
+        """Of the process that runs the steps: what every job needs, and what the files of the
+        pipeline and its clusters refer to. ``given``: what their references to Airflow stand for.
+        """
         found = references(self.config_dir, self.pipeline.name)
         referred = [
-            GIVEN_VARIABLE if reference.kind == "airflow" else reference.name for reference in found if reference.kind != "file"
+            GIVEN_VARIABLE if reference.kind == "airflow" else reference.name
+            for reference in found
+            if reference.kind != "file"
         ]
         also = (*referred, *load_platform(self.config_dir).environment)
-        return environment(self.pipeline.runner, also) | ({GIVEN_VARIABLE: json.dumps(dict(given))} if given else {})
+        return environment(self.pipeline.runner, also) | (
+            {GIVEN_VARIABLE: json.dumps(dict(given))} if given else {}
+        )
 
     def command(self) -> list[str]:
-        """argv of the process that runs the steps. Holds no secret: those are read from the config by the job itself."""
+        """argv of the process that runs the steps. Holds no secret: those are read from the config
+        by the job itself."""
         runner = self.pipeline.runner
         arguments = [
-            *("--config", str(self.config_dir), "--pipeline", self.pipeline.name, "--run-id", self.run_id),
+            *(
+                "--config",
+                str(self.config_dir),
+                "--pipeline",
+                self.pipeline.name,
+                "--run-id",
+                self.run_id,
+            ),
             *("--window", f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"),
             *self.words(),
             *self.steps,
@@ -176,9 +223,19 @@ class Job(JobOptions):
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
         main = Path(__file__).resolve().parents[1] / "spark_jobs" / "__main__.py"
         more = s3a_jars(self.pipeline, _spark_home(runner.spark_submit))
-        conf = {**runner.conf, **carried(runner, more)}  # Spark's driver has started when spark_jobs could say so
+        conf = {
+            **runner.conf,
+            **carried(runner, more),
+        }  # Spark's driver has started when spark_jobs could say so
         settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-        options = ["--master", runner.spark_master, "--deploy-mode", "client", "--driver-memory", runner.driver_memory]
+        options = [
+            "--master",
+            runner.spark_master,
+            "--deploy-mode",
+            "client",
+            "--driver-memory",
+            runner.driver_memory,
+        ]
         return [runner.spark_submit, *options, *settings, str(main), *arguments]
 
 
@@ -187,20 +244,30 @@ def _spark_home(spark_submit: str) -> Path:
 
 
 def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
-    """Settings by which Spark takes to the executors what tasks run: the reader's jar and ``more`` of them and, if there is one, the archive
-    with their Python."""
-    found = {"spark.jars": ",".join(filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars"))))}
+    """Settings by which Spark takes to the executors what tasks run: the reader's jar and ``more``
+    of them and, if there is one, the archive with their Python."""
+    found = {
+        "spark.jars": ",".join(
+            filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars")))
+        )
+    }
     if runner.archive is not None:
         archive = f"{runner.archive}#{_UNPACKED}"
-        found["spark.archives"] = ",".join(filter(None, (archive, runner.conf.get("spark.archives"))))
+        found["spark.archives"] = ",".join(
+            filter(None, (archive, runner.conf.get("spark.archives")))
+        )
     return found
 
 
 def why_no_spark(runner: Runner) -> str | None:
-    """Return why jobs cannot run on the Spark cluster that ``runner`` names, with the remedy; None if nothing speaks against it."""
+    """Return why jobs cannot run on the Spark cluster that ``runner`` names, with the remedy; None
+    if nothing speaks against it."""
     archive = runner.archive or ""
     if archive.startswith("/") and not Path(archive).is_file():
-        return f"`runner.archive` {archive} is not there: make it with `shipper environment pack {archive}`, or correct the path"
+        return (
+            f"`runner.archive` {archive} is not there: make it with `shipper environment pack "
+            f"{archive}`, or correct the path"
+        )
     if runner.kind != "standalone" or not runner.spark_master.startswith("spark://"):
         return None
     whys = []
@@ -212,23 +279,27 @@ def why_no_spark(runner: Runner) -> str | None:
         except (OSError, ValueError) as error:
             whys.append(f"{address} ({getattr(error, 'strerror', None) or error})")
     return (
-        f"no Spark master answers at {', '.join(whys)}: start the standalone master there, or correct `runner.master` to the address that the "
-        "master's page shows"
+        f"no Spark master answers at {', '.join(whys)}: start the standalone master there, or "
+        "correct `runner.master` to the address that the master's page shows"
     )
 
 
 def task_python(runner: Runner) -> str:
     """The Python of Spark's workers, as an executor finds it."""
-    return f"./{_UNPACKED}/bin/python" if runner.archive is not None else runner.python or sys.executable
+    return (
+        f"./{_UNPACKED}/bin/python"
+        if runner.archive is not None
+        else runner.python or sys.executable
+    )
 
 
 def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
-    """Of this process's environment what a job needs (and ``also``), with Spark's Python set to the one that the runner names and the project
-    importable."""
+    """Of this process's environment what a job needs (and ``also``), with Spark's Python set to the
+    one that the runner names and the project importable."""
     python = runner.python or sys.executable
     root = Path(__file__).resolve().parents[1]
-    # A checkout must be found from any working directory; an installed shipper is found anyway, and its site-packages
-    # must not come before those of another environment.
+    # A checkout must be found from any working directory; an installed shipper is found anyway, and
+    # its site-packages must not come before those of another environment.
     checkout = [str(root)] if (root / "pyproject.toml").exists() else []
     path = os.pathsep.join(p for p in (*checkout, os.environ.get("PYTHONPATH")) if p)
     pythons = {"PYSPARK_PYTHON": task_python(runner), "PYSPARK_DRIVER_PYTHON": python}
@@ -239,11 +310,15 @@ def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
     return {**job_environment.here(also), **ours, **child_environment()}
 
 
-def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None) -> int:
-    """Runs the steps, waits, and returns the exit code (see :mod:`shipper.errors`). The child's log goes to stderr.
+def run_job(
+    job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None
+) -> int:
+    """Runs the steps, waits, and returns the exit code (see :mod:`shipper.errors`). The child's log
+    goes to stderr.
 
-    The child gets a session of its own, so that stopping it (Ctrl-C, TERM, Airflow's on_kill) stops the JVM and Spark's Python workers
-    with it; when this process is killed with -9, the child sees that and stops by itself. Raises Stopped once the child is gone.
+    The child gets a session of its own, so that stopping it (Ctrl-C, TERM, Airflow's on_kill) stops
+    the JVM and Spark's Python workers with it; when this process is killed with -9, the child sees
+    that and stops by itself. Raises Stopped once the child is gone.
     """
     command = job.command()
     try:
@@ -257,13 +332,18 @@ def run_job(job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO
         )
     except OSError as error:
         raise UsageError(
-            f"pipeline {job.pipeline.name}: cannot start {command[0]} ({error.strerror}); correct `runner.python` or "
-            "`runner.spark_submit`, or leave it out to use the environment that runs shipper"
+            f"pipeline {job.pipeline.name}: cannot start {command[0]} ({error.strerror}); correct "
+            "`runner.python` or `runner.spark_submit`, or leave it out to use the environment "
+            "that runs shipper"
         ) from error
     try:
         return exit_code(child.wait())
     except BaseException as error:
-        stop_job(child, job.pipeline.runner, error.signum if isinstance(error, Stopped) else signal.SIGTERM)
+        stop_job(
+            child,
+            job.pipeline.runner,
+            error.signum if isinstance(error, Stopped) else signal.SIGTERM,
+        )
         raise
 
 
@@ -282,7 +362,8 @@ def how_it_ended(code: int) -> str:
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has killed since boot because memory ran out; None where it does not say."""
+    """How many processes the kernel has killed since boot because memory ran out; None where it
+    does not say."""
     with contextlib.suppress(OSError, ValueError):
         counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
         return int(counters["oom_kill"]) if "oom_kill" in counters else None
@@ -299,22 +380,27 @@ def why_killed() -> str:
     if kills == _OOM_KILLS_BEFORE:
         return "by somebody or by a program, not by the kernel for want of memory"
     return (
-        "while memory ran out: the kernel killed a process for that, most likely this one (lower `runner.cores` or "
-        "`runner.driver_memory`)"
+        "while memory ran out: the kernel killed a process for that, most likely this one (lower "
+        "`runner.cores` or `runner.driver_memory`)"
     )
 
 
 def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:
-    """Asks the process that runs a job. Alone, since it ends Spark in good order, and the JVM would not hear of that if it were asked too;
-    but spark-submit is the JVM, and the one to ask is its child."""
+    """Asks the process that runs a job. Alone, since it ends Spark in good order, and the JVM would
+    not hear of that if it were asked too; but spark-submit is the JVM, and the one to ask is its
+    child."""
     with contextlib.suppress(ProcessLookupError):
         (os.kill if runner.spark_submit is None else os.killpg)(pid, signum)
 
 
 def stop_job(
-    child: subprocess.Popen[Any], runner: Runner, signum: int = signal.SIGTERM, grace_seconds: float = GRACE_SECONDS
+    child: subprocess.Popen[Any],
+    runner: Runner,
+    signum: int = signal.SIGTERM,
+    grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Asks; KILL to what is left of the job's session after the grace, or when nothing but leftovers is."""
+    """Asks; KILL to what is left of the job's session after the grace, or when nothing but
+    leftovers is."""
     try:
         ask_to_stop(child.pid, runner, signum)
         _wait_for_group(child, grace_seconds)
@@ -328,7 +414,8 @@ def stop_job(
 
 
 def _wait_for_group(child: subprocess.Popen[Any], seconds: float) -> None:
-    """For the child, and then for what it may have left behind: under spark-submit, the Python that knows what is in the ledger."""
+    """For the child, and then for what it may have left behind: under spark-submit, the Python that
+    knows what is in the ledger."""
     until = time.monotonic() + seconds
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)

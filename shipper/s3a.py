@@ -1,7 +1,9 @@
-"""S3A, Hadoop's client for S3: which jars a pipeline needs for it, and what Hadoop is told. Spark does not bring it along.
+"""S3A, Hadoop's client for S3: which jars a pipeline needs for it, and what Hadoop is told. Spark
+does not bring it along.
 
-The usual bundle of the AWS SDK has 686 MB; the parts that S3A uses have 13 MB, and they come by themselves. Whoever brings an S3A of their own
-(`runner.conf`, the Spark of a cluster) has theirs, and nothing is added to it: two of them on one class path would be chance.
+The usual bundle of the AWS SDK has 686 MB; the parts that S3A uses have 13 MB, and they come by
+themselves. Whoever brings an S3A of their own (`runner.conf`, the Spark of a cluster) has theirs,
+and nothing is added to it: two of them on one class path would be chance.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ SCHEME = "s3a://"
 _HADOOP = "3.5.0"
 LOCK = LOCKS / f"s3a-{_HADOOP}.txt"
 _ITS_OWN = re.compile(r"hadoop-aws|hadoop-cloud")
-_SETTINGS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath", "spark.executor.extraClassPath")
+_SETTINGS = (
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.driver.extraClassPath",
+    "spark.executor.extraClassPath",
+)
 _VARIABLES = ("SPARK_DIST_CLASSPATH", "HADOOP_CLASSPATH", "PYSPARK_SUBMIT_ARGS")
 
 
@@ -32,16 +39,22 @@ def reads_s3(pipeline: Pipeline) -> bool:
 
 
 def s3a_jars(pipeline: Pipeline, spark_home: Path) -> list[Path]:
-    """What has to be added to the Spark in ``spark_home`` so that the pipeline can read its source: S3A's jars, or nothing. They are fetched if they
-    are not in the cache. Raises JarsUnavailable."""
+    """What has to be added to the Spark in ``spark_home`` so that the pipeline can read its source:
+    S3A's jars, or nothing. They are fetched if they are not in the cache. Raises JarsUnavailable.
+    """
     if not reads_s3(pipeline) or _brings_its_own(pipeline.runner, spark_home):
         return []
     return sorted(resolve_jars(LOCK, say).glob("*.jar"))
 
 
-def _brings_its_own(runner: Runner, spark_home: Path, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether there is an S3A already; also if the Spark has another Hadoop, since nobody tried these jars with that."""
-    said = [runner.conf.get(name, "") for name in _SETTINGS] + [environ.get(name, "") for name in _VARIABLES]
+def _brings_its_own(
+    runner: Runner, spark_home: Path, environ: Mapping[str, str] = os.environ
+) -> bool:
+    """Whether there is an S3A already; also if the Spark has another Hadoop, since nobody tried
+    these jars with that."""
+    said = [runner.conf.get(name, "") for name in _SETTINGS] + [
+        environ.get(name, "") for name in _VARIABLES
+    ]
     defaults = Path(environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
     if defaults.is_file():
         said.append(defaults.read_text(errors="replace"))
@@ -61,11 +74,16 @@ def class_path(jars: list[Path]) -> str:
 def is_ours(class_path: str) -> bool:
     """Whether it is what :func:`class_path` made."""
     path = Path(class_path)
-    return path.name == "*" and path.parent.name.startswith(LOCK.stem) and path.parent.parent == cache_folder() / "jars"
+    return (
+        path.name == "*"
+        and path.parent.name.startswith(LOCK.stem)
+        and path.parent.parent == cache_folder() / "jars"
+    )
 
 
 def settings(pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:
-    """What Hadoop is told: what `runner.conf` goes before, and what `source.s3` says, without the secrets."""
+    """What Hadoop is told: what `runner.conf` goes before, and what `source.s3` says, without the
+    secrets."""
     s3 = pipeline.source.s3
     return (dict(DEFAULTS), s3.settings() if s3 else {}) if reads_s3(pipeline) else ({}, {})
 

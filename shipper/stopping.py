@@ -1,5 +1,6 @@
-"""Being stopped, by a signal or because the process that started this one is gone: the stack unwinds, so that Spark ends with it, the
-lease is released, and somebody says what is in the ledger."""
+"""Being stopped, by a signal or because the process that started this one is gone: the stack
+unwinds, so that Spark ends with it, the lease is released, and somebody says what is in the ledger.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +33,16 @@ class Stopped(SystemExit):
 
     @property
     def message(self) -> str:
-        there = self.there or "what was sent until then, if anything, is in the ledger, and is not sent again"
+        there = (
+            self.there
+            or "what was sent until then, if anything, is in the ledger, and is not sent again"
+        )
         return f"{self.why}; {there}; run the same command again for the rest"
 
 
 class _Once:
-    """What was asked before is on its way; a second TERM must not tear the unwinding down. A second Ctrl-C means that somebody
-    wants to wait no longer."""
+    """What was asked before is on its way; a second TERM must not tear the unwinding down. A second
+    Ctrl-C means that somebody wants to wait no longer."""
 
     def __init__(self, at_most_seconds: float | None) -> None:
         self._at_most_seconds = at_most_seconds
@@ -51,21 +55,27 @@ class _Once:
         if not self._asked and self._at_most_seconds is not None:
             end_after(self._at_most_seconds, 128 + signum)
         self._asked = True
-        raise Stopped(signum, "stopped, since the process that had started it was gone" if self.orphaned else None)
+        raise Stopped(
+            signum,
+            "stopped, since the process that had started it was gone" if self.orphaned else None,
+        )
 
 
 def raise_when_stopped(at_most_seconds: float | None = None) -> None:
-    """From now on TERM, HUP and INT raise :class:`Stopped`. What the caller's own caller ignores, as `nohup` does HUP, stays ignored.
+    """From now on TERM, HUP and INT raise :class:`Stopped`. What the caller's own caller ignores,
+    as `nohup` does HUP, stays ignored.
 
-    With ``at_most_seconds`` the process ends by then, whatever still holds it up. With the parent in the environment (see
-    :func:`child_environment`), its end counts as a TERM.
+    With ``at_most_seconds`` the process ends by then, whatever still holds it up. With the parent
+    in the environment (see :func:`child_environment`), its end counts as a TERM.
     """
     handler = _Once(at_most_seconds)
     for signum in _SIGNALS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, handler)
     if parent := _parent(os.environ.pop(PARENT, "")):
-        threading.Thread(target=_watch, args=(parent, handler, at_most_seconds), name="parent", daemon=True).start()
+        threading.Thread(
+            target=_watch, args=(parent, handler, at_most_seconds), name="parent", daemon=True
+        ).start()
 
 
 def child_environment() -> Mapping[str, str]:
@@ -86,7 +96,9 @@ def _watch(parent: ProcessId, handler: _Once, at_most_seconds: float | None) -> 
         time.sleep(_LOOK_EVERY_SECONDS)
     handler.orphaned = True
     if at_most_seconds is not None:
-        end_after(at_most_seconds, 128 + signal.SIGTERM)  # the main thread may be in a call that hears no signal
+        end_after(
+            at_most_seconds, 128 + signal.SIGTERM
+        )  # the main thread may be in a call that hears no signal
     os.kill(os.getpid(), signal.SIGTERM)
 
 

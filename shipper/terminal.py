@@ -1,5 +1,5 @@
-"""Text of others (file names, log lines, Java's words) on its way to a terminal: nothing in it moves the cursor, sets a colour, hides or
-turns what stands around it, or is taken for markup."""
+"""Text of others (file names, log lines, Java's words) on its way to a terminal: nothing in it
+moves the cursor, sets a colour, hides or turns what stands around it, or is taken for markup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import contextlib
 import re
 import sys
 
-#: Control characters (tabs aside), overrides of the writing direction and other characters that nobody sees, lone surrogates.
+#: Control characters (tabs aside), overrides of the writing direction and other characters that
+#: nobody sees, lone surrogates.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
@@ -30,7 +31,8 @@ _PLAIN = {
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """``text`` with each character that cannot be seen as its code, such as ``\\x1b`` or ``\\u202e``; those in ``keep`` stay."""
+    """``text`` with each character that cannot be seen as its code, such as ``\\x1b`` or
+    ``\\u202e``; those in ``keep`` stay."""
     return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else _code(found[0]), text)
 
 
@@ -39,7 +41,8 @@ def _code(character: str) -> str:
 
 
 def write_anything() -> None:
-    """Standard output and error take what their encoding has no character for: as something like it, or as its code."""
+    """Standard output and error take what their encoding has no character for: as something like
+    it, or as its code."""
     codecs.register_error("shipper", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -49,10 +52,14 @@ def write_anything() -> None:
 def _replaced(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found), error.end
+    return "".join(
+        _PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found
+    ), error.end
 
 
 def say(text: str) -> None:
     """Progress, for people and for Airflow's task log. Standard output belongs to `--json`."""
-    with contextlib.suppress(OSError):  # nobody listens any more; what is under way is not the worse for it
+    with contextlib.suppress(
+        OSError
+    ):  # nobody listens any more; what is under way is not the worse for it
         print(visible(text, keep="\n"), file=sys.stderr, flush=True)

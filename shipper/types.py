@@ -1,4 +1,5 @@
-"""The words that plan, ledger, producer and sink share. Tuples, since there may be millions of them."""
+"""The words that plan, ledger, producer and sink share. Tuples, since there may be millions of
+them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class SplitId(NamedTuple):
     start: int
 
 
-#: Topic → its id; None: the topic is absent; empty: the brokers give topics no id. A topic of which nobody could tell is not in it.
+#: Topic → its id; None: the topic is absent; empty: the brokers give topics no id. A topic of which
+#: nobody could tell is not in it.
 PresentIds = Mapping[str, str | None]
 
 #: Of a Kafka record: name and value, as Kafka's clients take them.
@@ -76,10 +78,12 @@ class HeadedRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided(Generic[T_co]):
-    """An answer of the ledger that a decision may rest on: "may I send?", "what is committed?", "what is left?".
+    """An answer of the ledger that a decision may rest on: "may I send?", "what is committed?",
+    "what is left?".
 
-    Only :meth:`shipper.ledger.log.LedgerLog.decide` makes one (tests/unit/test_house.py), and whoever decides asks for this type. So nobody can
-    decide by a read that a deposed leader answered."""
+    Only :meth:`shipper.ledger.log.LedgerLog.decide` makes one (tests/unit/test_house.py), and
+    whoever decides asks for this type. So nobody can decide by a read that a deposed leader
+    answered."""
 
     answer: T_co
 

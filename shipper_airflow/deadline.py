@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class WindowClosed(BaseDeadlineReference):
-    """The moment from which `schedule.deliver_within` counts. Of a scheduled run: its window's end, or, if Airflow made the run up later, as much
-    before the run was queued as `source.settle` is long. So every scheduled run has the same time for its work. Of any other run: when it was queued,
-    since a backfill of last month is not late before it has begun."""
+    """The moment from which `schedule.deliver_within` counts. Of a scheduled run: its window's end,
+    or, if Airflow made the run up later, as much before the run was queued as `source.settle` is
+    long. So every scheduled run has the same time for its work. Of any other run: when it was
+    queued, since a backfill of last month is not late before it has begun."""
 
     required_kwargs = frozenset({"dag_id", "run_id"})
 
@@ -34,7 +35,9 @@ class WindowClosed(BaseDeadlineReference):
         from airflow.utils.types import DagRunType
         from sqlalchemy import select
 
-        asked = select(DagRun.queued_at, DagRun.run_type).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+        asked = select(DagRun.queued_at, DagRun.run_type).where(
+            DagRun.dag_id == dag_id, DagRun.run_id == run_id
+        )
         found = session.execute(asked).one_or_none()
         if found is None or found.queued_at is None:
             return None

@@ -1,7 +1,7 @@
 """Notifiers that pipelines name: their classes, and what is wrong with an entry of `notify`.
 
-As a program (``python -m shipper_airflow.notifiers``) it answers `shipper validate`, which does not import Airflow itself: entries on stdin,
-faults on stdout, both JSON.
+As a program (``python -m shipper_airflow.notifiers``) it answers `shipper validate`, which does not
+import Airflow itself: entries on stdin, faults on stdout, both JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from airflow.sdk import BaseNotifier
 
 
 def notifier_class(name: str) -> type[BaseNotifier]:
-    """Import the class ``name``. Raises TypeError if it is no notifier, and whatever the import raises."""
+    """Import the class ``name``. Raises TypeError if it is no notifier, and whatever the import
+    raises."""
     module, _, class_name = name.rpartition(".")
     found = getattr(import_module(module), class_name)
     if not (isinstance(found, type) and issubclass(found, BaseNotifier)):
@@ -28,15 +29,22 @@ def notifier_class(name: str) -> type[BaseNotifier]:
 
 
 def fault_of(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a notifier that is not there or does not take ``arguments``, or None. Imports the class but makes no instance: that
-    could be where it reaches out."""
+    """Return what is wrong with a notifier that is not there or does not take ``arguments``, or
+    None. Imports the class but makes no instance: that could be where it reaches out."""
     try:
         found = notifier_class(name)
     except TypeError as error:
         return str(error)
     except (Exception, SystemExit) as error:
-        said = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        return f"cannot be imported ({said}); install its provider where Airflow runs, or correct the name"
+        said = (
+            str(error)
+            if isinstance(error, (ImportError, AttributeError))
+            else f"{type(error).__name__}: {error}"
+        )
+        return (
+            f"cannot be imported ({said}); install its provider where Airflow runs, or correct "
+            "the name"
+        )
     try:
         inspect.signature(found).bind(**arguments)
     except TypeError as error:

@@ -1,4 +1,5 @@
-"""The plugin: shipper's timetables and deadline, which Airflow needs when it reads a DAG back from its database, and the Shipments page."""
+"""The plugin: shipper's timetables and deadline, which Airflow needs when it reads a DAG back from
+its database, and the Shipments page."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from shipper_airflow.timetable import EveryWindow, Windows
 _PREFIX = "/shipper"
 
 
-async def shipments(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-    """The page's ASGI app. Scheduler and tasks load the plugin too: only a request imports what answers it."""
+async def shipments(
+    scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+) -> None:
+    """The page's ASGI app. Scheduler and tasks load the plugin too: only a request imports what
+    answers it."""
     from shipper_airflow.shipments import app
 
     await app(scope, receive, send)
@@ -34,6 +38,17 @@ class ShipperPlugin(AirflowPlugin):
     deadline_references = [WindowClosed]  # noqa: RUF012
     fastapi_apps = [{"app": shipments, "url_prefix": _PREFIX, "name": "shipper"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
-        {"name": "Shipments", "href": _href(), "destination": "nav", "url_route": "shipments", "category": "browse"},
-        {"name": "Shipments", "href": _href("?dag_id={DAG_ID}"), "destination": "dag", "url_route": "dag-shipments"},
+        {
+            "name": "Shipments",
+            "href": _href(),
+            "destination": "nav",
+            "url_route": "shipments",
+            "category": "browse",
+        },
+        {
+            "name": "Shipments",
+            "href": _href("?dag_id={DAG_ID}"),
+            "destination": "dag",
+            "url_route": "dag-shipments",
+        },
     ]

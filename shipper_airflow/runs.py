@@ -1,4 +1,5 @@
-"""Runs of DAGs as Airflow's database has them, for the Shipments page: it knows of those that left no report.
+"""Runs of DAGs as Airflow's database has them, for the Shipments page: it knows of those that left
+no report.
 
 Imported with the first request to the page, by the API server alone: that may ask the database.
 """
@@ -28,11 +29,16 @@ _MOST = 5_000
 class AirflowsRuns:
     """See :class:`shipper.shipments.unreported.Scheduler`."""
 
-    def unsuccessful(self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False) -> Sequence[StartedRun]:
+    def unsuccessful(
+        self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False
+    ) -> Sequence[StartedRun]:
         known = {one.pipeline: one for one in pipelines}
         first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end))
         # A run that was asked for a window by its conf may have any data interval, or none.
-        at = or_(DagRun.run_type == "manual", (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first))
+        at = or_(
+            DagRun.run_type == "manual",
+            (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first),
+        )
         wanted = (
             select(DagRun)
             .where(DagRun.dag_id.in_(known), DagRun.state.in_(_STATES), at)
@@ -41,17 +47,27 @@ class AirflowsRuns:
         )
         with create_session() as session:
             runs = [(run, window_of(run, known[run.dag_id])) for run in session.scalars(wanted)]
-            found = [(run, window) for run, window in runs if window and window[0] < end and start < window[1]]
+            found = [
+                (run, window)
+                for run, window in runs
+                if window and window[0] < end and start < window[1]
+            ]
             failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
             causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
-            return [_started(run, window, causes.get((run.dag_id, run.run_id), "")) for run, window in reversed(found)]
+            return [
+                _started(run, window, causes.get((run.dag_id, run.run_id), ""))
+                for run, window in reversed(found)
+            ]
 
 
 def window_of(run: DagRun, known: Known) -> Span | None:
-    """Return the window that the run is for, as its first task finds it; None if nobody can tell."""
+    """Return the window that the run is for, as its first task finds it; None if nobody can
+    tell."""
     interval = run.data_interval_start, run.data_interval_end
     try:
-        window = window_of_run(known.schedule, known.settle, run.conf or {}, interval, run.run_after)
+        window = window_of_run(
+            known.schedule, known.settle, run.conf or {}, interval, run.run_after
+        )
     except WindowError:
         return None
     return int(window.start.timestamp()), int(window.end.timestamp())
@@ -75,7 +91,9 @@ def _first_failed(session: Any, run: DagRun) -> str:
     wanted = (
         select(TaskInstance.task_id)
         .where(
-            TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id, TaskInstance.state == TaskInstanceState.FAILED
+            TaskInstance.dag_id == run.dag_id,
+            TaskInstance.run_id == run.run_id,
+            TaskInstance.state == TaskInstanceState.FAILED,
         )
         .order_by(TaskInstance.end_date)
         .limit(1)

@@ -1,10 +1,13 @@
-"""The Shipments page in Airflow: the same page and answers as `shipper ui`, behind Airflow's own rights.
+"""The Shipments page in Airflow: the same page and answers as `shipper ui`, behind Airflow's own
+rights.
 
-An app that a plugin mounts has no authentication of its own, so every route asks: without login the answer is 401 (a browser that opens a page is
-sent to the login), about a pipeline whose DAG the person may not read 403. Reports name files and topics, as tasks' logs do, so they want the
-right to read these.
+An app that a plugin mounts has no authentication of its own, so every route asks: without login the
+answer is 401 (a browser that opens a page is sent to the login), about a pipeline whose DAG the
+person may not read 403. Reports name files and topics, as tasks' logs do, so they want the right to
+read these.
 
-Imported with the first request: other processes of Airflow load the plugin too, and need none of this.
+Imported with the first request: other processes of Airflow load the plugin too, and need none of
+this.
 """
 
 from __future__ import annotations
@@ -42,16 +45,24 @@ class PersonsRights:
         return self._manager.get_authorized_dag_ids(user=self._user, method="GET")
 
     def may_see(self, pipeline: str) -> bool:
-        return self._manager.is_authorized_dag(method="GET", details=_dag(pipeline), user=self._user)
+        return self._manager.is_authorized_dag(
+            method="GET", details=_dag(pipeline), user=self._user
+        )
 
     def may_read_reports(self, pipeline: str) -> bool:
         return self._manager.is_authorized_dag(
-            method="GET", access_entity=DagAccessEntity.TASK_LOGS, details=_dag(pipeline), user=self._user
+            method="GET",
+            access_entity=DagAccessEntity.TASK_LOGS,
+            details=_dag(pipeline),
+            user=self._user,
         )
 
     def may_run(self, pipeline: str) -> bool:
         return self._manager.is_authorized_dag(
-            method="POST", access_entity=DagAccessEntity.RUN, details=_dag(pipeline), user=self._user
+            method="POST",
+            access_entity=DagAccessEntity.RUN,
+            details=_dag(pipeline),
+            user=self._user,
         )
 
 
@@ -61,9 +72,12 @@ def _dag(pipeline: str) -> DagDetails:
 
 @app.exception_handler(HTTPException)
 async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
-    """Send a browser that opens a page without a login to Airflow's login, which leads back. Scripts get the error."""
+    """Send a browser that opens a page without a login to Airflow's login, which leads back.
+    Scripts get the error."""
     if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
-        asked = f"{root()}shipper/{quote(request.path_params['path'])}?{request.url.query}".removesuffix("?")
+        asked = f"{root()}shipper/{quote(request.path_params['path'])}?{request.url.query}".removesuffix(  # noqa: E501
+            "?"
+        )
         return RedirectResponse(f"{root()}api/v2/auth/login?{urlencode({'next': asked})}", 302)
     return await http_exception_handler(request, error)
 
@@ -77,14 +91,22 @@ def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
     except ConfigError as error:
         raise HTTPException(503, error.message) from error
     found = respond(
-        index, path, dict(request.query_params), PersonsRights(user), airflow=root(), scheduler=AirflowsRuns(), config_dir=config
+        index,
+        path,
+        dict(request.query_params),
+        PersonsRights(user),
+        airflow=root(),
+        scheduler=AirflowsRuns(),
+        config_dir=config,
     )
     return FastAPIResponse(found.body, found.status, dict(found.headers))
 
 
 def config_dir() -> Path:
     """As the DAG file finds it: $SHIPPER_CONFIG, or the `config` beside the folder of DAGs."""
-    return Path(os.environ.get("SHIPPER_CONFIG") or Path(conf.get("core", "dags_folder")).parent / "config").absolute()
+    return Path(
+        os.environ.get("SHIPPER_CONFIG") or Path(conf.get("core", "dags_folder")).parent / "config"
+    ).absolute()
 
 
 def root() -> str:

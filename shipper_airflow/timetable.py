@@ -16,10 +16,12 @@ def _now() -> DateTime:
 
 
 class Windows(CronDataIntervalTimetable):
-    """Windows by a cron expression. The run of a window begins when the window's last files have settled, so that no task has to wait for them.
+    """Windows by a cron expression. The run of a window begins when the window's last files have
+    settled, so that no task has to wait for them.
 
-    A run of the schedule is named by its window: Airflow's own name tells when the run could begin, and its lists show nothing else of it.
-    (A backfill's run has the window's end in its name; Airflow 3.3 asks no timetable for that.)"""
+    A run of the schedule is named by its window: Airflow's own name tells when the run could begin,
+    and its lists show nothing else of it. (A backfill's run has the window's end in its name;
+    Airflow 3.3 asks no timetable for that.)"""
 
     def __init__(self, cron: str, timezone: str, settle_seconds: float = 0.0) -> None:
         """``settle_seconds``: time between a window's end and its run (`source.settle`)."""
@@ -37,33 +39,51 @@ class Windows(CronDataIntervalTimetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        info = super().next_dagrun_info(last_automated_data_interval=last_automated_data_interval, restriction=restriction)
-        # A backfill alone asks up to a last date. Airflow names its runs by `run_after`, and its windows are over.
-        return info if info is None or restriction.latest else info._replace(run_after=info.run_after + self._settle)
+        info = super().next_dagrun_info(
+            last_automated_data_interval=last_automated_data_interval, restriction=restriction
+        )
+        # A backfill alone asks up to a last date. Airflow names its runs by `run_after`, and its
+        # windows are over.
+        return (
+            info
+            if info is None or restriction.latest
+            else info._replace(run_after=info.run_after + self._settle)
+        )
 
     def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:
-        """Return the begin of the latest window that has settled. Where windows are shorter than ``settle_seconds``, the latest that has closed
-        is always one that must still wait: Airflow computes it anew at each parse, and no run would ever begin."""
+        """Return the begin of the latest window that has settled. Where windows are shorter than
+        ``settle_seconds``, the latest that has closed is always one that must still wait: Airflow
+        computes it anew at each parse, and no run would ever begin."""
         settled: DateTime = _now() - self._settle
         start = self.infer_manual_data_interval(run_after=settled).start
         return start if earliest is None else max(start, self._align_to_next(earliest))
 
     def generate_run_id(
-        self, *, run_type: DagRunType, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
+        self,
+        *,
+        run_type: DagRunType,
+        run_after: DateTime,
+        data_interval: DataInterval | None,
+        **extra: Any,
     ) -> str:
         if data_interval is None or run_type != DagRunType.SCHEDULED:
-            named: str = super().generate_run_id(run_type=run_type, run_after=run_after, data_interval=data_interval, **extra)
+            named: str = super().generate_run_id(
+                run_type=run_type, run_after=run_after, data_interval=data_interval, **extra
+            )
             return named
-        start, end = (moment.astimezone(dt.UTC) for moment in (data_interval.start, data_interval.end))
+        start, end = (
+            moment.astimezone(dt.UTC) for moment in (data_interval.start, data_interval.end)
+        )
         return f"{run_type.value}__{start:%Y-%m-%dT%H:%MZ}--{end:%Y-%m-%dT%H:%MZ}"
 
 
 class EveryWindow(Windows):
-    """Windows of a pipeline without `schedule.start`. They begin with the latest one that has settled when Airflow first sees the DAG, and none is
-    left out after that.
+    """Windows of a pipeline without `schedule.start`. They begin with the latest one that has
+    settled when Airflow first sees the DAG, and none is left out after that.
 
-    Airflow's own choice is between the two: with ``catchup`` the first run is the one at the start date, however long ago; without it, each
-    outage leaves out all windows but the last. So the DAG says ``catchup=False``, and this says otherwise once there was a run.
+    Airflow's own choice is between the two: with ``catchup`` the first run is the one at the start
+    date, however long ago; without it, each outage leaves out all windows but the last. So the DAG
+    says ``catchup=False``, and this says otherwise once there was a run.
     """
 
     def next_dagrun_info(
@@ -71,4 +91,6 @@ class EveryWindow(Windows):
     ) -> DagRunInfo | None:
         if last_automated_data_interval is not None:
             restriction = restriction._replace(catchup=True)
-        return super().next_dagrun_info(last_automated_data_interval=last_automated_data_interval, restriction=restriction)
+        return super().next_dagrun_info(
+            last_automated_data_interval=last_automated_data_interval, restriction=restriction
+        )

@@ -1,4 +1,5 @@
-"""The window that a DAG run ships: for its first task, for notices and for the page, by what Airflow knows of the run. Imports no Airflow."""
+"""The window that a DAG run ships: for its first task, for notices and for the page, by what
+Airflow knows of the run. Imports no Airflow."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from shipper.errors import WindowError
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_moment
 
-_REMEDY = 'trigger it with {"window_start": "2026-11-01T06:00:00Z", "window_end": "2026-11-01T07:00:00Z"}'
+_REMEDY = (
+    'trigger it with {"window_start": "2026-11-01T06:00:00Z", "window_end": "2026-11-01T07:00:00Z"}'
+)
 
 
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
-    """When the last file that belongs to a window has settled: a run that plans earlier would leave it out, and the next
-    window's run, which looks into other folders, would not find it."""
+    """When the last file that belongs to a window has settled: a run that plans earlier would leave
+    it out, and the next window's run, which looks into other folders, would not find it."""
     return window.end + dt.timedelta(seconds=settle_seconds)
 
 
@@ -27,30 +30,38 @@ def window_of_run(
     interval: tuple[dt.datetime | None, dt.datetime | None],
     asked_at: dt.datetime | None,
 ) -> Window:
-    """Return the window that a DAG run ships: the one that it was asked for, else its data interval, else the schedule's window that had settled last
-    when it was asked for.
+    """Return the window that a DAG run ships: the one that it was asked for, else its data
+    interval, else the schedule's window that had settled last when it was asked for.
 
-    ``asked``: its params or its conf; ``interval``: its data interval; ``asked_at``: its `run_after`. The answer is the same however often the run is
-    cleared. Raises WindowError if the run has no window, half of one, or an empty one."""
+    ``asked``: its params or its conf; ``interval``: its data interval; ``asked_at``: its
+    `run_after`. The answer is the same however often the run is cleared. Raises WindowError if the
+    run has no window, half of one, or an empty one."""
     start, end = asked.get("window_start"), asked.get("window_end")
     if bool(start) != bool(end):
         given, missing = ("window_start", "window_end") if start else ("window_end", "window_start")
-        raise WindowError(f"{given} is given and {missing} is not: a window needs both, or none to take the data interval")
+        raise WindowError(
+            f"{given} is given and {missing} is not: a window needs both, or none to take the data "
+            "interval"
+        )
     if start and end:
         return Window(parse_moment(start), parse_moment(end))
     opens, closes = map(_utc, interval)
     if opens and closes and opens < closes:
         return Window(opens, closes)
-    # On the day on which clocks skip the schedule's hour, Airflow gives a run by hand an interval that ends where it begins; meant is the window
-    # that ends there.
-    settled = closes if opens else asked_at and _utc(asked_at - dt.timedelta(seconds=settle_seconds))
+    # On the day on which clocks skip the schedule's hour, Airflow gives a run by hand an interval
+    # that ends where it begins; meant is the window that ends there.
+    settled = (
+        closes if opens else asked_at and _utc(asked_at - dt.timedelta(seconds=settle_seconds))
+    )
     if schedule and settled:
         return Ticks(schedule).last_closed(settled)
     raise WindowError(
-        f"this run has no window: it has no data interval, and the pipeline has no schedule to take one from; {_REMEDY}"
+        "this run has no window: it has no data interval, and the pipeline has no schedule to "
+        f"take one from; {_REMEDY}"
     )
 
 
 def _utc(moment: dt.datetime | None) -> dt.datetime | None:
-    """Airflow's moments are pendulum's, which lose their zone when a timedelta is added to a converted one."""
+    """Airflow's moments are pendulum's, which lose their zone when a timedelta is added to a
+    converted one."""
     return dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) if moment else None

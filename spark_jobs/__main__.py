@@ -1,7 +1,9 @@
-"""The entry point of the Spark side: ``python -m spark_jobs --pipeline P --window START/END --run-id R STEP…``.
+"""The entry point of the Spark side: ``python -m spark_jobs --pipeline P --window START/END
+--run-id R STEP…``.
 
-Started by Airflow with one step per task, and by ``shipper run`` with all of them (see shipper.runner). ``check`` in place of
-the steps analyses the SQL of all pipelines and prints the faults as JSON.
+Started by Airflow with one step per task, and by ``shipper run`` with all of them (see
+shipper.runner). ``check`` in place of the steps analyses the SQL of all pipelines and prints the
+faults as JSON.
 """
 
 from __future__ import annotations
@@ -43,9 +45,13 @@ _ANY_PIPELINE = {"pipeline": "check", "source": "unused", "topic": "unused", "cl
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 0 done, 1 failed run or closed gate, 2 wrong config or usage."""
     parser = argparse.ArgumentParser(
-        prog="python -m spark_jobs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m spark_jobs",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("--config", type=Path, default=Path("config"), help="folder with pipelines/ and clusters/")
+    parser.add_argument(
+        "--config", type=Path, default=Path("config"), help="folder with pipelines/ and clusters/"
+    )
     parser.add_argument("--pipeline", help="name of the pipeline")
     parser.add_argument("--window", help="START/END, ISO 8601, UTC unless it says otherwise")
     parser.add_argument("--run-id", help="names the folder for results, and the run in the ledger")
@@ -67,7 +73,11 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.steps == [LOOK]:
             from spark_jobs.look import look
 
-            return look(arguments.config, load_pipeline(arguments.config, arguments.pipeline), parse_window(arguments.window))
+            return look(
+                arguments.config,
+                load_pipeline(arguments.config, arguments.pipeline),
+                parse_window(arguments.window),
+            )
         return _run(arguments)
     except ShipperError as error:
         say(error.message)
@@ -80,7 +90,8 @@ class _WithoutStacks(logging.Formatter):
 
 
 def _set_up_logging() -> None:
-    """``-v`` (``SHIPPER_LOG=info``) shows what lanes and librdkafka do, and stacks; by default only what somebody should act on is shown."""
+    """``-v`` (``SHIPPER_LOG=info``) shows what lanes and librdkafka do, and stacks; by default only
+    what somebody should act on is shown."""
     level = os.environ.get("SHIPPER_LOG")
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=(level or "warning").upper(), format=form, stream=sys.stderr)
@@ -88,13 +99,18 @@ def _set_up_logging() -> None:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(_WithoutStacks(form))
             # py4j's own words on a JVM that is gone; see spark_jobs.reason for ours.
-            handler.addFilter(lambda record: record.getMessage() != "Exception while sending command.")
+            handler.addFilter(
+                lambda record: record.getMessage() != "Exception while sending command."
+            )
         # pyspark's server for accumulators prints a stack when the JVM goes.
         socketserver.BaseServer.handle_error = lambda self, request, client_address: None  # type: ignore[method-assign]
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    whole, asked = load_pipeline(arguments.config, arguments.pipeline), JobOptions(**JobOptions.parsed(arguments))
+    whole, asked = (
+        load_pipeline(arguments.config, arguments.pipeline),
+        JobOptions(**JobOptions.parsed(arguments)),
+    )
     schedule = whole.schedule
     if asked.replay:
         whole = replayed(whole, Replay.model_validate_json(asked.replay))
@@ -103,7 +119,12 @@ def _run(arguments: argparse.Namespace) -> int:
     pipeline = as_asked(whole, asked)
     window = parse_window(arguments.window)
     clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
-    job_environment.forget([*(found.name for found in references(arguments.config, arguments.pipeline)), GIVEN_VARIABLE])
+    job_environment.forget(
+        [
+            *(found.name for found in references(arguments.config, arguments.pipeline)),
+            GIVEN_VARIABLE,
+        ]
+    )
     steps = {step.partition(":")[0] for step in arguments.steps}
     if PLAN in steps:  # it lists files; Java starts while Python imports the rest
         set_environment(pipeline)
@@ -143,7 +164,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def check_sql(config_dir: Path, only: str | None = None) -> int:
-    """Prints ``{pipeline: [[field, message], …]}`` for all pipelines that load, or one of them; returns 0 also when there are faults."""
+    """Prints ``{pipeline: [[field, message], …]}`` for all pipelines that load, or one of them;
+    returns 0 also when there are faults."""
     from spark_jobs.expressions import sql_faults
     from spark_jobs.session import session, setting
 
@@ -158,7 +180,14 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
                 with suppress(Exception):  # one that only a new session takes
                     settings.enter_context(setting(spark, key, value))
             found[name] = sql_faults(spark, pipeline)
-    print(json.dumps({name: [[fault.field, fault.message] for fault in faults] for name, faults in found.items()}))
+    print(
+        json.dumps(
+            {
+                name: [[fault.field, fault.message] for fault in faults]
+                for name, faults in found.items()
+            }
+        )
+    )
     spark.stop()
     return 0
 
@@ -171,7 +200,8 @@ if __name__ == "__main__":
         code = 128 + stopped.signum
     except SystemExit as told:  # by argparse, in words
         code = told.code if isinstance(told.code, int) else 1
-    # Everything is said and released. Python would take a second to take itself apart, and wait for threads that wait for a cluster.
+    # Everything is said and released. Python would take a second to take itself apart, and wait for
+    # threads that wait for a cluster.
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,5 @@
-"""`records.avro` as columns: jvm/shipper/avro encodes, beside the rest of the expression, so no value goes to Python for it."""
+"""`records.avro` as columns: jvm/shipper/avro encodes, beside the rest of the expression, so no
+value goes to Python for it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from shipper.config.avro import Avro
 from spark_jobs.reason import first_line
 
 _MAGIC = b"\0"
-#: A struct becomes the JSON that the reader makes of a table's row. Spark's own form of a moment ends with milliseconds.
+#: A struct becomes the JSON that the reader makes of a table's row. Spark's own form of a moment
+#: ends with milliseconds.
 _OF_STRUCTS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
@@ -20,7 +22,8 @@ _OF_STRUCTS = {
 
 
 class AvroValues:
-    """Of JSON objects in UTF-8, by the pipeline's schema. Raises Java's SchemaParseException for what is none."""
+    """Of JSON objects in UTF-8, by the pipeline's schema. Raises Java's SchemaParseException for
+    what is none."""
 
     def __init__(self, spark: SparkSession, avro: Avro) -> None:
         jvm: Any = spark._jvm
@@ -40,8 +43,8 @@ def struct_as_json(struct: Column) -> Column:
 
 
 def header(avro: Avro, ids: Mapping[str, int], topic: Callable[[], Column]) -> Column:
-    """What stands in front of each value, in Confluent's wire format. ``topic``: the name of a record's, for a registry that numbers a schema anew
-    under each subject."""
+    """What stands in front of each value, in Confluent's wire format. ``topic``: the name of a
+    record's, for a registry that numbers a schema anew under each subject."""
     headers = {subject: _MAGIC + number.to_bytes(4, "big") for subject, number in ids.items()}
     if len(set(headers.values())) == 1:
         return F.lit(bytearray(next(iter(headers.values()))))

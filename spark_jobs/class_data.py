@@ -1,7 +1,9 @@
-"""A class-data archive: Spark's classes as the JVM has them in memory, so that the next one need neither find, read nor verify them.
+"""A class-data archive: Spark's classes as the JVM has them in memory, so that the next one need
+neither find, read nor verify them.
 
-It is made once for a Java, a Spark and the reader's jar, by a process of its own, since the JVM writes it when it ends: `make setup` and the image
-run ``python -m spark_jobs.make_class_data``. It halves the CPU that a start costs, and nothing depends on it: a JVM that cannot use one starts
+It is made once for a Java, a Spark and the reader's jar, by a process of its own, since the JVM
+writes it when it ends: `make setup` and the image run ``python -m spark_jobs.make_class_data``. It
+halves the CPU that a start costs, and nothing depends on it: a JVM that cannot use one starts
 without, and says nothing.
 """
 
@@ -21,21 +23,24 @@ from shipper.runner import READER_JAR
 from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
-#: For what takes seconds. C2's optimised code pays after some ten seconds of the same work, and until then its threads take the CPU that the work
-#: needs; G1's threads alone take some to start.
+#: For what takes seconds. C2's optimised code pays after some ten seconds of the same work, and
+#: until then its threads take the CPU that the work needs; G1's threads alone take some to start.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: A JVM that finds an archive unusable would say so on standard output.
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 def options(settings: Mapping[str, str], archive: Path | None, *, much_work: bool) -> list[str]:
-    """What a JVM is told so that it starts fast. Somebody who says how it is to collect its garbage is not contradicted."""
+    """What a JVM is told so that it starts fast. Somebody who says how it is to collect its garbage
+    is not contradicted."""
     theirs = (
         settings.get("spark.driver.extraJavaOptions", ""),
         *map(_of_java, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")),
     )
     found = [] if much_work or any("-XX" in words for words in theirs) else [*FAST_START]
-    if archive is not None and not any("-Xshare" in words or "SharedArchiveFile" in words for words in theirs):
+    if archive is not None and not any(
+        "-Xshare" in words or "SharedArchiveFile" in words for words in theirs
+    ):
         found += [f"-XX:SharedArchiveFile={archive}", *_SILENT]
     return found
 
@@ -64,7 +69,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def checksum(path: Path) -> str:
-    """The JVM compares a few fields of its header. Costs 10 ms, and has the pages read that the JVM is about to map."""
+    """The JVM compares a few fields of its header. Costs 10 ms, and has the pages read that the JVM
+    is about to map."""
     digest = xxhash.xxh3_64()
     with path.open("rb") as content:
         while block := content.read(_BLOCK_BYTES):
@@ -73,7 +79,8 @@ def checksum(path: Path) -> str:
 
 
 def key() -> str:
-    """Of all that the JVM would compare: its own build, and the class path with the size and age of each jar."""
+    """Of all that the JVM would compare: its own build, and the class path with the size and age of
+    each jar."""
     digest = hashlib.sha256()
     home = java_command.spark_home()
     binary = java_command.java()

@@ -20,20 +20,26 @@ _OPEN_AT_ONCE = 16
 
 
 def duplicates(hadoop: Hadoop, files: Sequence[PlannedFile]) -> list[list[str]]:
-    """Groups of paths with the same bytes, as stored; the paths of a group, and the groups, in order. Raises SourceError.
+    """Groups of paths with the same bytes, as stored; the paths of a group, and the groups, in
+    order. Raises SourceError.
 
-    Costs nothing where all sizes differ. Files of equal size cost one open each; those whose first and last 4 kB agree as well
-    (a gzip file's last bytes are its checksum and its length) are read whole, in the JVM.
+    Costs nothing where all sizes differ. Files of equal size cost one open each; those whose first
+    and last 4 kB agree as well (a gzip file's last bytes are its checksum and its length) are read
+    whole, in the JVM.
     """
     sizes = {file.path: file.size_bytes for file in files if file.size_bytes}
     with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
         same = _split([list(sizes)], lambda paths: [sizes[path] for path in paths])
-        same = _split(same, lambda paths: list(pool.map(lambda path: _ends(hadoop, path, sizes[path]), paths)))
+        same = _split(
+            same, lambda paths: list(pool.map(lambda path: _ends(hadoop, path, sizes[path]), paths))
+        )
         same = _split(same, lambda paths: list(pool.map(lambda path: _md5(hadoop, path), paths)))
     return sorted(sorted(group) for group in same)
 
 
-def _split(groups: Iterable[list[str]], keys: Callable[[list[str]], Sequence[Hashable]]) -> list[list[str]]:
+def _split(
+    groups: Iterable[list[str]], keys: Callable[[list[str]], Sequence[Hashable]]
+) -> list[list[str]]:
     """Each group cut into those with the same key; what is then alone is left out."""
     found = []
     for group in groups:
@@ -65,5 +71,6 @@ def _opened(hadoop: Hadoop, path: str, read: Callable[[Any], Any]) -> Any:
             return read(stream)
     except Exception as error:
         raise SourceError(
-            f"{path} cannot be compared with the others: gone or not permitted ({first_line(error)}). Nothing was sent; run the window again."
+            f"{path} cannot be compared with the others: gone or not permitted "
+            f"({first_line(error)}). Nothing was sent; run the window again."
         ) from error

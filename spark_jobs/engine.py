@@ -1,6 +1,8 @@
-"""Spark and Java behind :class:`shipper.driver.engine.Engine`: when they start and end, and what is asked of them.
+"""Spark and Java behind :class:`shipper.driver.engine.Engine`: when they start and end, and what is
+asked of them.
 
-What imports pyspark is imported when it is first needed: a run with nothing to ship asks Java about files, and no more (docs/adr/0014).
+What imports pyspark is imported when it is first needed: a run with nothing to ship asks Java about
+files, and no more (docs/adr/0014).
 """
 
 from __future__ import annotations
@@ -36,17 +38,24 @@ if TYPE_CHECKING:
 
 _STOPS_WITHIN_SECONDS = 4.0
 _MUCH_BYTES = 1 << 30
-"""Above it another JVM pays, which optimises what it runs (docs/adr/0014): 240 MB cost 25 CPU s without and 32 with it."""
+"""Above it another JVM pays, which optimises what it runs (docs/adr/0014): 240 MB cost 25 CPU s
+without and 32 with it."""
 
 
 class SparkEngine(Engine):
     version = SPARK_MINOR
 
     def __init__(
-        self, pipeline: Pipeline, *, judges: bool = False, ships: bool = False, spark: SparkSession | None = None
+        self,
+        pipeline: Pipeline,
+        *,
+        judges: bool = False,
+        ships: bool = False,
+        spark: SparkSession | None = None,
     ) -> None:
-        """``judges``, ``ships``: whether a source gate, or a ship, is among what this process does, so that what it needs is made ready
-        while Spark starts. ``spark``: somebody else's session, which stays."""
+        """``judges``, ``ships``: whether a source gate, or a ship, is among what this process does,
+        so that what it needs is made ready while Spark starts. ``spark``: somebody else's session,
+        which stays."""
         self._pipeline = pipeline
         self._judges, self._ships = judges, ships
         self._given = spark
@@ -68,7 +77,9 @@ class SparkEngine(Engine):
                 self._files = Hadoop.of(spark)
             else:
                 set_environment(self._pipeline)
-                self._files = Hadoop.start(spark_settings(self._pipeline), s3a.secrets(self._pipeline))
+                self._files = Hadoop.start(
+                    spark_settings(self._pipeline), s3a.secrets(self._pipeline)
+                )
         return self._files
 
     @property
@@ -100,8 +111,8 @@ class SparkEngine(Engine):
 
     def _start(self, bytes_to_read: int) -> None:
         if self._judges:
-            # Great Expectations takes seconds to import, and so does Java to start, in another process. What is wrong with the
-            # import is said where the gate imports it.
+            # Great Expectations takes seconds to import, and so does Java to start, in another
+            # process. What is wrong with the import is said where the gate imports it.
             threading.Thread(target=_import_gates, name="import gates").start()
         from spark_jobs.session import session
 
@@ -109,7 +120,12 @@ class SparkEngine(Engine):
         if self._ships:
             from spark_jobs.sink import start_workers
 
-            threading.Thread(target=start_workers, args=(spark, self._pipeline.tasks), name="start workers", daemon=True).start()
+            threading.Thread(
+                target=start_workers,
+                args=(spark, self._pipeline.tasks),
+                name="start workers",
+                daemon=True,
+            ).start()
         self._files = None  # it may have been of another JVM
 
     def begin_to_stop(self) -> None:
@@ -124,8 +140,8 @@ class SparkEngine(Engine):
             self._stopping.join()
 
     def abandon(self) -> None:
-        """A call into the JVM that was interrupted leaves its connection in the middle of an answer, so another thread asks, on one of its
-        own."""
+        """A call into the JVM that was interrupted leaves its connection in the middle of an
+        answer, so another thread asks, on one of its own."""
         spark, self._started, self._given = self._session, None, None
         if spark is None:
             end_java()
@@ -136,7 +152,9 @@ class SparkEngine(Engine):
 
     # Files
 
-    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
+    def list_files(
+        self, paths: Sequence[str], *, most: int, modified: Window | None = None
+    ) -> Listed:
         source = self._pipeline.source
         return listing.list_files(
             self._hadoop,
@@ -166,12 +184,16 @@ class SparkEngine(Engine):
         if hadoop is None or not s3a.reads_s3(self._pipeline):
             return {}
         bucket = "/".join(self._pipeline.source.path.split("/")[:3])
-        with contextlib.suppress(Exception):  # figures for people: no reason for a step that succeeded to fail
+        with contextlib.suppress(
+            Exception
+        ):  # figures for people: no reason for a step that succeeded to fail
             now, before = listing.requests(hadoop, f"{bucket}/"), self._requests
             self._requests = now
             if any(now.get(kind, 0) < count for kind, count in before.items()):
                 before = {}  # of another JVM
-            return {kind: more for kind, count in now.items() if (more := count - before.get(kind, 0))}
+            return {
+                kind: more for kind, count in now.items() if (more := count - before.get(kind, 0))
+            }
         return {}
 
     # Lines
@@ -182,12 +204,22 @@ class SparkEngine(Engine):
         refuse_unsafe_sql(self._spark, self._pipeline, config_dir)
 
     def judge_source(
-        self, checks: Sequence[SourceCheck], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str, phases: Phases
+        self,
+        checks: Sequence[SourceCheck],
+        plan: PlanResult,
+        left: Sequence[PlannedFile],
+        runs_uri: str,
+        phases: Phases,
     ) -> SourceVerdict:
-        from spark_jobs.gates.source import judge_source  # after Spark was started: with it, a thread that imports the same
+        from spark_jobs.gates.source import (
+            judge_source,
+        )  # after Spark was started: with it, a thread that imports the same
         from spark_jobs.gates.view import SourceView
 
-        return judge_source(checks, SourceView(self._spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases))
+        return judge_source(
+            checks,
+            SourceView(self._spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases),
+        )
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
         from spark_jobs.frame import headers_of_files
@@ -204,7 +236,9 @@ class SparkEngine(Engine):
             read.frame.count()
             broken_files(pieces, read.reports())
 
-    def prove(self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]) -> list[Proof]:
+    def prove(
+        self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
+    ) -> list[Proof]:
         from spark_jobs.proof import prove
 
         return prove(self._spark, self._pipeline.on(cluster.name), cluster, schema_ids, wanted)
@@ -212,17 +246,28 @@ class SparkEngine(Engine):
     def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
         from spark_jobs.preview import preview
 
-        return preview(self._spark, self._pipeline.on(cluster) if cluster else self._pipeline, pieces)
+        return preview(
+            self._spark, self._pipeline.on(cluster) if cluster else self._pipeline, pieces
+        )
 
     def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
         from spark_jobs.repaired import judge
 
         judge(self._spark, self._pipeline, records)
 
-    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
+    def job(
+        self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
+    ) -> ShipJob:
         from spark_jobs.job import SparkJob
 
-        return SparkJob(self._spark, self._pipeline.on(cluster.name), order, cluster, files, long_lines=long_lines)
+        return SparkJob(
+            self._spark,
+            self._pipeline.on(cluster.name),
+            order,
+            cluster,
+            files,
+            long_lines=long_lines,
+        )
 
     def reason(self, error: Exception) -> str:
         return reason.of_exception(error)

@@ -1,4 +1,5 @@
-"""The executors of a Spark cluster, watched from the driver. Spark waits without end for those that do not come."""
+"""The executors of a Spark cluster, watched from the driver. Spark waits without end for those that
+do not come."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _LOOKS_EVERY_SECONDS, _FIRST_SECONDS, _AGAIN_SECONDS = 1.0, 3.0, 30.0
 
 
 def watch_executors(spark: SparkSession, runner: Runner) -> None:
-    """Tell on standard error what a job waits for while it has no executor, until the session ends. Returns at once."""
+    """Tell on standard error what a job waits for while it has no executor, until the session ends.
+    Returns at once."""
 
     def watch() -> None:
         with contextlib.suppress(Exception):  # the session, or its JVM, has ended
@@ -32,8 +34,13 @@ def _watch(tracker: Any, runner: Runner) -> None:
         now = time.monotonic()
         if len(tracker.getExecutorInfos()) > 1:  # one is the driver
             if tell_at > began + _FIRST_SECONDS:
-                first = "; the first task on each unpacks `runner.archive`" if runner.archive else ""
-                say(f"Spark's executors are there, {now - began:.0f} s after they were wanted{first}")
+                first = (
+                    "; the first task on each unpacks `runner.archive`" if runner.archive else ""
+                )
+                say(
+                    f"Spark's executors are there, {now - began:.0f} s after they were "
+                    f"wanted{first}"
+                )
             began = tell_at = 0.0
         elif not len(tracker.getActiveJobIds()):
             began = tell_at = 0.0
@@ -43,8 +50,13 @@ def _watch(tracker: Any, runner: Runner) -> None:
             why = ""
             if tell_at > began + _FIRST_SECONDS:
                 why = (
-                    ". Either the cluster has no free cores or memory for one (`spark.executor.cores`, `spark.executor.memory` in `runner.conf`), "
-                    "or executors end as they start: the page of the master and their logs on the workers say why"
+                    ". Either the cluster has no free cores or memory for one "
+                    "(`spark.executor.cores`, `spark.executor.memory` in `runner.conf`), or "
+                    "executors end as they start: the page of the master and their logs on the "
+                    "workers say why"
                 )
-            say(f"waiting for Spark's executors from {runner.spark_master}, {now - began:.0f} s now{why}")
+            say(
+                f"waiting for Spark's executors from {runner.spark_master}, {now - began:.0f} s "
+                f"now{why}"
+            )
             tell_at = now + _AGAIN_SECONDS

@@ -1,4 +1,5 @@
-"""All SQL of a pipeline, and what is wrong with it. Spark analyses every expression over no lines at all; nothing is read."""
+"""All SQL of a pipeline, and what is wrong with it. Spark analyses every expression over no lines
+at all; nothing is read."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Expression:
     field: str
     sql: str
     kind: str = "value"
-    """``value``, ``condition`` (must be boolean), ``timestamp``, or ``time``, which may be text as well."""
+    """``value``, ``condition`` (must be boolean), ``timestamp``, or ``time``, which may be text as
+    well."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class SqlFault:
     field: str
     message: str
     refused: bool = False
-    """Whether Spark would take it, and the promises would not hold: a run with it is refused too, not only `validate`."""
+    """Whether Spark would take it, and the promises would not hold: a run with it is refused too,
+    not only `validate`."""
 
 
 def expressions(pipeline: Pipeline) -> Iterator[Expression]:
@@ -63,7 +66,9 @@ def expressions(pipeline: Pipeline) -> Iterator[Expression]:
             yield Expression(f"{place}.when", route.when, "condition")
     for index, check in enumerate(pipeline.gates.source):
         if isinstance(check, RecordCheck):
-            yield Expression(f"gates.source[{index}].{check.sql_field}", check.condition(), "condition")
+            yield Expression(
+                f"gates.source[{index}].{check.sql_field}", check.condition(), "condition"
+            )
         if isinstance(check, InWindowCheck):
             yield Expression(f"gates.source[{index}].column", sql_column(check.column), "time")
 
@@ -80,21 +85,36 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     for name, sql in pipeline.records.columns.items():
         fault = _fault(spark, frame, Expression(f"records.columns.{name}", sql))
         faults += [fault] if fault else []
-        # What is refused is not built upon: others that use the column would be refused for it once more.
+        # What is refused is not built upon: others that use the column would be refused for it once
+        # more.
         frame = frame.withColumn(name, F.lit(None).cast("string") if fault else F.expr(sql))
     if pipeline.records.key is not None:
         with suppress(Exception):  # shown as the fault of `records.key`
             frame = frame.withColumn("key", F.expr(pipeline.records.key))
-    patterns = {f"{place}.matching": route.matching for place, route in pipeline.all_routes() if route.matching is not None}
+    patterns = {
+        f"{place}.matching": route.matching
+        for place, route in pipeline.all_routes()
+        if route.matching is not None
+    }
     rules = enumerate(pipeline.records.redact)
-    patterns |= {f"records.redact[{index}].regex": rule.regex for index, rule in rules if rule.regex is not None}
+    patterns |= {
+        f"records.redact[{index}].regex": rule.regex
+        for index, rule in rules
+        if rule.regex is not None
+    }
     if pipeline.records.starts_with is not None:
         patterns["records.starts_with"] = pipeline.records.starts_with
     if pipeline.records.avro is not None and (unfit := schema_fault(spark, pipeline.records.avro)):
         faults.append(SqlFault("records.avro.schema", unfit, refused=True))
     checks = enumerate(pipeline.gates.source)
-    patterns |= {f"gates.source[{index}].regex": check.regex for index, check in checks if isinstance(check, MatchesCheck)}
-    wrong = {place: why for place, pattern in patterns.items() if (why := regex_fault(spark, pattern))}
+    patterns |= {
+        f"gates.source[{index}].regex": check.regex
+        for index, check in checks
+        if isinstance(check, MatchesCheck)
+    }
+    wrong = {
+        place: why for place, pattern in patterns.items() if (why := regex_fault(spark, pattern))
+    }
     faults += [SqlFault(place, why) for place, why in wrong.items()]
     sound = (
         expression for expression in expressions(pipeline) if expression.field not in wrong
@@ -119,12 +139,16 @@ def _parse_faults(spark: SparkSession, parse: Parse) -> list[SqlFault]:
 
 
 def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path) -> None:
-    """Raises ConfigError for expressions that Spark would take and that would break the promises. Called before anything is read by them or
-    sent, since nobody can say that the pipeline was validated. Costs some 10 ms an expression."""
+    """Raises ConfigError for expressions that Spark would take and that would break the promises.
+    Called before anything is read by them or sent, since nobody can say that the pipeline was
+    validated. Costs some 10 ms an expression."""
     refused = [fault for fault in sql_faults(spark, pipeline) if fault.refused]
     if refused:
         raise ConfigError(
-            "\n".join(str(locate(config_dir, original(pipeline.name), fault.field, fault.message)) for fault in refused)
+            "\n".join(
+                str(locate(config_dir, original(pipeline.name), fault.field, fault.message))
+                for fault in refused
+            )
         )
 
 
@@ -144,5 +168,7 @@ def _fault(spark: SparkSession, frame: DataFrame, expression: Expression) -> Sql
             if (kind, allowed[0]) == ("string", "timestamp")
             else ""
         )
-        return SqlFault(expression.field, f"{expression.sql!r} is of type {kind}; it must be {allowed[0]}{how}")
+        return SqlFault(
+            expression.field, f"{expression.sql!r} is of type {kind}; it must be {allowed[0]}{how}"
+        )
     return None

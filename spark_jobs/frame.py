@@ -1,6 +1,8 @@
-"""From the window's lines to the frame that the sink takes: columns, what is decided about each line, and the record. All of it is Spark SQL.
+"""From the window's lines to the frame that the sink takes: columns, what is decided about each
+line, and the record. All of it is Spark SQL.
 
-A line that is dropped is not filtered out: a chunk is an interval of ordinals, so every line must be counted where the chunks are cut.
+A line that is dropped is not filtered out: a chunk is an interval of ordinals, so every line must
+be counted where the chunks are cut.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, Struct
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import UNROUTABLE, Parse, Route
-from shipper.config.rules import PathTime, original, pattern_of_source, regex_groups, reserved_topics, sql_column
+from shipper.config.rules import (
+    PathTime,
+    original,
+    pattern_of_source,
+    regex_groups,
+    reserved_topics,
+    sql_column,
+)
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.types import Header
@@ -23,16 +32,20 @@ from shipper.worker.marks import END, MARK, SIZES, SWALLOWED
 from spark_jobs.avro import AvroValues, header, struct_as_json
 from spark_jobs.redact import redaction
 
-#: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so that it is parsed once.
+#: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so
+#: that it is parsed once.
 TOPIC_COLUMN, PARSED, _CORRUPT, _DISPOSITION = "topic!", "parsed!", "corrupt!", "disposition!"
 #: With `records.avro`: the value as JSON, and what becomes of it.
 _JSON, _ENCODED = "json!", "encoded!"
 MISFIT = "misfit"
 RESERVED = reserved_topics()
-#: Columns that every line has unless the pipeline makes one by the same name: the first two of the reader, the last by :func:`with_window`.
+#: Columns that every line has unless the pipeline makes one by the same name: the first two of the
+#: reader, the last by :func:`with_window`.
 RECORD_NUMBER, SPLIT_START, WINDOW_START = "record_number", "split_start", "window_start"
 _JSON_OBJECT = r"^\s*\{[\s\S]*\}\s*$"
-_FILES = StructType([StructField("file_path", StringType()), StructField("file_name", StringType())])
+_FILES = StructType(
+    [StructField("file_path", StringType()), StructField("file_name", StringType())]
+)
 LINES = StructType(
     [
         StructField("value", StringType()),
@@ -48,7 +61,8 @@ LINES = StructType(
 
 
 def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds those of ``records.parse`` and ``records.columns``, in order; later ones may use earlier ones."""
+    """Adds those of ``records.parse`` and ``records.columns``, in order; later ones may use earlier
+    ones."""
     frame = with_parsed(frame, pipeline)
     for name, expression in pipeline.records.columns.items():
         frame = frame.withColumn(name, F.expr(expression))
@@ -56,30 +70,48 @@ def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
-    """What the content checks of the source gate look at, of every line that `records.drop` leaves: the line, the named columns, the key
-    if there is one, and the topic's name; of file_path and file_name those in ``more``. What no check asks for is not computed."""
+    """What the content checks of the source gate look at, of every line that `records.drop` leaves:
+    the line, the named columns, the key if there is one, and the topic's name; of file_path and
+    file_name those in ``more``. What no check asks for is not computed."""
     frame = with_columns(frame, pipeline)
     for condition in pipeline.records.drop.values():
         frame = frame.where(~F.coalesce(F.expr(condition), F.lit(False)))
     if pipeline.records.key is not None:
         frame = frame.withColumn("key", F.expr(pipeline.records.key))
     topics = _first_match(pipeline, lambda route: _topic_name(route, pipeline, RESERVED))
-    given = ("split", MARK, SIZES, SWALLOWED, "file_path", "file_name", PARSED, WINDOW_START, RECORD_NUMBER, SPLIT_START)
+    given = (
+        "split",
+        MARK,
+        SIZES,
+        SWALLOWED,
+        "file_path",
+        "file_name",
+        PARSED,
+        WINDOW_START,
+        RECORD_NUMBER,
+        SPLIT_START,
+    )
     unseen = [name for name in given if name not in (*more, *pipeline.records.named_columns)]
     return frame.withColumn(TOPIC_COLUMN, topics).drop(*unseen)
 
 
 def records(
-    frame: DataFrame, pipeline: Pipeline, dispositions: Observation | None = None, reserved: str = RESERVED,
+    frame: DataFrame,
+    pipeline: Pipeline,
+    dispositions: Observation | None = None,
+    reserved: str = RESERVED,
     schema_ids: Mapping[str, int] | None = None,
-) -> DataFrame:  # fmt: skip
-    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms), disposition where the pipeline has them.
+) -> DataFrame:
+    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms),
+    disposition where the pipeline has them.
 
-    Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that; hence no `topic` for a pipeline
-    with one, an index for one with several fixed ones, and no `disposition` where every line is shipped. ``dispositions`` gets Spark's count of
-    these. What is dropped travels without its value. ``reserved``: the cluster's `reserved_topics`. What leaves in a record is redacted here, and
-    nowhere else. ``schema_ids``: subject → number of the schema of `records.avro`; without it values stay JSON, and MISFIT says why one does not
-    fit. What is not shipped is JSON in any case.
+    Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that;
+    hence no `topic` for a pipeline with one, an index for one with several fixed ones, and no
+    `disposition` where every line is shipped. ``dispositions`` gets Spark's count of these. What is
+    dropped travels without its value. ``reserved``: the cluster's `reserved_topics`. What leaves in
+    a record is redacted here, and nowhere else. ``schema_ids``: subject → number of the schema of
+    `records.avro`; without it values stay JSON, and MISFIT says why one does not fit. What is not
+    shipped is JSON in any case.
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, disposition(pipeline)
@@ -97,10 +129,14 @@ def records(
     named = not fixed_topics(pipeline)
     if named:
         frame = frame.withColumn(TOPIC_COLUMN, topic(pipeline, reserved))
-    if dispositions is not None and (counted := _counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)):
+    if dispositions is not None and (
+        counted := _counts(pipeline, F.col(sql_column(TOPIC_COLUMN)) if named else None)
+    ):
         frame = frame.observe(dispositions, *counted)
     if mapping.avro is not None and schema_ids:
-        value = _with_header(pipeline, header(mapping.avro, schema_ids, lambda: _topic_shown(pipeline)))
+        value = _with_header(
+            pipeline, header(mapping.avro, schema_ids, lambda: _topic_shown(pipeline))
+        )
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
     # Of what is no line nothing goes into Spark's sum of them.
@@ -109,14 +145,18 @@ def records(
     sent = F.when(ends, F.col(sql_column(SIZES)).cast("binary")).otherwise(value)
     columns = [F.col("split"), sent.alias("value"), checksum.alias("checksum")]
     if len(fixed_topics(pipeline)) != 1:
-        columns.append((F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic"))
+        columns.append(
+            (F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic")
+        )
     if mapping.key is not None:
         columns.append(leaving(mapping.key).alias("key"))
     if mapping.headers and mapping.bundle is None:
         fields = [leaving(expression).alias(name) for name, expression in mapping.headers.items()]
         columns.append(F.struct(*fields).alias("headers"))
     if mapping.timestamp is not None:
-        columns.append(F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp"))
+        columns.append(
+            F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp")
+        )
     if decided is not None:
         columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
     if values is not None and not schema_ids:
@@ -124,30 +164,43 @@ def records(
     if pipeline.source.format == "csv" and pipeline.quarantine is not None:
         columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
     if not mapping.ships_lines or mapping.drop:
-        # What was read, for the sum of bytes; where values are lines and all of them travel, they say so themselves.
+        # What was read, for the sum of bytes; where values are lines and all of them travel, they
+        # say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
 
 
-def headers_of_files(spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]) -> dict[str, tuple[Header, ...]]:
-    """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header that depends on the line."""
+def headers_of_files(
+    spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]
+) -> dict[str, tuple[Header, ...]]:
+    """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header
+    that depends on the line."""
     mapping = pipeline.records
     if mapping.bundle is None or not mapping.headers:
         return {}
     line_columns, faults = of_line(spark, pipeline)
     if faults:
         raise ConfigError(
-            "\n".join(f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}" for field, message in faults.items())
+            "\n".join(
+                f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}"
+                for field, message in faults.items()
+            )
         )
     named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
     frame = with_window(spark.createDataFrame(named, _FILES), pipeline)
     for name, expression in mapping.columns.items():
         frame = frame if name in line_columns else frame.withColumn(name, F.expr(expression))
     leaving = _leaving(frame, pipeline)
-    fields = [leaving(expression).alias(f"{index}") for index, expression in enumerate(mapping.headers.values())]
+    fields = [
+        leaving(expression).alias(f"{index}")
+        for index, expression in enumerate(mapping.headers.values())
+    ]
     rows = frame.select("file_path", *fields).collect()
     return {
-        uri: tuple((n, bytes(v)) for n, v in zip(mapping.headers, values, strict=True) if v is not None) for uri, *values in rows
+        uri: tuple(
+            (n, bytes(v)) for n, v in zip(mapping.headers, values, strict=True) if v is not None
+        )
+        for uri, *values in rows
     }
 
 
@@ -162,26 +215,40 @@ class OfLine(NamedTuple):
 def of_line(spark: SparkSession, pipeline: Pipeline) -> OfLine:
     """Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
     frame = with_parsed(spark.createDataFrame([], LINES), pipeline)
-    found = {"value", "split", RECORD_NUMBER, SPLIT_START, *(pipeline.records.parse.columns if pipeline.records.parse else ())}
+    found = {
+        "value",
+        "split",
+        RECORD_NUMBER,
+        SPLIT_START,
+        *(pipeline.records.parse.columns if pipeline.records.parse else ()),
+    }
     for name, sql in pipeline.records.columns.items():
         if _uses(frame, sql, found):
             found.add(name)
         frame = frame.withColumn(name, F.expr(sql))
     message = (
-        "`headers` and `bundle` contradict each other: {!r} depends on the line, and a bundle holds many. Use file_path, file_name "
-        "and columns made of these only; or remove this header, or `bundle`"
+        "`headers` and `bundle` contradict each other: {!r} depends on the line, and a bundle "
+        "holds many. Use file_path, file_name and columns made of these only; or remove this "
+        "header, or `bundle`"
     )
     headers = pipeline.records.headers.items()
-    faults = {f"records.headers.{name}": message.format(sql) for name, sql in headers if _uses(frame, sql, found)}
+    faults = {
+        f"records.headers.{name}": message.format(sql)
+        for name, sql in headers
+        if _uses(frame, sql, found)
+    }
     return OfLine(found, faults)
 
 
 def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
-    """Whether the expression uses any of ``columns``, or may give something else each time (as input_file_name() does). Asked of
-    Spark, which alone knows that ``user`` is a function where there is no such column."""
+    """Whether the expression uses any of ``columns``, or may give something else each time (as
+    input_file_name() does). Asked of Spark, which alone knows that ``user`` is a function where
+    there is no such column."""
     plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()
     used = plan.references().toSeq()
-    return not plan.deterministic() or any(used.apply(index).name() in columns for index in range(used.size()))
+    return not plan.deterministic() or any(
+        used.apply(index).name() in columns for index in range(used.size())
+    )
 
 
 def _leaving(frame: DataFrame, pipeline: Pipeline) -> Callable[[str], Column]:
@@ -192,7 +259,8 @@ def _leaving(frame: DataFrame, pipeline: Pipeline) -> Callable[[str], Column]:
 
 
 def _as_bytes(frame: DataFrame, expression: str, as_json: bool) -> Column:
-    """A cast of a number to binary would give its big-endian bytes, which nobody expects in Kafka. ``as_json``: a struct, too."""
+    """A cast of a number to binary would give its big-endian bytes, which nobody expects in Kafka.
+    ``as_json``: a struct, too."""
     column = F.expr(expression)
     kind = frame.select(column).schema[0].dataType
     if isinstance(kind, BinaryType):
@@ -203,20 +271,29 @@ def _as_bytes(frame: DataFrame, expression: str, as_json: bool) -> Column:
 
 
 def topic(pipeline: Pipeline, reserved: str = RESERVED) -> Column:
-    """Index into ``fixed_topics``, or the name; null where the record may go nowhere. First match wins; the last route has no condition
-    (the config says so)."""
+    """Index into ``fixed_topics``, or the name; null where the record may go nowhere. First match
+    wins; the last route has no condition (the config says so)."""
     fixed = fixed_topics(pipeline)
     return _first_match(
-        pipeline, lambda route: F.lit(fixed.index(route.topic)) if fixed else _topic_name(route, pipeline, reserved)
+        pipeline,
+        lambda route: (
+            F.lit(fixed.index(route.topic)) if fixed else _topic_name(route, pipeline, reserved)
+        ),
     )
 
 
 def _with_header(pipeline: Pipeline, header: Column) -> Column:
     """The Avro value of what is shipped, in the wire format; the JSON of everything else."""
-    shipped = F.col(sql_column(_DISPOSITION)).isNull() & F.col(sql_column(MARK)).isNull() & header.isNotNull()
+    shipped = (
+        F.col(sql_column(_DISPOSITION)).isNull()
+        & F.col(sql_column(MARK)).isNull()
+        & header.isNotNull()
+    )
     if not fixed_topics(pipeline):
         shipped &= F.col(sql_column(TOPIC_COLUMN)).isNotNull()
-    return F.when(shipped, F.concat(header, F.col(sql_column(_ENCODED)))).otherwise(F.col(sql_column(_JSON)))
+    return F.when(shipped, F.concat(header, F.col(sql_column(_ENCODED)))).otherwise(
+        F.col(sql_column(_JSON))
+    )
 
 
 def _topic_shown(pipeline: Pipeline) -> Column:
@@ -235,30 +312,45 @@ def _first_match(pipeline: Pipeline, target: Callable[[Route], Column]) -> Colum
 
 
 def _topic_name(route: Route, pipeline: Pipeline, reserved: str) -> Column:
-    """Null for a name that the route does not allow. Decided here and nowhere else, so that Spark's count of such records and the sink's
-    are of the same ones."""
+    """Null for a name that the route does not allow. Decided here and nowhere else, so that Spark's
+    count of such records and the sink's are of the same ones."""
     parts = re.split(r"\{(\w+)\}", route.topic)
-    columns = [F.col(part).cast("string") if index % 2 else F.lit(part) for index, part in enumerate(parts) if part]
+    columns = [
+        F.col(part).cast("string") if index % 2 else F.lit(part)
+        for index, part in enumerate(parts)
+        if part
+    ]
     name = F.concat(*columns)
     if not route.columns:
         return name
     if route.matching is None:
         return F.when(name.isin(*route.topics), name)
-    not_these = "|".join([reserved, r"\.\.?", *([re.escape(pipeline.quarantine.topic)] if pipeline.quarantine else [])])
-    return F.when(name.rlike(rf"\A(?!(?:{not_these})\z)(?=[a-zA-Z0-9._-]{{1,249}}\z)(?:{route.matching})\z"), name)
+    not_these = "|".join(
+        [
+            reserved,
+            r"\.\.?",
+            *([re.escape(pipeline.quarantine.topic)] if pipeline.quarantine else []),
+        ]
+    )
+    return F.when(
+        name.rlike(rf"\A(?!(?:{not_these})\z)(?=[a-zA-Z0-9._-]{{1,249}}\z)(?:{route.matching})\z"),
+        name,
+    )
 
 
 # What is decided about each line
 
 
 def disposition(pipeline: Pipeline) -> Column | None:
-    """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first that holds counts. None: every
-    line is shipped."""
+    """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first
+    that holds counts. None: every line is shipped."""
     conditions = [F.expr(condition) for condition in pipeline.records.drop.values()]
     if pipeline.records.parse is not None:
         conditions.append(~is_parsed(pipeline.records.parse))
     if pipeline.records.avro is not None:
-        conditions.append(F.col(sql_column(_JSON)).isNotNull() & F.col(sql_column(_ENCODED)).isNull())
+        conditions.append(
+            F.col(sql_column(_JSON)).isNotNull() & F.col(sql_column(_ENCODED)).isNull()
+        )
     for right in quarantine_checks(pipeline).values():
         all_right = F.expr(" AND ".join(f"({condition})" for condition in right))
         conditions.append(~F.coalesce(all_right, F.lit(False)))
@@ -275,7 +367,8 @@ def _is_dropped(pipeline: Pipeline) -> Column:
 
 
 def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
-    """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name, where that is not known before reading."""
+    """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name,
+    where that is not known before reading."""
     decided = F.col(sql_column(_DISPOSITION))
     found = [F.count_if(decided == index).alias(name) for index, name in enumerate(names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
@@ -289,18 +382,29 @@ def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
 
 
 def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds `window_start`, and the columns of `records.parse`, null in a line that cannot be parsed, and what :func:`is_parsed` looks at."""
+    """Adds `window_start`, and the columns of `records.parse`, null in a line that cannot be
+    parsed, and what :func:`is_parsed` looks at."""
     frame = with_window(frame, pipeline)
     parse = pipeline.records.parse
     if parse is None:
         return frame
     if parse.regex is not None:
         frame = frame.withColumn(PARSED, F.col("value").rlike(parse.regex))
-        groups = {name: index for index, name in enumerate(regex_groups(parse.regex), 1) if name is not None}
-        columns = {name: F.regexp_extract("value", parse.regex, index) for name, index in groups.items()}
-        return frame.withColumns({name: F.when(F.col(PARSED), column) for name, column in columns.items()})
+        groups = {
+            name: index
+            for index, name in enumerate(regex_groups(parse.regex), 1)
+            if name is not None
+        }
+        columns = {
+            name: F.regexp_extract("value", parse.regex, index) for name, index in groups.items()
+        }
+        return frame.withColumns(
+            {name: F.when(F.col(PARSED), column) for name, column in columns.items()}
+        )
     if not isinstance(parse.json_object, str):
-        return frame.withColumn(PARSED, _looks_like_object() & F.try_parse_json("value").isNotNull())
+        return frame.withColumn(
+            PARSED, _looks_like_object() & F.try_parse_json("value").isNotNull()
+        )
     options = {"columnNameOfCorruptRecord": _CORRUPT}
     schema = f"{parse.json_object}, `{_CORRUPT}` STRING"
     read = F.when(_looks_like_object(), F.from_json("value", schema, options))
@@ -309,23 +413,31 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds `window_start`: what the source's `{window_start:…}` stands for in the path of a line's file, null where it is no date. No such
-    column if the source's path names no whole date. Of the path and not of the run, since a file may be begun by one run and finished by one over
-    another window."""
+    """Adds `window_start`: what the source's `{window_start:…}` stands for in the path of a line's
+    file, null where it is no date. No such column if the source's path names no whole date. Of the
+    path and not of the run, since a file may be begun by one run and finished by one over another
+    window."""
     pattern = pattern_of_source(pipeline.source.path)
     try:
         regex, form = PathTime(pattern or "").in_spark
     except ValueError:
         return frame
     groups = range(1, form.count("-") + 2)
-    parts = [F.try_element_at(F.regexp_extract_all("file_path", F.lit(regex), F.lit(group)), F.lit(-1)) for group in groups]
+    parts = [
+        F.try_element_at(F.regexp_extract_all("file_path", F.lit(regex), F.lit(group)), F.lit(-1))
+        for group in groups
+    ]
     return frame.withColumn(WINDOW_START, F.try_to_timestamp(F.concat_ws("-", *parts), F.lit(form)))
 
 
 def is_parsed(parse: Parse) -> Column:
     """Whether the line could be parsed; never null."""
     parsed = F.col(sql_column(PARSED))
-    return F.coalesce(parsed, F.lit(False)) if parse.regex is not None or parse.json_object is True else parsed.isNotNull()
+    return (
+        F.coalesce(parsed, F.lit(False))
+        if parse.regex is not None or parse.json_object is True
+        else parsed.isNotNull()
+    )
 
 
 def _looks_like_object() -> Column:

@@ -1,4 +1,5 @@
-"""Hadoop's file systems in the JVM, configured as Spark's are; no SparkContext is needed for them."""
+"""Hadoop's file systems in the JVM, configured as Spark's are; no SparkContext is needed
+for them."""
 
 from __future__ import annotations
 
@@ -22,13 +23,18 @@ class Hadoop:
     """Hadoop's Configuration."""
 
     @classmethod
-    def start(cls, settings: Mapping[str, str], secrets: Mapping[str, str] = MappingProxyType({})) -> Hadoop:
-        """As a SparkContext with these settings would have it: by the function that it calls, of the SparkConf that it would make. Raises what
-        pyspark raises if there is no JVM to be had.
+    def start(
+        cls, settings: Mapping[str, str], secrets: Mapping[str, str] = MappingProxyType({})
+    ) -> Hadoop:
+        """As a SparkContext with these settings would have it: by the function that it calls, of
+        the SparkConf that it would make. Raises what pyspark raises if there is no JVM to be had.
 
-        ``secrets``: for Hadoop's Configuration alone, which nobody prints. Settings are on the JVM's command line, and Spark shows them."""
+        ``secrets``: for Hadoop's Configuration alone, which nobody prints. Settings are on the
+        JVM's command line, and Spark shows them."""
         jvm = file_gateway(settings).jvm
-        conf = jvm.org.apache.spark.SparkConf(True)  # what was set up for this machine, and `spark-submit` was told
+        conf = jvm.org.apache.spark.SparkConf(
+            True
+        )  # what was set up for this machine, and `spark-submit` was told
         for key, value in settings.items():
             conf.set(key, value)
         found = cls(jvm, jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf))

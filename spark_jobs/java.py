@@ -1,5 +1,6 @@
-"""The JVM that this process starts: at once and without Spark, for looking at files; a SparkContext is made in it when there is something to
-scan or to ship. Its own words on standard error, filtered; and whether it still lives. docs/adr/0014 says why it is started like that."""
+"""The JVM that this process starts: at once and without Spark, for looking at files; a SparkContext
+is made in it when there is something to scan or to ship. Its own words on standard error, filtered;
+and whether it still lives. docs/adr/0014 says why it is started like that."""
 
 from __future__ import annotations
 
@@ -48,18 +49,28 @@ _gateway: Any = None
 
 def log_settings() -> Path:
     """For log4j: nothing; with ``-v`` (``SHIPPER_LOG``) errors with their stacks."""
-    return _HERE / ("log4j2-verbose.properties" if os.environ.get("SHIPPER_LOG") else "log4j2.properties")
+    return _HERE / (
+        "log4j2-verbose.properties" if os.environ.get("SHIPPER_LOG") else "log4j2.properties"
+    )
 
 
-def begin_java(settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None) -> None:
-    """Starts the JVM if there is none, and does not wait for it: Python has enough to import meanwhile. Does nothing where that is
-    `spark-submit`'s business, or where somebody else has started one. ``options`` in place of those that make it start fast."""
+def begin_java(
+    settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None
+) -> None:
+    """Starts the JVM if there is none, and does not wait for it: Python has enough to import
+    meanwhile. Does nothing where that is `spark-submit`'s business, or where somebody else has
+    started one. ``options`` in place of those that make it start fast."""
     global _jvm
     if _jvm is None and _gateway is None and _PORT not in os.environ:
         _jvm = _begin(settings, options, class_data.archive(), much_work)
 
 
-def _begin(settings: Mapping[str, str], options: Sequence[str] | None, archive: Path | None, much_work: bool) -> _Jvm | None:
+def _begin(
+    settings: Mapping[str, str],
+    options: Sequence[str] | None,
+    archive: Path | None,
+    much_work: bool,
+) -> _Jvm | None:
     if options is None:
         options = class_data.options(settings, archive, much_work=much_work)
     command = java_command.command(settings, options)
@@ -72,8 +83,8 @@ def _begin(settings: Mapping[str, str], options: Sequence[str] | None, archive: 
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
     }
     with _words() as ours:
-        # Ctrl-C is for Python, which ends Java in good order. A shell, since threads may run by now, and code of ours between fork and exec
-        # could wait for ever for one of them.
+        # Ctrl-C is for Python, which ends Java in good order. A shell, since threads may run by
+        # now, and code of ours between fork and exec could wait for ever for one of them.
         process = subprocess.Popen(
             ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
             env=environment, stdin=subprocess.PIPE, stdout=ours, stderr=ours,
@@ -82,14 +93,17 @@ def _begin(settings: Mapping[str, str], options: Sequence[str] | None, archive: 
 
 
 def _address(settings: Mapping[str, str], *, much_work: bool = False) -> tuple[int, str] | None:
-    """Where the JVM listens that was begun, before or now; None for none, or if it died before it did."""
+    """Where the JVM listens that was begun, before or now; None for none, or if it died before it
+    did."""
     global _jvm
     begin_java(settings, much_work=much_work)
     jvm = _jvm
     if jvm is not None and jvm.address is None:
         jvm.address = _wait_for(jvm)
         if jvm.address is None and jvm.has_archive:
-            _jvm = jvm = _begin(settings, None, None, jvm.much_work)  # whatever is wrong with it, it is only a way to be fast
+            _jvm = jvm = _begin(
+                settings, None, None, jvm.much_work
+            )  # whatever is wrong with it, it is only a way to be fast
             if jvm is not None:
                 jvm.address = _wait_for(jvm)
         if jvm is None or jvm.address is None:
@@ -113,7 +127,8 @@ def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
 
 
 def file_gateway(settings: Mapping[str, str]) -> Any:
-    """Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one. Raises what pyspark raises if none can be started."""
+    """Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one. Raises what
+    pyspark raises if none can be started."""
     global _gateway
     if _gateway is not None:
         return _gateway
@@ -132,15 +147,20 @@ def _connected(port: int, secret: str) -> Any:
         from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
         parameters = JavaParameters(port=port, auth_token=secret, auto_convert=True)
-        return ClientServer(java_parameters=parameters, python_parameters=PythonParameters(port=0, eager_load=False))
+        return ClientServer(
+            java_parameters=parameters, python_parameters=PythonParameters(port=0, eager_load=False)
+        )
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True))
+    return JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True)
+    )
 
 
 def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None:
-    """For a SparkContext in that JVM; with ``much_work`` in one that was started for it, instead of another that was not. None where pyspark finds
-    it itself: in the environment, or since it has one."""
+    """For a SparkContext in that JVM; with ``much_work`` in one that was started for it, instead of
+    another that was not. None where pyspark finds it itself: in the environment, or since it has
+    one."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -150,7 +170,8 @@ def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None
         forget_java()
     if (address := _address(settings, much_work=much_work)) is None:
         return _gateway if _gateway is not None else _launched(settings)
-    # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is told.
+    # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is
+    # told.
     os.environ[_PORT], os.environ[_SECRET] = str(address[0]), address[1]
     try:
         gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
@@ -174,7 +195,9 @@ def _launched(settings: Mapping[str, str]) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     with _words() as ours:
-        return launch_gateway(SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": ours})  # type: ignore[no-untyped-call]
+        return launch_gateway(
+            SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": ours}
+        )  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
@@ -190,8 +213,9 @@ def _words() -> Iterator[int]:
 
 @contextlib.contextmanager
 def afterwards(clean_up: Callable[[], object]) -> Iterator[None]:
-    """Calls Java when the ``with`` block ends, unless a signal ended it: a call that was interrupted leaves its connection in the middle of
-    an answer, and the next one on it would wait for ever. Java itself ends then."""
+    """Calls Java when the ``with`` block ends, unless a signal ended it: a call that was
+    interrupted leaves its connection in the middle of an answer, and the next one on it would wait
+    for ever. Java itself ends then."""
     try:
         yield
     except Stopped:
@@ -209,7 +233,8 @@ def _pass_on(pipe: int) -> None:
             if in_stack:
                 in_stack = line.startswith((" ", "\n"))
             elif line.startswith("Traceback ") and not os.environ.get("SHIPPER_LOG"):
-                in_stack = True  # of a worker that lost its JVM, or was told to go; one that fails says so to Spark
+                # of a worker that lost its JVM, or was told to go; one that fails says so to Spark
+                in_stack = True
             elif not line.startswith(_NOISE):
                 # Whoever listened may be gone; a pipe that nobody empties would hold the JVM up.
                 with contextlib.suppress(OSError, ValueError):
@@ -228,6 +253,7 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def end_java() -> None:
-    """Of a JVM in which nothing runs but a question or two. One that somebody else has started is theirs."""
+    """Of a JVM in which nothing runs but a question or two. One that somebody else has started is
+    theirs."""
     if (java := java_process()) is not None:
         java.kill()

@@ -1,9 +1,10 @@
 """The command line of a driver's JVM, as Spark's own launcher builds it.
 
-`spark-submit` runs bash, a JVM that says how the driver's JVM is to be started, and then that: 2 s and 2 CPU seconds before the first
-class of the driver is loaded. For a local driver the answer is always the same, so it is given here, and a test holds it against the launcher's
-(tests/integration/test_java_start.py). Whatever somebody has set up that the launcher would look at goes the long way: :func:`command` gives
-None, and `spark-submit` decides.
+`spark-submit` runs bash, a JVM that says how the driver's JVM is to be started, and then that: 2 s
+and 2 CPU seconds before the first class of the driver is loaded. For a local driver the answer is
+always the same, so it is given here, and a test holds it against the launcher's
+(tests/integration/test_java_start.py). Whatever somebody has set up that the launcher would look at
+goes the long way: :func:`command` gives None, and `spark-submit` decides.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ _OPENED = (
         "java.util",
         "java.util.concurrent",
     ),
-    *("java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
+    *(
+        "java.util.concurrent.atomic",
+        "jdk.internal.ref",
+        "sun.nio.ch",
+        "sun.nio.cs",
+        "sun.security.action",
+        "sun.util.calendar",
+    ),
 )
 _MODULES = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -83,16 +91,22 @@ def java() -> Path | None:
 
 
 def class_path(home: Path) -> str:
-    """Of every driver on this machine, so that one class-data archive fits them all: more may only follow behind. The reader's jar is there too,
-    since only what this loader has loaded can be archived."""
+    """Of every driver on this machine, so that one class-data archive fits them all: more may only
+    follow behind. The reader's jar is there too, since only what this loader has loaded can be
+    archived."""
     return os.pathsep.join(
-        [*map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))), str(home / "jars" / "*"), str(READER_JAR)]
+        [
+            *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
+            str(home / "jars" / "*"),
+            str(READER_JAR),
+        ]
     )
 
 
 def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[str] | None:
-    """argv of a JVM that waits for Python as `spark-submit … pyspark-shell` would start it, with ``options`` of the JVM's in front of what the
-    settings have; None if that is for `spark-submit` to say."""
+    """argv of a JVM that waits for Python as `spark-submit … pyspark-shell` would start it, with
+    ``options`` of the JVM's in front of what the settings have; None if that is for `spark-submit`
+    to say."""
     home, binary = spark_home(), java()
     if not _is_plain(settings, home) or binary is None:
         return None

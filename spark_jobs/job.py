@@ -1,4 +1,5 @@
-"""The Spark job that ships: it reads pieces of files, turns lines into records, and gives them to the sink."""
+"""The Spark job that ships: it reads pieces of files, turns lines into records, and gives them to
+the sink."""
 
 from __future__ import annotations
 
@@ -29,9 +30,15 @@ _PART, _SHIFTS = 2**22 - 1, (0, 22, 44)
 
 class SparkJob(ShipJob):
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *,
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        order: ShipOrder,
+        cluster: Cluster,
+        files: Sequence[PlannedFile],
+        *,
         long_lines: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._cluster = cluster
@@ -43,10 +50,14 @@ class SparkJob(ShipJob):
 
     def run(self, scan: Scan) -> None:
         self._size_arrow_batches()
-        together = partition_bytes(self._pieces, self._pipeline.tasks, self._pipeline.split_size_bytes)
+        together = partition_bytes(
+            self._pieces, self._pipeline.tasks, self._pipeline.split_size_bytes
+        )
         failed: Exception | None = None
         try:
-            with reading(self._spark, self._pieces, self._limits, partition_bytes=together, ends=True) as read:
+            with reading(
+                self._spark, self._pieces, self._limits, partition_bytes=together, ends=True
+            ) as read:
                 try:
                     self._write(read.frame, scan)
                 except Exception as error:
@@ -59,12 +70,20 @@ class SparkJob(ShipJob):
             raise failed
 
     def _write(self, frame: DataFrame, scan: Scan) -> None:
-        pipeline, observed, dispositions = self._pipeline, Observation("lines"), Observation("dispositions")
+        pipeline, observed, dispositions = (
+            self._pipeline,
+            Observation("lines"),
+            Observation("dispositions"),
+        )
         frame = frame.observe(
-            observed, F.count_if(F.coalesce(~F.col(sql_column(MARK)).isin(BROKEN, END), F.lit(True))).alias("read")
+            observed,
+            F.count_if(F.coalesce(~F.col(sql_column(MARK)).isin(BROKEN, END), F.lit(True))).alias(
+                "read"
+            ),
         )
         frame, checksums = _with_checksum(
-            records(frame, pipeline, dispositions, self._cluster.reserved_topics, self._schema_ids), pipeline
+            records(frame, pipeline, dispositions, self._cluster.reserved_topics, self._schema_ids),
+            pipeline,
         )
         self._sink.write(frame.coalesce(pipeline.tasks))
         scan.read = observed.get["read"]
@@ -76,23 +95,28 @@ class SparkJob(ShipJob):
         self._spark.sparkContext.cancelAllJobs()
 
     def read_so_far(self) -> object:
-        """For each stage that runs: rows and bytes read, by the executors' heartbeats (every 10 s)."""
+        """For each stage that runs: rows and bytes read, by the executors' heartbeats
+        (every 10 s)."""
         stages = self._spark.sparkContext._jsc.sc().statusStore().activeStages()
         running = [stages.apply(index) for index in range(stages.size())]
         return [(stage.inputRecords(), stage.inputBytes()) for stage in running]
 
     def _size_arrow_batches(self) -> None:
-        """Spark counts the bytes of an Arrow batch anew with every row, which costs 40 % of the way to Python (measured: 0.90
-        against 0.53 CPU s per million lines). So it counts where lines are long, and elsewhere the number of rows is limit enough."""
+        """Spark counts the bytes of an Arrow batch anew with every row, which costs 40 % of the way
+        to Python (measured: 0.90 against 0.53 CPU s per million lines). So it counts where lines
+        are long, and elsewhere the number of rows is limit enough."""
         if _ARROW_BATCH_BYTES not in self._pipeline.runner.conf:
-            self._spark.conf.set(_ARROW_BATCH_BYTES, str(_LONG_LINES_BATCH_BYTES if self._long_lines else _UNLIMITED))
+            self._spark.conf.set(
+                _ARROW_BATCH_BYTES, str(_LONG_LINES_BATCH_BYTES if self._long_lines else _UNLIMITED)
+            )
 
 
 def _with_checksum(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Observation | None]:
-    """The frame with the sum of its column `checksum` observed, for a pipeline whose delivery gate compares it.
+    """The frame with the sum of its column `checksum` observed, for a pipeline whose delivery gate
+    compares it.
 
-    A sum of 64-bit numbers overflows, and under ANSI an overflow ends the job. So they are summed in three parts, which takes 2^41
-    records to overflow.
+    A sum of 64-bit numbers overflows, and under ANSI an overflow ends the job. So they are summed
+    in three parts, which takes 2^41 records to overflow.
     """
     if not any(isinstance(check, ChecksumCheck) for check in pipeline.gates.delivery):
         return frame, None

@@ -1,4 +1,5 @@
-"""Listing the window's files and looking at their beginnings, with the file system clients and credentials that will read them: Spark's."""
+"""Listing the window's files and looking at their beginnings, with the file system clients and
+credentials that will read them: Spark's."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from shipper.config.pipeline import Pipeline, Source
 from shipper.driver.engine import FoundFile, Listed
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
-from shipper.driver.formats import PLAIN, content_problem, is_named_as_text, recognise, recognise_table, table_in_text
+from shipper.driver.formats import (
+    PLAIN,
+    content_problem,
+    is_named_as_text,
+    recognise,
+    recognise_table,
+    table_in_text,
+)
 from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
@@ -36,7 +44,8 @@ _REQUESTS = {
     "HEAD": ("action_http_head_request",),
     "GET": ("action_http_get_request",),
 }
-#: Files that are being written, by their name, which `source.include` does not want; of more it is told how many.
+#: Files that are being written, by their name, which `source.include` does not want; of more it is
+#: told how many.
 _MOST_UNFINISHED = 1_000
 #: Py4J hands a number to Java as a long if it needs one.
 _ALWAYS_MS = 2**62
@@ -50,17 +59,35 @@ class _Unread(NamedTuple):
 
 
 def list_files(
-    hadoop: Hadoop, paths: Sequence[str], *, pipeline: str, recursive: bool, include: str, most: int, modified: Window | None = None
-) -> Listed:  # fmt: skip
-    """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once. What was not last modified in
-    ``modified`` is of another window. Stops when it has found more than ``most`` whose name fits ``include``. A path that cannot be listed
-    is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
+    hadoop: Hadoop,
+    paths: Sequence[str],
+    *,
+    pipeline: str,
+    recursive: bool,
+    include: str,
+    most: int,
+    modified: Window | None = None,
+) -> Listed:
+    """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file
+    once. What was not last modified in ``modified`` is of another window. Stops when it has found
+    more than ``most`` whose name fits ``include``. A path that cannot be listed is a problem of its
+    own. Raises SourceUnreachable if nothing can be asked."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
-    since, before = (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
+    since, before = (
+        (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
+    )
     unfinished = "|".join(_java_regex(f"*{ending}") for ending in UNFINISHED)
     try:
         content = _folder(hadoop).list(
-            hadoop.conf, wanted, recursive, _java_regex(include), unfinished, most, _MOST_UNFINISHED, since, before
+            hadoop.conf,
+            wanted,
+            recursive,
+            _java_regex(include),
+            unfinished,
+            most,
+            _MOST_UNFINISHED,
+            since,
+            before,
         )
     except Exception as error:
         raise cannot_list(pipeline, paths, first_line(error)) from error
@@ -69,14 +96,20 @@ def list_files(
     for _ in found:
         path, uri, size, modified_ms = found.text(), found.text(), found.number(), found.number()
         is_open, etag = bool(found.number()), found.text()
-        files.append(ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag))
+        files.append(
+            ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag)
+        )
     wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
     problems = {paths[found.number()]: found.text() for _ in found}
     now_ms = time.time_ns() // 10**6
     for _ in found:
         under, code, count = paths[found.number()], found.text(), found.number()
         first, *more = [found.text() for _ in found]
-        files.append(ListedFile(FileId(first, 0, now_ms), "", under, left=code, count=count, more=tuple(more)))
+        files.append(
+            ListedFile(
+                FileId(first, 0, now_ms), "", under, left=code, count=count, more=tuple(more)
+            )
+        )
     return Listed(files, too_many=wanted_files > most, problems=problems)
 
 
@@ -90,7 +123,8 @@ def _folder(hadoop: Hadoop) -> Any:
 
 
 def qualified_folder(hadoop: Hadoop, folder: str) -> str:
-    """``folder`` as paths of files in it begin, with a slash at its end; empty for none. Asks nobody whether it is there."""
+    """``folder`` as paths of files in it begin, with a slash at its end; empty for none. Asks
+    nobody whether it is there."""
     if not folder:
         return ""
     hadoop_path = hadoop.jvm.org.apache.hadoop.fs.Path(folder)
@@ -104,8 +138,9 @@ def open_file(hadoop: Hadoop, path: str) -> Any:
 
 
 def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dict[FileId, bytes]:
-    """Note of each file what it is by its first bytes (and of tables its last), whether it begins with a byte order mark, and why it cannot be
-    read if it cannot. Return the first bytes of those that can, unpacked. Costs one open for each, two if it is packed or of tables."""
+    """Note of each file what it is by its first bytes (and of tables its last), whether it begins
+    with a byte order mark, and why it cannot be read if it cannot. Return the first bytes of those
+    that can, unpacked. Costs one open for each, two if it is packed or of tables."""
     files = [file for file in files if file.size_bytes]
     if source.format in TABLES:
         return _look_at_tables(hadoop, files, source.format)
@@ -116,7 +151,11 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
             continue
         beginnings[file_id(file)], file.head = head, head_of(head)
         found = recognise(file.path, head, source.codec)
-        file.format, file.problem, file.bom = found.format, found.problem, head.startswith(_UTF8_BOM)
+        file.format, file.problem, file.bom = (
+            found.format,
+            found.problem,
+            head.startswith(_UTF8_BOM),
+        )
         if source.format != "whole_file":
             file.problem = file.problem or table_in_text(head)
         if file.format == PLAIN and source.codec != "none":
@@ -124,20 +163,32 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
     for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES), strict=True):
         if isinstance(head, _Unread):
-            why = head.why if head.passing else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
+            why = (
+                head.why
+                if head.passing
+                else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
+            )
             if not head.passing and is_named_as_text(file.path):
-                why += f". If it is text that only begins like a file of {file.format}, set `source.codec: none`"
+                why += (
+                    f". If it is text that only begins like a file of {file.format}, set "
+                    "`source.codec: none`"
+                )
             file.problem, file.passing = why, head.passing
         else:
             beginnings[file_id(file)], file.head = head, head_of(head)
-            file.bom, file.problem = head.startswith(_UTF8_BOM), content_problem(head, source.format, encoding)
+            file.bom, file.problem = (
+                head.startswith(_UTF8_BOM),
+                content_problem(head, source.format, encoding),
+            )
     if source.format == "whole_file":
         for file in files:
             file.bom = False  # a byte as any other
     return beginnings
 
 
-def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], format: str) -> dict[FileId, bytes]:
+def _look_at_tables(
+    hadoop: Hadoop, files: Sequence[PlannedFile], format: str
+) -> dict[FileId, bytes]:
     beginnings = dict[FileId, bytes]()
     heads = _heads(hadoop, files, HEAD_BYTES, PLAIN)
     tails = _heads(hadoop, files, FORMAT_BYTES, _TAIL)
@@ -157,24 +208,34 @@ def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
     """Return what lies at each of ``paths`` now. Raises SourceUnreachable."""
     try:
         found = packed.Unpacker(
-            _folder(hadoop).status(hadoop.conf, packed.number(len(paths)) + b"".join(map(packed.text, paths)))
+            _folder(hadoop).status(
+                hadoop.conf, packed.number(len(paths)) + b"".join(map(packed.text, paths))
+            )
         )
     except Exception as error:
         raise SourceUnreachable(
-            f"cannot look whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} is still there: {first_line(error)}. Nothing was sent. "
-            "Run again when the file system answers."
+            f"cannot look whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} is still "
+            f"there: {first_line(error)}. Nothing was sent. Run again when the file system "
+            "answers."
         ) from error
     looked = {}
     for path in paths:
         uri, there = found.text(), found.number()
-        looked[path] = FoundFile(uri, FileId(path, found.number(), found.number()), found.text()) if there else FoundFile(uri)
+        looked[path] = (
+            FoundFile(uri, FileId(path, found.number(), found.number()), found.text())
+            if there
+            else FoundFile(uri)
+        )
     return looked
 
 
 def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline) -> Sample:
     """Looks at the beginning of a few files. A file that cannot be read is left out."""
     source, codec = pipeline.source, pipeline.delivery.compression
-    chosen = [PlannedFile(**vars(file)) for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]]
+    chosen = [
+        PlannedFile(**vars(file))
+        for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]
+    ]
     look_at(hadoop, chosen, source)
     heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES)
     found = [head for head in heads if isinstance(head, bytes)]
@@ -184,28 +245,43 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline
     import pyarrow as pa
 
     packed_size = (
-        size if codec == "none" else sum(len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found)
+        size
+        if codec == "none"
+        else sum(
+            len(pa.compress(head, _ARROW_CODECS.get(codec, codec), asbytes=True)) for head in found
+        )
     )
     ends = b"" if source.format == "whole_file" else b"\n"
-    long = any(len(record) > _LONG_LINE_BYTES for head in found for record in (head.split(ends) if ends else [head]))
+    long = any(
+        len(record) > _LONG_LINE_BYTES
+        for head in found
+        for record in (head.split(ends) if ends else [head])
+    )
     return Sample(size / packed_size, long)
 
 
 def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
-    """How often the object store was asked since this JVM's client was made, by kind of request as S3 bills it."""
+    """How often the object store was asked since this JVM's client was made, by kind of request as
+    S3 bills it."""
     found = packed.Unpacker(_folder(hadoop).requests(hadoop.conf, bucket))
     counters = {found.text(): found.number() for _ in found}
-    counts = {kind: sum(counters.get(name, 0) for name in names) for kind, names in _REQUESTS.items()}
+    counts = {
+        kind: sum(counters.get(name, 0) for name in names) for kind, names in _REQUESTS.items()
+    }
     return {kind: count for kind, count in counts.items() if count}
 
 
-def _heads(hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None) -> Iterable[bytes | _Unread]:
-    """The first ``count`` bytes of each file's content (of its bytes as stored with ``format=PLAIN``, the last of these with _TAIL), all if it has
-    fewer; or why not."""
+def _heads(
+    hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None
+) -> Iterable[bytes | _Unread]:
+    """The first ``count`` bytes of each file's content (of its bytes as stored with
+    ``format=PLAIN``, the last of these with _TAIL), all if it has fewer; or why not."""
     if not files:
         return
     wanted = packed.number(len(files))
-    wanted += b"".join(packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files)
+    wanted += b"".join(
+        packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files
+    )
     found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
     for _ in files:
         what, content = found.number(), found.bytes()

@@ -1,4 +1,5 @@
-"""What the process of a job finds when it looks and ships nothing: for `shipper doctor`. Prints one JSON document."""
+"""What the process of a job finds when it looks and ships nothing: for `shipper doctor`. Prints one
+JSON document."""
 
 from __future__ import annotations
 
@@ -27,16 +28,23 @@ _MOST_FILES = 10_000
 
 
 def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
-    """Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java starts, ``source_error`` if they cannot be listed,
-    ``problem`` if the first of them cannot be read. Then, on a Spark cluster, once more with what a task finds there. Returns 0: what is wrong is
-    in the last document."""
+    """Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java starts,
+    ``source_error`` if they cannot be listed, ``problem`` if the first of them cannot be read.
+    Then, on a Spark cluster, once more with what a task finds there. Returns 0: what is wrong is in
+    the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
     begin_java(settings)
     paths = source_paths(resolve_uri(config_dir, pipeline.source.path), window)
-    found: dict[str, Any] = {"spark": version("pyspark"), "class_data": class_data.archive() is not None, "folder": paths[-1]}
+    found: dict[str, Any] = {
+        "spark": version("pyspark"),
+        "class_data": class_data.archive() is not None,
+        "folder": paths[-1],
+    }
     try:
-        found["java"] = str(Hadoop.start(settings, {}).jvm.java.lang.System.getProperty("java.version"))
+        found["java"] = str(
+            Hadoop.start(settings, {}).jvm.java.lang.System.getProperty("java.version")
+        )
     except Exception as error:
         print(json.dumps({**found, "java_error": first_line(error)}))
         return 0
@@ -64,15 +72,22 @@ def _executor(pipeline: Pipeline) -> dict[str, Any]:
         return {"executor_error": of_exception(error)}
 
 
-def _files(config_dir: Path, engine: SparkEngine, pipeline: Pipeline, paths: list[str]) -> dict[str, Any]:
+def _files(
+    config_dir: Path, engine: SparkEngine, pipeline: Pipeline, paths: list[str]
+) -> dict[str, Any]:
     source = pipeline.source
     found_files = engine.list_files(paths, most=_MOST_FILES)
     refuse_outside(config_dir, engine, found_files)
     for path, why in found_files.problems.items():
         raise cannot_list(pipeline.name, [path], why)
     listed = [file for file in found_files.files if not file.left]
-    taken, left_out = select(found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC))
-    found: dict[str, Any] = {"files": len(taken), "left_out": sum(one.file.count for one in left_out)}
+    taken, left_out = select(
+        found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC)
+    )
+    found: dict[str, Any] = {
+        "files": len(taken),
+        "left_out": sum(one.file.count for one in left_out),
+    }
     if listed:
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:

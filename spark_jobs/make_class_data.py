@@ -1,7 +1,9 @@
-"""``python -m spark_jobs.make_class_data``: makes the class-data archive (see :mod:`spark_jobs.class_data`) in some 20 s, if it is not there.
+"""``python -m spark_jobs.make_class_data``: makes the class-data archive (see
+:mod:`spark_jobs.class_data`) in some 20 s, if it is not there.
 
-It does what a small run does: lists, looks at heads, starts Spark, checks SQL, scans, and writes through a Python worker. What it does not do
-(a cluster of HDFS, S3) is loaded from the jars as ever. Never fails: without an archive everything works.
+It does what a small run does: lists, looks at heads, starts Spark, checks SQL, scans, and writes
+through a Python worker. What it does not do (a cluster of HDFS, S3) is loaded from the jars as
+ever. Never fails: without an archive everything works.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 
 #: Of the JVM, to write the archive after its last word.
 _WRITES_WITHIN_SECONDS = 300
-_LINES = b"".join(b'10.0.0.%d - "GET /page%d HTTP/1.1" %d\n' % (i % 256, i, 200 + i % 300) for i in range(2000))
+_LINES = b"".join(
+    b'10.0.0.%d - "GET /page%d HTTP/1.1" %d\n' % (i % 256, i, 200 + i % 300) for i in range(2000)
+)
 
 
 def _take(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,20 +74,32 @@ def _small_run(folder: Path, options: list[str]) -> None:
     set_environment(pipeline)
     begin_java(settings, options=options)
     hadoop = Hadoop.start(settings)
-    found = list_files(hadoop, [str(folder)], pipeline="web", recursive=False, include="*", most=10).files
+    found = list_files(
+        hadoop, [str(folder)], pipeline="web", recursive=False, include="*", most=10
+    ).files
     files = [
-        PlannedFile(path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, splits=1)
+        PlannedFile(
+            path=file.id.path,
+            uri=file.uri,
+            size_bytes=file.id.size_bytes,
+            modified_ms=file.id.modified_ms,
+            splits=1,
+        )
         for file in found
     ]
     qualified_folder(hadoop, str(folder))
     look_at(hadoop, files, pipeline.source)
     spark = session(pipeline)
     sql_faults(spark, pipeline)
-    with reading(spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20) as read:
-        gate_frame(read.frame, pipeline).selectExpr("count(*)", "avg(octet_length(value))", "count_if(status is null)").collect()
-        records(read.frame, pipeline, Observation("dispositions")).coalesce(2).mapInArrow(_take, "nothing boolean").write.format(
-            "noop"
-        ).mode("overwrite").save()
+    with reading(
+        spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20
+    ) as read:
+        gate_frame(read.frame, pipeline).selectExpr(
+            "count(*)", "avg(octet_length(value))", "count_if(status is null)"
+        ).collect()
+        records(read.frame, pipeline, Observation("dispositions")).coalesce(2).mapInArrow(
+            _take, "nothing boolean"
+        ).write.format("noop").mode("overwrite").save()
         read.reports()
     spark.stop()
 
@@ -94,15 +110,25 @@ def main() -> int:
         return 0
     try:
         class_data.folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=class_data.folder(), prefix="part-") as part, tempfile.TemporaryDirectory() as logs:
+        with (
+            tempfile.TemporaryDirectory(dir=class_data.folder(), prefix="part-") as part,
+            tempfile.TemporaryDirectory() as logs,
+        ):
             made = Path(part) / "made.jsa"
             _small_run(
                 Path(logs),
-                [*class_data.FAST_START, f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable", "-Xlog:all=error:stderr"],
+                [
+                    *class_data.FAST_START,
+                    f"-XX:ArchiveClassesAtExit={made}",
+                    "-Xlog:disable",
+                    "-Xlog:all=error:stderr",
+                ],
             )
             java = java_process()
             if java is None or java.stdin is None:
-                raise OSError("this machine's settings leave it to spark-submit how a JVM is started")
+                raise OSError(
+                    "this machine's settings leave it to spark-submit how a JVM is started"
+                )
             java.stdin.close()
             java.wait(_WRITES_WITHIN_SECONDS)
             if not made.exists():
@@ -111,7 +137,10 @@ def main() -> int:
             name = f"{class_data.key()}-{class_data.checksum(made)}.jsa"
             made.replace(class_data.folder() / name)  # under its name there is never a part of one
     except Exception as error:
-        print(f"no class-data archive, so every run starts a few seconds later: {error}", file=sys.stderr)
+        print(
+            f"no class-data archive, so every run starts a few seconds later: {error}",
+            file=sys.stderr,
+        )
         return 0
     print(f"{class_data.folder() / name} is made", file=sys.stderr)
     return 0

@@ -1,4 +1,5 @@
-"""What goes between Python and Java in one call: see jvm/shipper/lines/Packed.java, the other side."""
+"""What goes between Python and Java in one call: see jvm/shipper/lines/Packed.java, the
+other side."""
 
 from __future__ import annotations
 

@@ -24,12 +24,18 @@ _SHOWN_BYTES = 65_536
 _ONE_TASK = 2**62
 
 
-def preview(spark: SparkSession, pipeline: Pipeline, pieces: Sequence[FilePiece]) -> list[PreviewedLine]:
-    """A line each, in the order of the pieces. Notes what is wrong with files that cannot be read."""
+def preview(
+    spark: SparkSession, pipeline: Pipeline, pieces: Sequence[FilePiece]
+) -> list[PreviewedLine]:
+    """A line each, in the order of the pieces. Notes what is wrong with files that cannot
+    be read."""
     of_file = headers_of_files(spark, pipeline, [uri_of(piece.file) for piece in pieces])
-    # Rows are in the order of the pieces and none is left out, so the same ones read twice lie side by side.
+    # Rows are in the order of the pieces and none is left out, so the same ones read twice lie side
+    # by side.
     with reading(spark, pieces, LineLimits.of(pipeline), partition_bytes=_ONE_TASK) as read:
-        lines = read.frame.select(_beginning(F.col("value")), "file_path", sql_column(MARK)).collect()
+        lines = read.frame.select(
+            _beginning(F.col("value")), "file_path", sql_column(MARK)
+        ).collect()
         shown = records(read.frame, pipeline)
         rows = shown.withColumn("value", _beginning(F.col("value"))).collect()
         broken_files(pieces, read.reports())
@@ -52,7 +58,9 @@ def _beginning(column: Any) -> Any:
 
 
 def _previewed(pipeline: Pipeline, line: Row, row: Row, frame: DataFrame) -> PreviewedLine:
-    found = PreviewedLine(file=unquote(line.file_path), record=0, line=_text(line["value"]), outcome="shipped")
+    found = PreviewedLine(
+        file=unquote(line.file_path), record=0, line=_text(line["value"]), outcome="shipped"
+    )
     has = frame.columns
     decided = row.disposition if "disposition" in has else None
     found.topic = _topic(pipeline, row, has)
@@ -73,12 +81,16 @@ def _previewed(pipeline: Pipeline, line: Row, row: Row, frame: DataFrame) -> Pre
         found.outcome, found.topic = "fails", None
     elif found.why is not None and pipeline.quarantine is not None:
         found.outcome, found.topic = "quarantined", pipeline.quarantine.topic
-        found.value = None if row.value is None else _text(bytes(row.value)[: pipeline.quarantine.keep_bytes])
+        found.value = (
+            None if row.value is None else _text(bytes(row.value)[: pipeline.quarantine.keep_bytes])
+        )
         return found
     if "key" in has and row.key is not None:
         found.key = _text(row.key)
     if "headers" in has:
-        found.headers = {name: _text(value) for name, value in row.headers.asDict().items() if value is not None}
+        found.headers = {
+            name: _text(value) for name, value in row.headers.asDict().items() if value is not None
+        }
     found.timestamp_ms = row.timestamp if "timestamp" in has else None
     return found
 

@@ -1,4 +1,5 @@
-"""The Spark job that proves what a file is: it reads files as a ship would, and sums up their records. It sends nothing."""
+"""The Spark job that proves what a file is: it reads files as a ship would, and sums up their
+records. It sends nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ _COLUMNS = ("split", "value", "checksum", "topic", "disposition", "size")
 
 
 def prove(
-    spark: SparkSession, pipeline: Pipeline, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
+    spark: SparkSession,
+    pipeline: Pipeline,
+    cluster: Cluster,
+    schema_ids: Mapping[str, int],
+    wanted: Sequence[ToProve],
 ) -> list[Proof]:
     """Reads each file once for each URI that it is wanted under. Raises what Spark raises."""
     pieces: dict[int, FilePiece] = {}
@@ -71,15 +76,25 @@ def _pieces(one: ToProve, split_size_bytes: int) -> Iterable[FilePiece]:
     if not one.whole:
         return file_pieces([one.file], split_size_bytes)
     file = one.file  # it may be read by its splits as well, for another of its originals
-    return [replace(piece_at(file, 0, max(1, file.size_bytes)), split=split_hash(uri_of(file), file_id(file), _NO_START))]
+    return [
+        replace(
+            piece_at(file, 0, max(1, file.size_bytes)),
+            split=split_hash(uri_of(file), file_id(file), _NO_START),
+        )
+    ]
 
 
 def _proof(
-    one: ToProve, place: Mapping[int, tuple[int, int]], found: Mapping[int, SplitSums], pieces: Mapping[int, FilePiece]
+    one: ToProve,
+    place: Mapping[int, tuple[int, int]],
+    found: Mapping[int, SplitSums],
+    pieces: Mapping[int, FilePiece],
 ) -> Proof:
     splits = {}
     for start, (split, first) in place.items():
         end, sums = first + len(one.parts.get(start, ())), found.get(split, SplitSums())
-        splits[start] = SplitSums(sums.lines, sums.ended, sums.read, sums.counts[first:end], sums.checksums[first:end])
+        splits[start] = SplitSums(
+            sums.lines, sums.ended, sums.read, sums.counts[first:end], sums.checksums[first:end]
+        )
     read = next((pieces[split].file for split, _ in place.values()), one.file)
     return Proof(splits, read.problem, read.passing)

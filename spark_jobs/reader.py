@@ -1,4 +1,5 @@
-"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and says afterwards what it read."""
+"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and says afterwards
+what it read."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _CSV = Csv()
 
 @dataclass(frozen=True)
 class Framing:
-    """How the content of files is cut into records, where a file does not say so itself: jvm/shipper/lines/Framing.java."""
+    """How the content of files is cut into records, where a file does not say so itself:
+    jvm/shipper/lines/Framing.java."""
 
     kind: Literal["lines", "starts_with", "csv", "whole_file"] = "lines"
     starts_with: str = ""
@@ -42,9 +44,19 @@ class Framing:
         return Framing()
 
     def packed(self) -> bytes:
-        texts = (self.kind, self.starts_with, self.csv.delimiter, self.csv.quote or "", self.csv.encoding)
+        texts = (
+            self.kind,
+            self.starts_with,
+            self.csv.delimiter,
+            self.csv.quote or "",
+            self.csv.encoding,
+        )
         columns = self.csv.columns or ()
-        return b"".join(map(packed.text, texts)) + packed.number(len(columns)) + b"".join(map(packed.text, columns))
+        return (
+            b"".join(map(packed.text, texts))
+            + packed.number(len(columns))
+            + b"".join(map(packed.text, columns))
+        )
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,11 @@ class LineLimits:
         """As a ship reads them, but for ``keep`` if it is given."""
         if keep is None:
             # Of a line that is cut off nobody knows what its last characters are the beginning of.
-            keep = pipeline.quarantine.keep_bytes if pipeline.quarantine and not pipeline.records.redact else 0
+            keep = (
+                pipeline.quarantine.keep_bytes
+                if pipeline.quarantine and not pipeline.records.redact
+                else 0
+            )
         return cls(pipeline.records.max_line_bytes, keep, Framing.of(pipeline))
 
 
@@ -79,7 +95,13 @@ class Reading:
         found = packed.Unpacker(self._source.reports(self._id))
         return [
             PieceReport(
-                *(found.number(), found.number(), found.number(), found.number(), " ".join(found.text().split())),
+                *(
+                    found.number(),
+                    found.number(),
+                    found.number(),
+                    found.number(),
+                    " ".join(found.text().split()),
+                ),
                 passing=bool(found.number()),
                 long_bytes=found.number(),
             )
@@ -89,21 +111,41 @@ class Reading:
 
 @contextmanager
 def reading(
-    spark: SparkSession, pieces: Sequence[FilePiece], limits: LineLimits, *, partition_bytes: int, ends: bool = False
+    spark: SparkSession,
+    pieces: Sequence[FilePiece],
+    limits: LineLimits,
+    *,
+    partition_bytes: int,
+    ends: bool = False,
 ) -> Iterator[Reading]:
-    """Columns: value (the record), file_path, file_name, split, and MARK (marks.py). A piece that cannot be read to its end ends with a row that is
-    marked as BROKEN, and then the next one is read. Rows are in the order of the pieces; neighbours share a task up to ``partition_bytes``. With
-    ``ends`` each piece that could be read ends with a row that is marked as END. The frame can be read as long as the ``with`` block runs."""
+    """Columns: value (the record), file_path, file_name, split, and MARK (marks.py). A piece that
+    cannot be read to its end ends with a row that is marked as BROKEN, and then the next one is
+    read. Rows are in the order of the pieces; neighbours share a task up to ``partition_bytes``.
+    With ``ends`` each piece that could be read ends with a row that is marked as END. The frame can
+    be read as long as the ``with`` block runs."""
     source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
     content = bytearray(packed.number(len(pieces)))
     for piece in pieces:
         file, uri = piece.file, uri_of(piece.file)
         for text in (file.path, uri, uri.rpartition("/")[2], file.format or PLAIN, file.etag):
             content += packed.text(text)
-        for number in (file.size_bytes, file.modified_ms, piece.start, piece.end, piece.split, piece.most_lines):
+        for number in (
+            file.size_bytes,
+            file.modified_ms,
+            piece.start,
+            piece.end,
+            piece.split,
+            piece.most_lines,
+        ):
             content += packed.number(number)
     id = source.begin(
-        spark._jsparkSession, content, limits.max_line, limits.keep, bytearray(limits.framing.packed()), partition_bytes, ends
+        spark._jsparkSession,
+        content,
+        limits.max_line,
+        limits.keep,
+        bytearray(limits.framing.packed()),
+        partition_bytes,
+        ends,
     )
     with afterwards(lambda: source.end(id)):
         yield Reading(spark, id)

@@ -1,10 +1,12 @@
 """Why reading, checking or shipping data failed, in words that hold no log content.
 
-Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python function quotes what it likes,
-and Great Expectations passes both on with a traceback. A step's result goes to the report and to messages, so only what is
-known to be harmless is taken from an error that came while data was read: which class of error Java raised, and Spark's name for it. A file
-that cannot be read is no error of Spark's: the reader marks its rows (spark_jobs.reader). What is known of a class is in :data:`_JAVA`,
-first match first; of Python's own errors, in :func:`of_python`.
+Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python
+function quotes what it likes, and Great Expectations passes both on with a traceback. A step's
+result goes to the report and to messages, so only what is known to be harmless is taken from an
+error that came while data was read: which class of error Java raised, and Spark's name for it. A
+file that cannot be read is no error of Spark's: the reader marks its rows (spark_jobs.reader). What
+is known of a class is in :data:`_JAVA`, first match first; of Python's own errors, in
+:func:`of_python`.
 """
 
 from __future__ import annotations
@@ -23,21 +25,27 @@ _LONGEST = 400
 _JAVA_ENDS_WITHIN_SECONDS = 5.0
 """After it stopped answering."""
 _MORE = "the text may quote log lines, so it is left out; `-v` (SHIPPER_LOG=info) shows it"
-# At the very beginning, where the text is Spark's own; further on it may be a log line that looks like it.
-_CONDITION = re.compile(r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?\[([A-Z][A-Z0-9_.]*)\]")
-_FAILED_TASK = re.compile(
-    r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?Job aborted due to stage failure: .{0,40}?most recent failure: "
-    r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([\w.:/ -]*\): "
+# At the very beginning, where the text is Spark's own; further on it may be a log line that looks
+# like it.
+_CONDITION = re.compile(
+    r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?\[([A-Z][A-Z0-9_.]*)\]"
 )
-_JAVA_CLASS = re.compile(r"(?:An error occurred while calling [\w.$]+\s*: )?([a-z][\w$]*(?:\.[\w$]+)+)(?:: |\s|$)")
+_FAILED_TASK = re.compile(
+    r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?Job aborted due to stage failure: "
+    r".{0,40}?most recent failure: Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([\w.:/ -]*\): "
+)
+_JAVA_CLASS = re.compile(
+    r"(?:An error occurred while calling [\w.$]+\s*: )?([a-z][\w$]*(?:\.[\w$]+)+)(?:: |\s|$)"
+)
 
 _MEMORY = (
-    "give it more (`runner.driver_memory`), or let fewer tasks run at once (`runner.cores`). Very long lines, and files that unpack to very much, "
-    "need the most"
+    "give it more (`runner.driver_memory`), or let fewer tasks run at once (`runner.cores`). Very "
+    "long lines, and files that unpack to very much, need the most"
 )
 _NO_PYTHON = (
-    "give them one with `runner.archive` (`shipper environment pack` makes it), or install the driver's environment on every worker at the path "
-    "of `runner.python`. Nothing was sent by these tasks"
+    "give them one with `runner.archive` (`shipper environment pack` makes it), or install the "
+    "driver's environment on every worker at the path of `runner.python`. Nothing was sent by "
+    "these tasks"
 )
 
 
@@ -53,67 +61,94 @@ class _Known(NamedTuple):
 _JAVA = (
     _Known(r"java\.lang\.OutOfMemoryError", "", f"Spark's Java ran out of memory: {_MEMORY}"),
     _Known(
-        r"java\.lang\.StackOverflowError", "",
-        "Spark's Java ran out of stack, most likely in a regular expression on a very long line: write it without a group that repeats alternatives "
-        "(`(a|b)*`), or possessive (`*+`)",
+        r"java\.lang\.StackOverflowError",
+        "",
+        "Spark's Java ran out of stack, most likely in a regular expression on a very long line: "
+        "write it without a group that repeats alternatives (`(a|b)*`), or possessive (`*+`)",
     ),
     _Known(
-        r"org\.apache\.spark\.SparkException", "Python worker exited unexpectedly",
-        "a Python process of Spark's was killed, most often by the kernel because memory ran out: let fewer tasks run at once "
-        "(`runner.cores`), or give the machine more memory",
+        r"org\.apache\.spark\.SparkException",
+        "Python worker exited unexpectedly",
+        "a Python process of Spark's was killed, most often by the kernel because memory ran out: "
+        "let fewer tasks run at once (`runner.cores`), or give the machine more memory",
     ),
-    _Known(r"java\.io\.IOException", 'Cannot run program "[^"]*python', f"Spark's executors have no Python where they look for it: {_NO_PYTHON}"),
+    _Known(
+        r"java\.io\.IOException",
+        'Cannot run program "[^"]*python',
+        f"Spark's executors have no Python where they look for it: {_NO_PYTHON}",
+    ),
     _Known(
         r"org\.apache\.spark\.api\.python\.PythonException",
-        r"(?ms).*^\s*(?:ModuleNotFoundError: No module named '(?:shipper|spark_jobs|pyspark|pyarrow|numpy|pydantic|confluent_kafka|xxhash)\b"
+        r"(?ms).*^\s*(?:ModuleNotFoundError: No module named "
+        r"'(?:shipper|spark_jobs|pyspark|pyarrow|numpy|pydantic|confluent_kafka|xxhash)\b"
         r"|AttributeError: Can't get attribute '\w+' on <module '(?:shipper|spark_jobs)\b)",
-        f"the Python of Spark's executors lacks shipper or a package that shipper needs, or has another shipper: {_NO_PYTHON}",
+        "the Python of Spark's executors lacks shipper or a package that shipper needs, or has "
+        f"another shipper: {_NO_PYTHON}",
     ),
     _Known(
-        r"org\.apache\.spark\.SparkException", r"\s*Error from python worker:",
-        f"the Python of Spark's executors does not start, most often since it lacks pyspark: {_NO_PYTHON}",
+        r"org\.apache\.spark\.SparkException",
+        r"\s*Error from python worker:",
+        "the Python of Spark's executors does not start, most often since it lacks pyspark: "
+        f"{_NO_PYTHON}",
     ),
     _Known(
-        r"org\.apache\.spark\.api\.python\.PythonException", r"(?s).*\[PYTHON_VERSION_MISMATCH\]",
+        r"org\.apache\.spark\.api\.python\.PythonException",
+        r"(?s).*\[PYTHON_VERSION_MISMATCH\]",
         f"the Python of Spark's executors is of another version than the driver's: {_NO_PYTHON}",
     ),
     _Known(
-        r"org\.apache\.spark\.SparkException", r"Job aborted due to stage failure: Master removed our application",
-        "Spark's executors ended as they started, and the master gave the job up: their logs (the master's page, or `work/` on the workers) say why, "
-        "most often options of Java in `runner.conf`, another Java, or an address of the driver's that they cannot reach (`spark.driver.host`)",
+        r"org\.apache\.spark\.SparkException",
+        r"Job aborted due to stage failure: Master removed our application",
+        "Spark's executors ended as they started, and the master gave the job up: their logs (the "
+        "master's page, or `work/` on the workers) say why, most often options of Java in "
+        "`runner.conf`, another Java, or an address of the driver's that they cannot reach "
+        "(`spark.driver.host`)",
     ),
     _Known(
-        r"java\.io\.IOException", "No space left on device",
-        "a disk is full: make room where Spark keeps its temporary files (`spark.local.dir` in `runner.conf`, TMPDIR), and run again",
+        r"java\.io\.IOException",
+        "No space left on device",
+        "a disk is full: make room where Spark keeps its temporary files (`spark.local.dir` in "
+        "`runner.conf`, TMPDIR), and run again",
     ),
     _Known(
-        r"java\.net\.UnknownHostException", "",
-        "a host that the source, or Spark, names is not known here: check its name, and this machine's DNS",
+        r"java\.net\.UnknownHostException",
+        "",
+        "a host that the source, or Spark, names is not known here: check its name, and this "
+        "machine's DNS",
     ),
     _Known(
-        r"java\.net\.(?:ConnectException|NoRouteToHostException|SocketTimeoutException)|org\.apache\.hadoop\.net\.ConnectTimeoutException", "",
-        "the file system (or Spark's master) could not be reached: check that it is up, its address, and the network between",
+        r"java\.net\.(?:ConnectException|NoRouteToHostException|SocketTimeoutException)|org\.apache\.hadoop\.net\.ConnectTimeoutException",
+        "",
+        "the file system (or Spark's master) could not be reached: check that it is up, its "
+        "address, and the network between",
     ),
     _Known(
-        r"org\.apache\.hadoop\.security\.AccessControlException|java\.nio\.file\.AccessDeniedException", "",
-        "the file system does not let this user read there: check the permissions and the credentials",
+        r"org\.apache\.hadoop\.security\.AccessControlException|java\.nio\.file\.AccessDeniedException",
+        "",
+        "the file system does not let this user read there: check the permissions and the "
+        "credentials",
     ),
     _Known(
-        r"org\.apache\.hadoop\.fs\.UnsupportedFileSystemException", "",
-        "no file system is known for the scheme of `source`: correct it, or add its jars to Spark (`spark.jars.packages` in `runner.conf`)",
+        r"org\.apache\.hadoop\.fs\.UnsupportedFileSystemException",
+        "",
+        "no file system is known for the scheme of `source`: correct it, or add its jars to Spark "
+        "(`spark.jars.packages` in `runner.conf`)",
     ),
     _Known(
-        r"java\.io\.FileNotFoundException", "",
+        r"java\.io\.FileNotFoundException",
+        "",
         "a file that the plan saw is gone: run the window again, a new plan lists what is there",
     ),
     _Known(
-        r"org\.apache\.spark\.SparkException", r"Job \d+ cancelled|Job aborted because SparkContext was shut down",
+        r"org\.apache\.spark\.SparkException",
+        r"Job \d+ cancelled|Job aborted because SparkContext was shut down",
         "the Spark job was stopped from outside",
     ),
-)  # fmt: skip
+)
 
 _CANNOT_TAKE = (
-    ": an expression of the pipeline cannot take one of the lines. Where a line may be so, use what gives a null instead, such as"
+    ": an expression of the pipeline cannot take one of the lines. Where a line may be so, use "
+    "what gives a null instead, such as"
 )
 #: Spark's name for what an expression met in a line → what to write.
 _SQL = {
@@ -127,7 +162,11 @@ _SQL = {
 }
 
 #: How Spark's own processes end themselves (org.apache.spark.util.SparkExitCode, of 4.2).
-_SPARK_EXITS = {52: "ran out of memory", 50: "met an error that nobody caught", 53: "found no room for its temporary files"}
+_SPARK_EXITS = {
+    52: "ran out of memory",
+    50: "met an error that nobody caught",
+    53: "found no room for its temporary files",
+}
 
 
 def first_line(error: Exception) -> str:
@@ -173,21 +212,28 @@ def of_exception(error: Exception) -> str:
 
 
 def of_python(error: BaseException) -> str:
-    """For an error of Python's own, or of a library's: what happened and where, never its text, unless the system wrote it."""
+    """For an error of Python's own, or of a library's: what happened and where, never its text,
+    unless the system wrote it."""
     if isinstance(error, OSError) and error.errno is not None:
         return _shortened(why_system(error))
     if isinstance(error, MemoryError):
         return f"memory ran out: {_MEMORY}"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"the Python package {error.name} is missing in the environment of this process: install it there"
+        return (
+            f"the Python package {error.name} is missing in the environment of this process: "
+            "install it there"
+        )
     frames = traceback.extract_tb(error.__traceback__)
     root = Path(__file__).resolve().parents[1]
     ours = [
         frame
         for frame in frames
-        if Path(frame.filename).is_relative_to(root / "shipper") or Path(frame.filename).is_relative_to(root / "spark_jobs")
+        if Path(frame.filename).is_relative_to(root / "shipper")
+        or Path(frame.filename).is_relative_to(root / "spark_jobs")
     ]
-    where = f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
+    where = (
+        f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
+    )
     return f"it raised {type(error).__name__}{where}, which nobody foresaw; {_MORE}"
 
 
@@ -206,7 +252,8 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def java_is_gone(error: Exception) -> str | None:
-    """Return how Spark's Java process ended, if that is what failed; else None. Python sees no more than that nobody answers."""
+    """Return how Spark's Java process ended, if that is what failed; else None. Python sees no more
+    than that nobody answers."""
     java = java_process()
     cut_off = isinstance(error, ConnectionError | EOFError) or (
         type(error).__module__.startswith("py4j") and not _java_error(error)
@@ -224,8 +271,14 @@ def java_is_gone(error: Exception) -> str | None:
     if code in (-9, 137):
         why = "was killed (SIGKILL), most often by the kernel because memory ran out"
     else:
-        why = _SPARK_EXITS.get(code or 0) or ("is gone" if not code else f"ended with exit code {code}")
-    memory = f"; if it was memory, {_MEMORY}" if code in (-9, 137, 52, None) else f"; {_MORE.rpartition('; ')[2]}"
+        why = _SPARK_EXITS.get(code or 0) or (
+            "is gone" if not code else f"ended with exit code {code}"
+        )
+    memory = (
+        f"; if it was memory, {_MEMORY}"
+        if code in (-9, 137, 52, None)
+        else f"; {_MORE.rpartition('; ')[2]}"
+    )
     return f"Spark's Java process {why}{memory}"
 
 
@@ -247,16 +300,26 @@ def _thrown(error: Exception) -> Iterator[tuple[str, str]]:
             return
         yield found
         # Spark passes a task's error on as text.
-        if (task := _FAILED_TASK.match(found[1])) and (java_class := _JAVA_CLASS.match(found[1], task.end())):
+        if (task := _FAILED_TASK.match(found[1])) and (
+            java_class := _JAVA_CLASS.match(found[1], task.end())
+        ):
             yield java_class[1], found[1][java_class.end() :]
 
 
 def _known(kind: str, text: str) -> str | None:
-    return next((known.says for known in _JAVA if re.fullmatch(known.kind, kind) and re.match(known.begins, text)), None)
+    return next(
+        (
+            known.says
+            for known in _JAVA
+            if re.fullmatch(known.kind, kind) and re.match(known.begins, text)
+        ),
+        None,
+    )
 
 
 def _of_text(text: str, kind: str) -> str:
-    """``text`` begins with Spark's own words, as its errors do, or with a class name; ``kind``: the error's class otherwise."""
+    """``text`` begins with Spark's own words, as its errors do, or with a class name; ``kind``: the
+    error's class otherwise."""
     if task := _FAILED_TASK.match(text):
         text = text[task.end() :]
     if java := _JAVA_CLASS.match(text):
@@ -265,7 +328,9 @@ def _of_text(text: str, kind: str) -> str:
             return known
         text = rest if rest.startswith("[") else text
     if condition := _CONDITION.match(text):
-        return _shortened(f"Spark stopped with {condition[1]}{_SQL.get(condition[1].split('.')[0], '')}; {_MORE}")
+        return _shortened(
+            f"Spark stopped with {condition[1]}{_SQL.get(condition[1].split('.')[0], '')}; {_MORE}"
+        )
     return f"it raised {kind}; {_MORE}"
 
 

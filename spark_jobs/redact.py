@@ -1,4 +1,5 @@
-"""`records.redact` as a column: jvm/shipper/redact does it, beside the rest of the expression, so no line goes to Python for it."""
+"""`records.redact` as a column: jvm/shipper/redact does it, beside the rest of the expression, so
+no line goes to Python for it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from shipper.config.redact import Redaction
 
 
 def redaction(spark: SparkSession, rules: Sequence[Redaction]) -> Callable[[Column], Column]:
-    """A function from bytes to bytes. It has no name in the session, and the keys of hashes are in no plan: what Spark shows of it is `redact`."""
+    """A function from bytes to bytes. It has no name in the session, and the keys of hashes are in
+    no plan: what Spark shows of it is `redact`."""
     if not rules:
         return lambda column: column
     jvm: Any = spark._jvm
@@ -21,7 +23,12 @@ def redaction(spark: SparkSession, rules: Sequence[Redaction]) -> Callable[[Colu
         redactor = jvm.shipper.redact.Redactor()
         for rule in rules:
             key = rule.hash_.key.get_secret_value() if rule.hash_ else None
-            redactor.add(rule.rule, rule.regex, list(rule.replacement()), None if key is None else key.encode())
+            redactor.add(
+                rule.rule,
+                rule.regex,
+                list(rule.replacement()),
+                None if key is None else key.encode(),
+            )
     return lambda column: Column(redactor.redacted(column._jc))
 
 

@@ -16,8 +16,8 @@ from spark_jobs.frame import RECORD_NUMBER, SPLIT_START, disposition, with_colum
 from spark_jobs.redact import redaction
 
 _ENCODED = (
-    "its value is Avro with something that `records.redact` takes out, and encoded bytes cannot be redacted; repair the file, and run its "
-    "window again"
+    "its value is Avro with something that `records.redact` takes out, and encoded bytes cannot be "
+    "redacted; repair the file, and run its window again"
 )
 _GIVEN = StructType(
     [
@@ -39,7 +39,10 @@ def judge(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedRec
 
 
 def _decide(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedRecord]) -> None:
-    rows = [(each.value, each.file, each.file.rpartition("/")[2], each.split, each.record) for each in records]
+    rows = [
+        (each.value, each.file, each.file.rpartition("/")[2], each.split, each.record)
+        for each in records
+    ]
     # A cast leaves bytes that are no UTF-8 as they are, as the reader does.
     frame = spark.createDataFrame(rows, _GIVEN).withColumn("value", F.col("value").cast("string"))
     frame = with_columns(frame, pipeline)
@@ -55,10 +58,18 @@ def _decide(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedR
 
 def _redact(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedRecord]) -> None:
     """All values, keys and headers as rows of one column."""
-    parts = [part for each in records for part in (each.value, each.key, *(value for _, value in each.headers))]
-    frame = spark.createDataFrame([(part,) for part in parts], StructType([StructField("part", BinaryType())]))
+    parts = [
+        part
+        for each in records
+        for part in (each.value, each.key, *(value for _, value in each.headers))
+    ]
+    frame = spark.createDataFrame(
+        [(part,) for part in parts], StructType([StructField("part", BinaryType())])
+    )
     redacted = redaction(spark, pipeline.records.redact)(F.col("part"))
-    left = iter([None if row[0] is None else bytes(row[0]) for row in frame.select(redacted).collect()])
+    left = iter(
+        [None if row[0] is None else bytes(row[0]) for row in frame.select(redacted).collect()]
+    )
     for each in records:
         value = next(left)
         if pipeline.records.avro is not None and value != each.value:

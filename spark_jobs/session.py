@@ -26,11 +26,16 @@ from spark_jobs.settings import set_environment, spark_settings
 
 
 def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
-    """The session for the pipeline's steps, one per process. ``much_work``: for longer than some seconds.
+    """The session for the pipeline's steps, one per process. ``much_work``: for longer than some
+    seconds.
 
     Raises SparkUnavailable if the master cannot be reached."""
-    if why := why_no_spark(pipeline.runner):  # Spark itself would try for a minute, and say that it was shut down
-        raise SparkUnavailable(f"pipeline {pipeline.name}: {why}. Nothing was read or sent; then run the window again.")
+    if why := why_no_spark(
+        pipeline.runner
+    ):  # Spark itself would try for a minute, and say that it was shut down
+        raise SparkUnavailable(
+            f"pipeline {pipeline.name}: {why}. Nothing was read or sent; then run the window again."
+        )
     settings = spark_settings(pipeline)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -44,8 +49,13 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
         set_environment(pipeline)
-        if SparkContext._active_spark_context is None and (gateway := spark_gateway(settings, much_work=much_work)) is not None:
-            SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=gateway)
+        if (
+            SparkContext._active_spark_context is None
+            and (gateway := spark_gateway(settings, much_work=much_work)) is not None
+        ):
+            SparkContext(
+                conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=gateway
+            )
         spark = builder.getOrCreate()
         if url := spark.sparkContext.uiWebUrl:
             say(f"Spark's UI, while this step is at it: {url}")
@@ -61,7 +71,8 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
 
 
 def end_session(spark: SparkSession, within_seconds: float) -> None:
-    """Stops the session from another thread; the JVM is killed if that takes longer. Never raises."""
+    """Stops the session from another thread; the JVM is killed if that takes longer. Never
+    raises."""
 
     def stop() -> None:
         with contextlib.suppress(Exception):  # the JVM may be gone already

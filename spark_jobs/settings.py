@@ -1,4 +1,5 @@
-"""Spark's settings for a pipeline, with everything pinned that decides where files are cut. They hold for the JVM that lists files, too."""
+"""Spark's settings for a pipeline, with everything pinned that decides where files are cut. They
+hold for the JVM that lists files, too."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ from shipper.runner import carried, task_python
 from spark_jobs.java import log_settings
 from spark_jobs.java_command import spark_home
 
-#: A worker fills and frees tens of megabytes a second. glibc gives freed memory back to the kernel at once, and 4 kB at a time is a fault for
-#: each page when it is taken again: up to 75,000 faults per million lines. Kept, and in huge pages (glibc 2.35 or later), a worker needs 10 % less
-#: CPU near and far (measured: 0.87 and 1.37 instead of 0.98 and 1.50 s per million lines). Many arenas would keep 60 MB more.
+#: A worker fills and frees tens of megabytes a second. glibc gives freed memory back to the kernel
+#: at once, and 4 kB at a time is a fault for each page when it is taken again: up to 75,000 faults
+#: per million lines. Kept, and in huge pages (glibc 2.35 or later), a worker needs 10 % less CPU
+#: near and far (measured: 0.87 and 1.37 instead of 0.98 and 1.50 s per million lines). Many arenas
+#: would keep 60 MB more.
 _MALLOC = {
     "arena_max": 2,
     "hugetlb": 1,
@@ -26,20 +29,23 @@ _MALLOC = {
     "top_pad": 16 << 20,
     "mmap_threshold": 32 << 20,  # else 128 kB, once trim_threshold is given
 }
-#: What Spark makes of an expression may change with it, so the ledger has it. Read without importing Spark.
+#: What Spark makes of an expression may change with it, so the ledger has it. Read without
+#: importing Spark.
 SPARK_MINOR = ".".join(version("pyspark").split(".")[:2])
 _MOST_ROWS, _MOST_BATCH_BYTES = 4000, 2**30
 _TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.items())
 
 
 def _rows_per_batch(max_line_bytes: int) -> int:
-    """Spark cuts its batches by rows (`job.py` says why not by bytes), so the longest lines decide how much memory one may need: 1 GiB.
-    Measured: 1,024 rows cost Java 4 % more CPU than 4,000, which is the point of diminishing returns."""
+    """Spark cuts its batches by rows (`job.py` says why not by bytes), so the longest lines decide
+    how much memory one may need: 1 GiB. Measured: 1,024 rows cost Java 4 % more CPU than 4,000,
+    which is the point of diminishing returns."""
     return max(16, min(_MOST_ROWS, _MOST_BATCH_BYTES // max_line_bytes))
 
 
 def spark_settings(pipeline: Pipeline) -> dict[str, str]:
-    """All of them, with the master and the application's name; no secret. Raises JarsUnavailable for a source that needs more than Spark brings."""
+    """All of them, with the master and the application's name; no secret. Raises JarsUnavailable
+    for a source that needs more than Spark brings."""
     runner = pipeline.runner
     hadoop, of_source = s3a.settings(pipeline)
     more_jars = s3a.s3a_jars(pipeline, Path(os.environ.get("SPARK_HOME") or spark_home()))
@@ -50,11 +56,18 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings().as_uri()}",
-        # By default Java and Python must have found each other after 15 s, which a busy machine does not always let them.
+        # By default Java and Python must have found each other after 15 s, which a busy machine
+        # does not always let them.
         "spark.python.authenticate.socketTimeout": "120s",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_rows_per_batch(pipeline.records.max_line_bytes)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(
+            _rows_per_batch(pipeline.records.max_line_bytes)
+        ),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        **({"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if runner.kind == "local" else {}),
+        **(
+            {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+            if runner.kind == "local"
+            else {}
+        ),
         "spark.executorEnv.GLIBC_TUNABLES": _TUNABLES,
         "spark.executorEnv.LC_ALL": _UTF8,
         **SQL_DEFAULTS,
@@ -86,7 +99,9 @@ def _more_class_path(runner: Runner, jars: list[Path]) -> dict[str, str]:
     if runner.kind != "local" or not jars:
         return {}
     theirs = runner.conf.get("spark.driver.extraClassPath")
-    return {"spark.driver.extraClassPath": os.pathsep.join(filter(None, (theirs, s3a.class_path(jars))))}
+    return {
+        "spark.driver.extraClassPath": os.pathsep.join(filter(None, (theirs, s3a.class_path(jars))))
+    }
 
 
 #: In which Java writes the names of files. In the POSIX locale it has none for a name beyond ASCII.
@@ -95,9 +110,12 @@ _UTF8 = "C.UTF-8"
 
 def set_environment(pipeline: Pipeline) -> None:
     """Of this process, which the JVM and Spark's workers on this machine inherit."""
-    if next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "C") in ("C", "POSIX"):
+    if next(
+        (value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "C"
+    ) in ("C", "POSIX"):
         os.environ["LC_ALL"] = _UTF8
-    # Python data sources and workers run in what these name; the default would be whatever `python3` is on the PATH.
+    # Python data sources and workers run in what these name; the default would be whatever
+    # `python3` is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", task_python(pipeline.runner))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", pipeline.runner.python or sys.executable)
     os.environ.setdefault("GLIBC_TUNABLES", _TUNABLES)

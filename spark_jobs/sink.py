@@ -1,12 +1,14 @@
-"""The sink: one Spark job whose tasks ship the lines that they are given, in Arrow batches with the columns that
-:func:`spark_jobs.frame.records` makes.
+"""The sink: one Spark job whose tasks ship the lines that they are given, in Arrow batches with the
+columns that :func:`spark_jobs.frame.records` makes.
 
-Not by a data source of Spark's Python API, which starts a Python daemon each to look for sources, to plan the write and to commit it: three
-seconds of every ship (docs/adr/0015). Receipts come back by an accumulator, so those of tasks that are done are there also when the
-job fails: Spark adds what a task that succeeded has added, once.
+Not by a data source of Spark's Python API, which starts a Python daemon each to look for sources,
+to plan the write and to commit it: three seconds of every ship (docs/adr/0015). Receipts come back
+by an accumulator, so those of tasks that are done are there also when the job fails: Spark adds
+what a task that succeeded has added, once.
 
-The order, with its passwords, travels inside the job, from memory to memory: options of a source would be shown in Spark's plans, and what Spark
-broadcasts for Python lies in files (hence ``spark.broadcast.UDFCompressionThreshold`` in spark_jobs.settings). Workers import this module to
+The order, with its passwords, travels inside the job, from memory to memory: options of a source
+would be shown in Spark's plans, and what Spark broadcasts for Python lies in files (hence
+``spark.broadcast.UDFCompressionThreshold`` in spark_jobs.settings). Workers import this module to
 find :func:`_ship`; what a task needs is imported when it runs.
 """
 
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
 
 _OTHER_CODE = (
-    "Spark's executors run another shipper than the driver, so nothing was sent: make the archive anew (`shipper environment pack`), or install "
-    "the driver's version in the environment that `runner.python` names there"
+    "Spark's executors run another shipper than the driver, so nothing was sent: make the archive "
+    "anew (`shipper environment pack`), or install the driver's version in the environment that "
+    "`runner.python` names there"
 )
 
 
@@ -40,15 +43,16 @@ _PROVED_AT_ONCE_BYTES = 8_000_000
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
-    """Has Spark start the Python processes of so many tasks, which import what shipping needs: a second that the first transaction then need not
-    wait for, if there is something else to do meanwhile. To be called in a thread. Never raises; a ship starts its own."""
+    """Has Spark start the Python processes of so many tasks, which import what shipping needs: a
+    second that the first transaction then need not wait for, if there is something else to do
+    meanwhile. To be called in a thread. Never raises; a ship starts its own."""
     with contextlib.suppress(Exception):
         spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, "nothing boolean").collect()
 
 
 def look_at_executor(spark: SparkSession) -> dict[str, Any]:
-    """Return what a task of a ship would find on an executor: `python`, `host`, and whether the code is the driver's (`same_code`). Raises what
-    Spark raises."""
+    """Return what a task of a ship would find on an executor: `python`, `host`, and whether the
+    code is the driver's (`same_code`). Raises what Spark raises."""
     from shipper.worker.order import code_digest
 
     frame = spark.range(0, 1, 1, 1).mapInArrow(_tell, "python string, host string, code string")
@@ -94,12 +98,16 @@ class Sink:
         self._receipts: Accumulator[list[str]] | None = None
 
     def write(self, frame: DataFrame) -> None:
-        """Runs the job, with a task for each of the frame's partitions. Raises what Spark raises."""
+        """Runs the job, with a task for each of the frame's partitions. Raises what Spark
+        raises."""
         from shipper.worker.order import code_digest
 
         self._receipts = frame.sparkSession.sparkContext.accumulator([], _Listed())
-        shipped = frame.mapInArrow(functools.partial(_ship, self._packed, code_digest(), self._receipts), "nothing boolean")
-        # Not `collect`: when a signal interrupts it, it calls Java once more, on the connection that waits for an answer, and hangs.
+        shipped = frame.mapInArrow(
+            functools.partial(_ship, self._packed, code_digest(), self._receipts), "nothing boolean"
+        )
+        # Not `collect`: when a signal interrupts it, it calls Java once more, on the connection
+        # that waits for an answer, and hangs.
         shipped.write.format("noop").mode("overwrite").save()
 
     @property
@@ -107,7 +115,11 @@ class Sink:
         """Of the tasks that are done."""
         from shipper.worker.receipt import Receipt
 
-        return [Receipt.from_json(text) for text in self._receipts.value] if self._receipts is not None else []
+        return (
+            [Receipt.from_json(text) for text in self._receipts.value]
+            if self._receipts is not None
+            else []
+        )
 
 
 def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
@@ -116,12 +128,20 @@ def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
     from shipper.worker.receipt import SplitSums
 
     told: Accumulator[list[str]] = frame.sparkSession.sparkContext.accumulator([], _Listed())
-    summed = frame.mapInArrow(functools.partial(_sum, pickle.dumps(order), code_digest(), told), "nothing boolean")
+    summed = frame.mapInArrow(
+        functools.partial(_sum, pickle.dumps(order), code_digest(), told), "nothing boolean"
+    )
     summed.write.format("noop").mode("overwrite").save()
-    return {int(split): SplitSums(**sums) for text in told.value for split, sums in json.loads(text).items()}
+    return {
+        int(split): SplitSums(**sums)
+        for text in told.value
+        for split, sums in json.loads(text).items()
+    }
 
 
-def _sum(packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _sum(
+    packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """One task; ``code``: the driver's."""
     from shipper.worker.cut import split_slices
     from shipper.worker.order import code_digest
@@ -138,7 +158,8 @@ def _sum(packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterat
 def _ship(
     packed: bytes, code: str, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One task; ``code``: the driver's. Raises only what another attempt may mend, and not in the last one; everything else is in the receipt."""
+    """One task; ``code``: the driver's. Raises only what another attempt may mend, and not in the
+    last one; everything else is in the receipt."""
     from pyspark import TaskContext
 
     from shipper.errors import DeliveryError
@@ -152,13 +173,17 @@ def _ship(
     if code != code_digest():
         raise TaskError(sealed(DeliveryError(_OTHER_CODE), order.seal))
     try:
-        receipt = ship_task(order, cluster, batches, task, context.taskAttemptId(), context.attemptNumber())
+        receipt = ship_task(
+            order, cluster, batches, task, context.taskAttemptId(), context.attemptNumber()
+        )
     except TaskError:
         raise
     except Exception as error:
         from spark_jobs.reason import of_python  # brings what a worker does not need otherwise
 
-        told = DeliveryError(f"task {task}: {of_python(error)}. What was committed is in the ledger; run again")
+        told = DeliveryError(
+            f"task {task}: {of_python(error)}. What was committed is in the ledger; run again"
+        )
         raise TaskError(sealed(told, order.seal)) from error
     receipts.add([receipt.to_json()])
     return iter(())

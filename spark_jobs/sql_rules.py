@@ -1,8 +1,10 @@
-"""What an expression of a pipeline may not do, although Spark takes it: found in the plan that Spark makes of it, not in its text.
+"""What an expression of a pipeline may not do, although Spark takes it: found in the plan that
+Spark makes of it, not in its text.
 
-A file is known by its lines' numbers, and a retry reads it anew: so an expression must give the same for the same line each time, look at
-nothing but that line and its file, and make one value of it. Else a half-shipped file is finished with other records (lost, doubled), or a
-file's count of lines is no longer its count of records.
+A file is known by its lines' numbers, and a retry reads it anew: so an expression must give the
+same for the same line each time, look at nothing but that line and its file, and make one value of
+it. Else a half-shipped file is finished with other records (lost, doubled), or a file's count of
+lines is no longer its count of records.
 """
 
 from __future__ import annotations
@@ -19,54 +21,115 @@ from pyspark.sql import functions as F
 from spark_jobs.reason import first_line
 
 _OTHER_LINES = "looks at other lines than its own; every line becomes a record by itself"
-_CALLS_JAVA = "calls Java code in Spark's processes, which can read their secrets and end them; use the functions of Spark SQL"
+_CALLS_JAVA = (
+    "calls Java code in Spark's processes, which can read their secrets and end them; use the "
+    "functions of Spark SQL"
+)
 _BY_THE_CLOCK = (
-    "depends on the moment when the line is read, so a retry would give another record. Take the time from the line or from the name "
-    "of its file (`to_timestamp(…)`); Kafka's own time of a record is what it has without `records.timestamp`"
+    "depends on the moment when the line is read, so a retry would give another record. Take the "
+    "time from the line or from the name of its file (`to_timestamp(…)`); Kafka's own time of a "
+    "record is what it has without `records.timestamp`"
 )
 _BY_CHANCE = (
-    "may give something else each time the line is read, so a retry would lose or double records. Make it of what is in the line: "
-    "`pmod(xxhash64(value), 100) = 0` is true of one line in a hundred"
+    "may give something else each time the line is read, so a retry would lose or double records. "
+    "Make it of what is in the line: `pmod(xxhash64(value), 100) = 0` is true of one line in a "
+    "hundred"
 )
-_BY_THE_PLACE = "depends on where and by whom the run is started, not on the line; write the value itself"
+_BY_THE_PLACE = (
+    "depends on where and by whom the run is started, not on the line; write the value itself"
+)
 _BY_THE_CUT = (
-    "depends on how Spark shares the work out; what a record's place is stands in the ledger, in file_path and in file_name"
+    "depends on how Spark shares the work out; what a record's place is stands in the ledger, in "
+    "file_path and in file_name"
 )
 _OTHER_DATA = (
-    "reads other data than the line, which may change until a retry; write the values themselves: `status IN (200, 201)`"
+    "reads other data than the line, which may change until a retry; write the values "
+    "themselves: `status IN (200, 201)`"
 )
-_MORE_RECORDS = "makes several rows of one line, and one line is one record; keep them in one value, for example with `to_json`"
+_MORE_RECORDS = (
+    "makes several rows of one line, and one line is one record; keep them in one value, for "
+    "example with `to_json`"
+)
 _SPARKS_FILE = "is empty or changes here; use file_path or file_name"
 
 #: Class of an expression → why it is refused.
 _REFUSED = {
     **dict.fromkeys(("CallMethodViaReflection", "TryReflect"), _CALLS_JAVA),
     **dict.fromkeys(
-        ("CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp", "CurrentBatchTimestamp"), _BY_THE_CLOCK
+        (
+            "CurrentTimestamp",
+            "Now",
+            "CurrentDate",
+            "CurrentTime",
+            "LocalTimestamp",
+            "CurrentBatchTimestamp",
+        ),
+        _BY_THE_CLOCK,
     ),
     **dict.fromkeys(
-        ("CurrentUser", "CurrentDatabase", "CurrentCatalog", "CurrentPath", "CurrentTimeZone", "SparkVersion"), _BY_THE_PLACE
+        (
+            "CurrentUser",
+            "CurrentDatabase",
+            "CurrentCatalog",
+            "CurrentPath",
+            "CurrentTimeZone",
+            "SparkVersion",
+        ),
+        _BY_THE_PLACE,
     ),
     **dict.fromkeys(("InputFileName", "InputFileBlockStart", "InputFileBlockLength"), _SPARKS_FILE),
     **dict.fromkeys(("MonotonicallyIncreasingID", "SparkPartitionID"), _BY_THE_CUT),
     **dict.fromkeys(
-        ("ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery", "FunctionTableSubqueryArgumentExpression"),
+        (
+            "ScalarSubquery",
+            "Exists",
+            "InSubquery",
+            "ListQuery",
+            "LateralSubquery",
+            "FunctionTableSubqueryArgumentExpression",
+        ),
         _OTHER_DATA,
     ),
-    **dict.fromkeys(("WindowExpression", "AggregateExpression", "SessionWindow", "TimeWindow"), _OTHER_LINES),
+    **dict.fromkeys(
+        ("WindowExpression", "AggregateExpression", "SessionWindow", "TimeWindow"), _OTHER_LINES
+    ),
 }
 #: Class of a step of the plan, other than a projection, → why it is refused.
-_STEPS = {"Generate": _MORE_RECORDS, "Expand": _MORE_RECORDS, "Aggregate": _OTHER_LINES, "Window": _OTHER_LINES}
+_STEPS = {
+    "Generate": _MORE_RECORDS,
+    "Expand": _MORE_RECORDS,
+    "Aggregate": _OTHER_LINES,
+    "Window": _OTHER_LINES,
+}
 _PLAIN_STEPS = ("Project", "LogicalRDD", "LocalRelation")
 _FOREIGN = "is no function of Spark SQL's own, so nobody can say what it does"
 _NO_GROUPS = ("MISSING_GROUP_BY", "MISSING_AGGREGATION", "GROUP_BY_AGGREGATE")
-#: Spark replaces these words by the time of reading when they are cast, and in typed literals already while it parses.
+#: Spark replaces these words by the time of reading when they are cast, and in typed literals
+#: already while it parses.
 _CLOCK_WORDS = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_CLOCK_LITERAL = re.compile(r"\b(date|timestamp(_ntz|_ltz)?)\s*'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_TO_TIME = ("Cast", "ParseToTimestamp", "ParseToDate", "UnixTimestamp", "ToUnixTimestamp", "GetTimestamp")
+_CLOCK_LITERAL = re.compile(
+    r"\b(date|timestamp(_ntz|_ltz)?)\s*'\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE
+)
+_TO_TIME = (
+    "Cast",
+    "ParseToTimestamp",
+    "ParseToDate",
+    "UnixTimestamp",
+    "ToUnixTimestamp",
+    "GetTimestamp",
+)
 #: Which child holds the regular expression.
 _REGEX_CHILD = dict.fromkeys(
-    ("RLike", "RegExpExtract", "RegExpExtractAll", "RegExpReplace", "RegExpCount", "RegExpInStr", "RegExpSubStr", "StringSplit"),
+    (
+        "RLike",
+        "RegExpExtract",
+        "RegExpExtractAll",
+        "RegExpReplace",
+        "RegExpCount",
+        "RegExpInStr",
+        "RegExpSubStr",
+        "StringSplit",
+    ),
     1,
 )
 
@@ -84,8 +147,9 @@ class Node:
 
 
 def nodes_in(value: Any) -> list[Node]:
-    """All nodes of what Spark writes of a tree as JSON: lists of nodes, parents before their children, in whose fields are such lists again.
-    A condition of a thousand parts is a thousand levels deep, so nothing here recurs."""
+    """All nodes of what Spark writes of a tree as JSON: lists of nodes, parents before their
+    children, in whose fields are such lists again. A condition of a thousand parts is a thousand
+    levels deep, so nothing here recurs."""
     found: list[Node] = []
     left = [value]
     while left:
@@ -113,7 +177,9 @@ def _tree(entries: list[dict[str, Any]]) -> list[Node]:
         nodes.append(node)
         open_nodes.append(node)
     for node in reversed(nodes):
-        node.constant = node.name == "Literal" or (bool(node.children) and all(child.constant for child in node.children))
+        node.constant = node.name == "Literal" or (
+            bool(node.children) and all(child.constant for child in node.children)
+        )
     return nodes
 
 
@@ -140,7 +206,11 @@ class Analysed:
 
     def refused(self) -> str | None:
         """Why the expression cannot be used, or None."""
-        steps = [node.name for node in self.nodes if ".plans." in node.package or node.package.endswith(".execution")]
+        steps = [
+            node.name
+            for node in self.nodes
+            if ".plans." in node.package or node.package.endswith(".execution")
+        ]
         for node in self.nodes:
             if why := _REFUSED.get(node.name):
                 return f"{_called(node)} {why}"
@@ -155,11 +225,15 @@ class Analysed:
         if not self.plan.deterministic() or any(_random_iv(node) for node in self.nodes):
             return f"it {_BY_CHANCE}"
         if (count := len(self.frame.columns)) != 1:
-            return f"it gives {count} columns where one value is needed; `to_json(struct(*))` makes one of them"
+            return (
+                f"it gives {count} columns where one value is needed; `to_json(struct(*))` makes "
+                "one of them"
+            )
         return None
 
     def fault(self) -> str | None:
-        """What would fail at the first line: a regular expression that is none, a constant that cannot be computed."""
+        """What would fail at the first line: a regular expression that is none, a constant that
+        cannot be computed."""
         for node in self.nodes:
             pattern = _pattern(node)
             if pattern is not None and (why := regex_fault(self.spark, pattern)):
@@ -206,17 +280,24 @@ def _called(node: Node) -> str:
 
 def _cast_of_clock_word(node: Node) -> bool:
     return node.name in _TO_TIME and any(
-        child.name == "Literal" and child.fields["dataType"] == "string" and _CLOCK_WORDS.match(str(child.fields["value"]))
+        child.name == "Literal"
+        and child.fields["dataType"] == "string"
+        and _CLOCK_WORDS.match(str(child.fields["value"]))
         and (node.name != "Cast" or str(node.fields["dataType"]).startswith(("date", "timestamp")))
         for child in node.children[:1]
-    )  # fmt: skip
+    )
 
 
 def _random_iv(node: Node) -> bool:
-    """`aes_encrypt` takes a random initialisation vector where it is given none, and Spark calls it deterministic nevertheless."""
+    """`aes_encrypt` takes a random initialisation vector where it is given none, and Spark calls it
+    deterministic nevertheless."""
     if node.name != "AesEncrypt" or len(node.children) < 5:
         return False
     mode, vector = node.children[2], node.children[4]
     while vector.children:
         vector = vector.children[0]
-    return mode.fields.get("value") != "ECB" and vector.name == "Literal" and not vector.fields.get("value")
+    return (
+        mode.fields.get("value") != "ECB"
+        and vector.name == "Literal"
+        and not vector.fields.get("value")
+    )

@@ -9,7 +9,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(holds: Callable[[], T], within_seconds: float = 300, *, every_seconds: float = 0.05) -> T:
+def wait_until(
+    holds: Callable[[], T], within_seconds: float = 300, *, every_seconds: float = 0.05
+) -> T:
     """Return the first true answer of ``holds``. Raises AssertionError if there is none in time."""
     deadline = time.monotonic() + within_seconds
     while not (found := holds()):

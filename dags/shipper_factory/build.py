@@ -1,5 +1,5 @@
-"""Configuration → DAGs: the pipelines that can be read; for each file that cannot, why, and what it said when it could; and the graph of each
-pipeline as Airflow's operators."""
+"""Configuration → DAGs: the pipelines that can be read; for each file that cannot, why, and what it
+said when it could; and the graph of each pipeline as Airflow's operators."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
 from shipper_factory.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
 from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
 
-# Where the pipeline names no start, its first window is the latest closed one, however long ago this is. It must be a constant:
-# a start that moves with the clock makes Airflow store a new version of the DAG at every parse.
+# Where the pipeline names no start, its first window is the latest closed one, however long ago
+# this is. It must be a constant: a start that moves with the clock makes Airflow store a new
+# version of the DAG at every parse.
 _LONG_AGO = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-#: Of every task. A step says itself if a retry is in vain. The pauses double from half a minute to five minutes, so that ten of them wait for
-#: more than 37 minutes. Four kills use up the short ones alone: the six that are left still wait for half an hour.
+#: Of every task. A step says itself if a retry is in vain. The pauses double from half a minute to
+#: five minutes, so that ten of them wait for more than 37 minutes. Four kills use up the short ones
+#: alone: the six that are left still wait for half an hour.
 RETRIES: dict[str, Any] = {
     "retries": 10,
     "retry_delay": dt.timedelta(seconds=30),
@@ -89,14 +91,18 @@ class Broken:
 
 
 def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
-    """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be. What secrets and other references stand for need
-    not be known here: the steps know it."""
+    """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be. What
+    secrets and other references stand for need not be known here: the steps know it."""
     if only is not None:
         try:
             pipeline = load_pipeline(config_dir, only, EVERYTHING)
-            clusters = {name: load_cluster(config_dir, name, EVERYTHING) for name in pipeline.clusters}
+            clusters = {
+                name: load_cluster(config_dir, name, EVERYTHING) for name in pipeline.clusters
+            }
             return [Ready(pipeline, _pools(pipeline, clusters))]
-        except Exception:  # whatever it is, reading everything shows it, as it did when the DAG was made
+        except (
+            Exception
+        ):  # whatever it is, reading everything shows it, as it did when the DAG was made
             return [entry for entry in read_catalog(config_dir) if entry.dag_id == only]
     try:
         config = load_all(config_dir, EVERYTHING)
@@ -105,13 +111,18 @@ def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Brok
     free, copies = _free_ids(set(config.pipelines)), LastGood(config_dir)
     for name in config.pipelines:
         copies.keep(name)
-    broken = [Broken(free(stem), tuple(map(str, found)), copies.find(stem)) for stem, found in config.broken.items()]
+    broken = [
+        Broken(free(stem), tuple(map(str, found)), copies.find(stem))
+        for stem, found in config.broken.items()
+    ]
     gone = [
         Broken(name, (removed(config_dir, name),), last_good, removed=True)
         for name in copies.removed({*config.pipelines, *config.broken})
         if (last_good := copies.find(name)) and free(name) == name
     ]
-    ready = [Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()]
+    ready = [
+        Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()
+    ]
     return [*(ready + broken or [Broken(CONFIG_DAG_ID, tuple(map(str, config.faults)))]), *gone]
 
 
@@ -124,7 +135,8 @@ def describe(error: Exception) -> str:
 
 
 def _free_ids(taken: set[str]) -> Callable[[str], str]:
-    """File stem → a legal DAG id that nothing else has: that of its pipeline, when the file was right."""
+    """File stem → a legal DAG id that nothing else has: that of its pipeline, when the file was
+    right."""
 
     def free(stem: str) -> str:
         dag_id = re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII)[:200] or CONFIG_DAG_ID
@@ -147,7 +159,9 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
                 raise _NothingToShow
             pools = {} if isinstance(entry, Broken) else entry.pools
             is_removed = bool(broken and broken.removed)
-            dag = pipeline_dag(pipeline, config_dir, broken.faults if broken else (), pools, removed=is_removed)
+            dag = pipeline_dag(
+                pipeline, config_dir, broken.faults if broken else (), pools, removed=is_removed
+            )
             dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
         except Exception as error:  # one pipeline must not take down the others
             broken = broken or Broken(entry.dag_id, (describe(error),))
@@ -171,8 +185,9 @@ def pipeline_dag(
     *,
     removed: bool = False,
 ) -> DAG:
-    """With ``faults``, ``pipeline`` is what its file said before it was broken: every task is there, and fails with them. ``pools``: see
-    :class:`Ready`. ``removed``: there will be no new run of the schedule."""
+    """With ``faults``, ``pipeline`` is what its file said before it was broken: every task is
+    there, and fails with them. ``pools``: see :class:`Ready`. ``removed``: there will be no new run
+    of the schedule."""
     schedule = None if removed else pipeline.schedule
     label, tag = (_REMOVED, _REMOVED_TAG) if removed else (_BROKEN, _BROKEN_TAG)
     check_notifiers(pipeline, config_dir)
@@ -185,9 +200,19 @@ def pipeline_dag(
         catchup=bool(schedule and schedule.start and schedule.catchup),
         max_active_runs=1,
         default_args={"owner": pipeline.owner, **RETRIES},
-        tags=["shipper", *(f"cluster:{name}" for name in pipeline.clusters), *([tag] if faults else [])],
-        doc_md="\n".join([*([_faults(faults)] if faults else []), docs.page(pipeline, None if faults else config_dir, pools)]),
-        auto_register=False,  # one that turns out to be broken must not be found in the module all the same
+        tags=[
+            "shipper",
+            *(f"cluster:{name}" for name in pipeline.clusters),
+            *([tag] if faults else []),
+        ],
+        doc_md="\n".join(
+            [
+                *([_faults(faults)] if faults else []),
+                docs.page(pipeline, None if faults else config_dir, pools),
+            ]
+        ),
+        # one that turns out to be broken must not be found in the module all the same
+        auto_register=False,
         params=_params(pipeline),
         deadline=_deadline(pipeline, config_dir),
         access_control={role: set(may) for role, may in pipeline.access_control.items()} or None,
@@ -195,7 +220,9 @@ def pipeline_dag(
     )
     with dag:
         groups = {
-            cluster: TaskGroup(group_id(cluster), tooltip=f"What goes to {cluster}, whatever becomes of the others")
+            cluster: TaskGroup(
+                group_id(cluster), tooltip=f"What goes to {cluster}, whatever becomes of the others"
+            )
             for cluster in pipeline.clusters
         }
         for spec in pipeline_tasks(pipeline.clusters):
@@ -203,8 +230,9 @@ def pipeline_dag(
                 task = _operator(spec, pipeline, config_dir, tuple(faults), pools)
             for task_id in spec.after:
                 dag.get_task(task_id) >> task
-            # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was four fifths of a parse: each is held
-            # against its JSON Schema, and that against the schema of schemas.
+            # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was
+            # four fifths of a parse: each is held against its JSON Schema, and that against the
+            # schema of schemas.
             task.params = ParamsDict()
     return dag
 
@@ -216,25 +244,30 @@ def _plugin_is_installed() -> bool:
 
 
 def _timetable(pipeline: Pipeline) -> Any:
-    """Shipper's own, whose runs are named by their windows and begin when these have settled; where Airflow does not find that, Airflow's, if it can
-    say what the pipeline wants: then the run's first task waits. Raises ConfigError if it cannot."""
+    """Shipper's own, whose runs are named by their windows and begin when these have settled; where
+    Airflow does not find that, Airflow's, if it can say what the pipeline wants: then the run's
+    first task waits. Raises ConfigError if it cannot."""
     schedule = pipeline.schedule
     assert schedule is not None
     catches_up = schedule.catchup and not schedule.start
     if _plugin_is_installed():
         from shipper_airflow.timetable import EveryWindow, Windows
 
-        return (EveryWindow if catches_up else Windows)(schedule.cron, schedule.timezone, pipeline.source.settle_seconds)
+        return (EveryWindow if catches_up else Windows)(
+            schedule.cron, schedule.timezone, pipeline.source.settle_seconds
+        )
     if catches_up:
         raise ConfigError(
-            "a schedule without `start` needs shipper's timetable, which Airflow finds in the installed package only: install shipper (`pip "
-            "install`) where Airflow's scheduler, API server and DAG processor run, or give `schedule.start`"
+            "a schedule without `start` needs shipper's timetable, which Airflow finds in the "
+            "installed package only: install shipper (`pip install`) where Airflow's scheduler, "
+            "API server and DAG processor run, or give `schedule.start`"
         )
     return CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone)
 
 
 def broken_dag(broken: Broken) -> DAG:
-    """A DAG in the place of one that cannot be made. It has no schedule: a red run every hour would say no more."""
+    """A DAG in the place of one that cannot be made. It has no schedule: a red run every hour would
+    say no more."""
     dag = DAG(
         dag_id=broken.dag_id,
         dag_display_name=f"{broken.dag_id} ({_BROKEN})",
@@ -249,16 +282,24 @@ def broken_dag(broken: Broken) -> DAG:
 
 def _faults(faults: Sequence[str]) -> str:
     text = "\n\n".join(f"```\n{fault}\n```" for fault in faults)
-    return f"# The configuration is broken\n\nNothing is shipped until it is mended; `shipper validate` checks it.\n\n{text}\n"
+    return (
+        "# The configuration is broken\n\nNothing is shipped until it is mended; `shipper "
+        f"validate` checks it.\n\n{text}\n"
+    )
 
 
 def _operator(
-    spec: TaskSpec, pipeline: Pipeline, config_dir: Path, faults: tuple[str, ...], pools: Mapping[str, str]
+    spec: TaskSpec,
+    pipeline: Pipeline,
+    config_dir: Path,
+    faults: tuple[str, ...],
+    pools: Mapping[str, str],
 ) -> BaseOperator:
     options: dict[str, Any] = {"task_id": spec.name}
     give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
-        # One that was skipped, since the run was for others, is no failure; with none at all there is nothing to be said.
+        # One that was skipped, since the run was for others, is no failure; with none at all there
+        # is nothing to be said.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
     if spec.step is None:
         return ResolveWindow(pipeline=pipeline, config_dir=config_dir, **options)
@@ -274,27 +315,39 @@ def _operator(
         options["on_success_callback"] = RunEnded(pipeline, config_dir, failed=False)
         options["on_failure_callback"] = RunEnded(pipeline, config_dir, failed=True)
     if give_up_after and not spec.always:
-        options |= {"give_up_after_seconds": give_up_after, "execution_timeout": dt.timedelta(seconds=give_up_after) + _TO_STOP}
-    task = ShipperStep(pipeline=pipeline, config_dir=config_dir, step=spec.step, faults=faults, **options)
-    # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves no green run.
+        options |= {
+            "give_up_after_seconds": give_up_after,
+            "execution_timeout": dt.timedelta(seconds=give_up_after) + _TO_STOP,
+        }
+    task = ShipperStep(
+        pipeline=pipeline, config_dir=config_dir, step=spec.step, faults=faults, **options
+    )
+    # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves
+    # no green run.
     return task.as_teardown(on_failure_fail_dagrun=True) if spec.always else task
 
 
 def _of_pool(pool: str) -> str:
     return (
-        f"Takes a slot of the pool `{pool}`, which the cluster's file names (`airflow_pool`). If it stays *scheduled*, other ships have all slots, "
-        f"or there is no such pool: `airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'` makes one of four slots."
+        f"Takes a slot of the pool `{pool}`, which the cluster's file names (`airflow_pool`). If "
+        "it stays *scheduled*, other ships have all slots, or there is no such pool: `airflow "
+        f"pools set {shlex.quote(pool)} 4 'ships to a cluster'` makes one of four slots."
     )
 
 
 def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
-    """Counted from the window's end for a scheduled run, which is queued when its files have settled; for any other from when it is queued. Airflow's
-    own timetable queues a run at the window's end."""
+    """Counted from the window's end for a scheduled run, which is queued when its files have
+    settled; for any other from when it is queued. Airflow's own timetable queues a run at the
+    window's end."""
     within = pipeline.schedule and pipeline.schedule.deliver_within_seconds
     if not within:
         return None
-    told = SyncCallback(run_is_late, kwargs={"config_dir": str(config_dir), "pipeline": pipeline.name})
-    return DeadlineAlert(_deadline_reference(pipeline), dt.timedelta(seconds=within), told, name="deliver_within")
+    told = SyncCallback(
+        run_is_late, kwargs={"config_dir": str(config_dir), "pipeline": pipeline.name}
+    )
+    return DeadlineAlert(
+        _deadline_reference(pipeline), dt.timedelta(seconds=within), told, name="deliver_within"
+    )
 
 
 def _deadline_reference(pipeline: Pipeline) -> Any:
@@ -306,25 +359,29 @@ def _deadline_reference(pipeline: Pipeline) -> Any:
 
 
 def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
-    """Each step gives up by itself, and the report says so. Airflow's own time-out is for what no step can end: a task that nobody
-    starts. It skips the report too, so the notice comes from here."""
+    """Each step gives up by itself, and the report says so. Airflow's own time-out is for what no
+    step can end: a task that nobody starts. It skips the report too, so the notice comes from here.
+    """
     after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
     if not after:
         return {}
     ended = RunTimedOut(pipeline, config_dir)
     return {
-        "dagrun_timeout": dt.timedelta(seconds=pipeline.source.settle_seconds + after) + 2 * _TO_STOP,
+        "dagrun_timeout": dt.timedelta(seconds=pipeline.source.settle_seconds + after)
+        + 2 * _TO_STOP,
         "on_failure_callback": ended if pipeline.notify else None,
     }
 
 
 def _params(pipeline: Pipeline) -> dict[str, Param]:
-    """Every type allows null: Airflow's form marks a field without it as required. What has a section is folded there."""
+    """Every type allows null: Airflow's form marks a field without it as required. What has a
+    section is folded there."""
     moment: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     word: dict[str, Any] = {"type": ["null", "string"], "section": _RARE}
     switch: dict[str, Any] = {"type": ["null", "boolean"]}
     empty = (
-        "Leave both empty for the run's data interval, which of a run by hand is the last complete window of the schedule."
+        "Leave both empty for the run's data interval, which of a run by hand is the last complete "
+        "window of the schedule."
         if pipeline.schedule
         else "This pipeline has no schedule, so a run needs both."
     )
@@ -333,14 +390,22 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
             None,
             **moment,
             title="Window from",
-            description="First moment of the window. A window that is given here comes before Airflow's Logical Date and Data Interval, which "
-            "can stay as they are.",
+            description="First moment of the window. A window that is given here comes before "
+            "Airflow's Logical Date and Data Interval, which can stay as they are.",
         ),
-        "window_end": Param(None, **moment, title="Window to", description=f"First moment after the window. {empty}"),
+        "window_end": Param(
+            None, **moment, title="Window to", description=f"First moment after the window. {empty}"
+        ),
         "plan_only": Param(False, **switch, title="Dry run", description=help_of("plan_only")),
-        "clusters": _choice(pipeline.clusters, pipeline.clusters, "Clusters", help_of("to_clusters"), minItems=1),
+        "clusters": _choice(
+            pipeline.clusters, pipeline.clusters, "Clusters", help_of("to_clusters"), minItems=1
+        ),
         "rate_limit": Param(
-            None, type=["null", "string"], pattern=RATE_PATTERN, title="Rate limit of this run", description=help_of("rate_limit")
+            None,
+            type=["null", "string"],
+            pattern=RATE_PATTERN,
+            title="Rate limit of this run",
+            description=help_of("rate_limit"),
         ),
         **_skips(skippable(pipeline), word),
         "reship": Param(
@@ -348,33 +413,45 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
             **switch,
             section=_RARE,
             title="Send everything again",
-            description="Sends EVERY file of the window once more, whole, also what is there already: readers will see those records "
-            "twice, and nothing can be taken back. To finish a window, or after an error, leave it off: then only what is missing is "
-            "sent. It is done once in this DAG run, whatever is cleared or tried again.",
+            description="Sends EVERY file of the window once more, whole, also what is there "
+            "already: readers will see those records twice, and nothing can be taken back. "
+            "To finish a window, or after an error, leave it off: then only what is missing "
+            "is sent. It is done once in this DAG run, whatever is cleared or tried again.",
         ),
         "reship_reason": Param(
             None,
             **word,
             title="Why everything is sent again",
-            description="Needed with the one above. It is kept in the ledger and in the report, with the name of whoever triggers the run.",
+            description="Needed with the one above. It is kept in the ledger and in the report, "
+            "with the name of whoever triggers the run.",
         ),
         "new_ledger": Param(
             False,
             **switch,
             section=_RARE,
             title="Give a lost ledger up",
-            description="Only after a run has said that the ledger is gone or was made anew: goes on with a new one, to which every file of "
-            "every window that is run counts as never shipped. What the topics hold already is then sent a second time.",
+            description="Only after a run has said that the ledger is gone or was made anew: goes "
+            "on with a new one, to which every file of every window that is run counts as "
+            "never shipped. What the topics hold already is then sent a second time.",
         ),
     }
 
 
-def _choice(default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any) -> Param:
-    """Some of some words. Airflow's form offers ``examples``; what is not among them is refused when the run is asked for."""
+def _choice(
+    default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any
+) -> Param:
+    """Some of some words. Airflow's form offers ``examples``; what is not among them is refused
+    when the run is asked for."""
     words = list(of)
     return Param(
-        list(default), type=["null", "array"], items={"type": "string", "enum": words}, examples=words, title=title, description=description, **more
-    )  # fmt: skip
+        list(default),
+        type=["null", "array"],
+        items={"type": "string", "enum": words},
+        examples=words,
+        title=title,
+        description=description,
+        **more,
+    )
 
 
 def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
@@ -382,6 +459,10 @@ def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
     if not names:
         return {}
     return {
-        "skip_checks": _choice((), names, "Source checks to leave out", help_of("skip_checks"), section=_RARE),
-        "skip_reason": Param(None, **word, title="Why checks are left out", description=help_of("skip_reason")),
+        "skip_checks": _choice(
+            (), names, "Source checks to leave out", help_of("skip_checks"), section=_RARE
+        ),
+        "skip_reason": Param(
+            None, **word, title="Why checks are left out", description=help_of("skip_reason")
+        ),
     }

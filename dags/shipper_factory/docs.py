@@ -1,4 +1,5 @@
-"""What Airflow's docs tab says of a pipeline: its schedule, routes and gates, where its reports are, and its file as it is written."""
+"""What Airflow's docs tab says of a pipeline: its schedule, routes and gates, where its reports
+are, and its file as it is written."""
 
 from __future__ import annotations
 
@@ -19,23 +20,36 @@ _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 _LONGEST = 20_000
 
 
-def page(pipeline: Pipeline, config_dir: Path | None, pools: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Markdown. Without ``config_dir`` it goes without the file. ``pools``: cluster → Airflow's pool, of clusters that name one."""
+def page(
+    pipeline: Pipeline, config_dir: Path | None, pools: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Markdown. Without ``config_dir`` it goes without the file. ``pools``: cluster → Airflow's
+    pool, of clusters that name one."""
     source, gates = pipeline.source, pipeline.gates
     rows = {
         "schedule": _schedule(pipeline),
-        "files": f"`{source.path}`" + (f", `{_cell(source.include)}` alone" if source.include != "*" else ""),
+        "files": f"`{source.path}`"
+        + (f", `{_cell(source.include)}` alone" if source.include != "*" else ""),
         "routes": "<br>".join(
-            f"`{route.topic}`" + (f" when `{_cell(route.when)}`" if route.when else "") for _, route in pipeline.all_routes()
+            f"`{route.topic}`" + (f" when `{_cell(route.when)}`" if route.when else "")
+            for _, route in pipeline.all_routes()
         ),
         "clusters": ", ".join(
-            f"`{name}`" + (f" (its ships take a slot of Airflow's pool `{_cell(pools[name])}`)" if name in pools else "")
+            f"`{name}`"
+            + (
+                f" (its ships take a slot of Airflow's pool `{_cell(pools[name])}`)"
+                if name in pools
+                else ""
+            )
             for name in pipeline.clusters
         ),
         "gate before": "<br>".join(map(_check, gates.source)),
         "gate after": "<br>".join(map(_check, gates.delivery)),
-        "reports": f"`{pipeline.runs_uri}`, below `{pipeline.key}/`: a folder for each window, in it one for each run, with `report.html` and "
-        "`report.json`; the last line of the task `report` names the page, and earlier ones are beside it",
+        "reports": (
+            f"`{pipeline.runs_uri}`, below `{pipeline.key}/`: a folder for each window, in "
+            "it one for each run, with `report.html` and `report.json`; the last line of the "
+            "task `report` names the page, and earlier ones are beside it"
+        ),
         "configuration": f"`pipelines/{pipeline.name}.yaml`",
         "owner": pipeline.owner,
     }
@@ -49,7 +63,7 @@ def page(pipeline: Pipeline, config_dir: Path | None, pools: Mapping[str, str] =
 
 Clearing a task, running a window again or backfilling over it ships what is not there yet, and nothing twice.
 To ship some other window, trigger the DAG with `window_start` and `window_end`; the form says what else a run can be asked for.
-{_file(pipeline, config_dir) if config_dir else ""}"""
+{_file(pipeline, config_dir) if config_dir else ""}"""  # noqa: E501
 
 
 def _schedule(pipeline: Pipeline) -> str:
@@ -57,14 +71,23 @@ def _schedule(pipeline: Pipeline) -> str:
     if schedule is None:
         return "none: by hand"
     since = f", since {schedule.start:%Y-%m-%d %H:%M}" if schedule.start else ""
-    within = f"; late after {format_duration(schedule.deliver_within_seconds)}" if schedule.deliver_within_seconds else ""
-    settle = f"; a window is run {format_duration(pipeline.source.settle_seconds)} after its end (`source.settle`)"
+    within = (
+        f"; late after {format_duration(schedule.deliver_within_seconds)}"
+        if schedule.deliver_within_seconds
+        else ""
+    )
+    settle = (
+        f"; a window is run {format_duration(pipeline.source.settle_seconds)} after its end "
+        "(`source.settle`)"
+    )
     return f"`{schedule.cron}` ({schedule.timezone}), by data interval{since}{settle}{within}"
 
 
 def _check(check: GateCheck) -> str:
     """With what it was told, as far as that is not the default."""
-    told = check.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"check", "severity", "column"})
+    told = check.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"check", "severity", "column"}
+    )
     limits = ", ".join(f"{name} {value}" for name, value in told.items())
     severity = "" if check.severity == "block" else f" ({check.severity})"
     return f"`{check.title}`{severity}" + (f": `{_cell(limits)}`" if limits else "")
@@ -83,7 +106,10 @@ def _file(pipeline: Pipeline, config_dir: Path) -> str:
         return ""
     for value in _may_be_secret(pipeline):
         if value not in text:
-            return "\nThe file is not shown: it holds values that may be secrets, and not in one piece.\n"
+            return (
+                "\nThe file is not shown: it holds values that may be secrets, and not in one "
+                "piece.\n"
+            )
         text = text.replace(value, _HIDDEN)
     if len(text) > _LONGEST:
         return ""
@@ -97,10 +123,18 @@ def _fenced(text: str) -> str:
 
 
 def _may_be_secret(pipeline: Pipeline) -> list[str]:
-    """Plain values that are named like a secret, and addresses that a notifier is given: a webhook's is one. The longest first, so that none is
-    left half."""
-    given = [_leaves("conf", pipeline.runner.conf), *(_leaves("with", entry.with_) for entry in pipeline.notify)]
-    values = {value for leaves in given for name, value in leaves if _SECRET.search(name) or _ADDRESS.match(value)}
+    """Plain values that are named like a secret, and addresses that a notifier is given: a
+    webhook's is one. The longest first, so that none is left half."""
+    given = [
+        _leaves("conf", pipeline.runner.conf),
+        *(_leaves("with", entry.with_) for entry in pipeline.notify),
+    ]
+    values = {
+        value
+        for leaves in given
+        for name, value in leaves
+        if _SECRET.search(name) or _ADDRESS.match(value)
+    }
     return sorted((value for value in values if "${" not in value), key=len, reverse=True)
 
 

@@ -1,4 +1,5 @@
-"""What is wrong in the configuration, and what its files said when they were right: both beside Airflow's own files, on this machine alone."""
+"""What is wrong in the configuration, and what its files said when they were right: both beside
+Airflow's own files, on this machine alone."""
 
 from __future__ import annotations
 
@@ -40,18 +41,31 @@ def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None
 
 
 def raise_faults(config_dir: Path) -> None:
-    """Raises BrokenConfigurationError with what the latest parse of the DAGs found, if it found something."""
+    """Raises BrokenConfigurationError with what the latest parse of the DAGs found, if it found
+    something."""
     try:
-        faults: dict[str, list[str]] = json.loads((_folder_of(config_dir) / ".faults.json").read_text(encoding="utf-8"))
+        faults: dict[str, list[str]] = json.loads(
+            (_folder_of(config_dir) / ".faults.json").read_text(encoding="utf-8")
+        )
     except OSError:
         return
-    what = "\n\n".join("\n".join([f"{dag_id}:", *found]) for dag_id, found in sorted(faults.items()))
-    raise BrokenConfigurationError(f"nothing is shipped by these until they are mended; `shipper validate` checks them\n\n{what}")
+    what = "\n\n".join(
+        "\n".join([f"{dag_id}:", *found]) for dag_id, found in sorted(faults.items())
+    )
+    raise BrokenConfigurationError(
+        "nothing is shipped by these until they are mended; `shipper validate` checks "
+        f"them\n\n{what}"
+    )
 
 
 def _folder_of(config_dir: Path) -> Path:
     home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
-    return home / "shipper" / "last_good" / hashlib.sha256(str(config_dir.absolute()).encode()).hexdigest()[:12]
+    return (
+        home
+        / "shipper"
+        / "last_good"
+        / hashlib.sha256(str(config_dir.absolute()).encode()).hexdigest()[:12]
+    )
 
 
 def is_removed(config_dir: Path, name: str) -> bool:
@@ -63,17 +77,20 @@ def is_removed(config_dir: Path, name: str) -> bool:
 def removed(config_dir: Path, name: str) -> str:
     """Return what the removal means for the data, and what to do."""
     return (
-        f"{config_dir.name}/pipelines/{name}.yaml is gone, so the pipeline ships nothing any more. What was delivered stays delivered. If "
-        "somebody removed the file by mistake, put it back and clear the run. Otherwise there is nothing to do."
+        f"{config_dir.name}/pipelines/{name}.yaml is gone, so the pipeline ships nothing any more. "
+        "What was delivered stays delivered. If somebody removed the file by mistake, put it "
+        "back and clear the run. Otherwise there is nothing to do."
     )
 
 
 class LastGood:
-    """Pipelines as they were when their files could last be read: copies beside Airflow's own files, on this machine alone.
+    """Pipelines as they were when their files could last be read: copies beside Airflow's own
+    files, on this machine alone.
 
-    A pipeline whose file is broken for a moment (half of it saved, a merge gone wrong) keeps its DAG with the tasks that it had. A DAG without
-    them would make Airflow remove these tasks from runs in progress and end their processes. Nothing is shipped by a copy: a task that
-    begins while the file is broken fails and says what is wrong with it.
+    A pipeline whose file is broken for a moment (half of it saved, a merge gone wrong) keeps its
+    DAG with the tasks that it had. A DAG without them would make Airflow remove these tasks from
+    runs in progress and end their processes. Nothing is shipped by a copy: a task that begins while
+    the file is broken fails and says what is wrong with it.
     """
 
     def __init__(self, config_dir: Path) -> None:
@@ -81,19 +98,21 @@ class LastGood:
         self._copies = _folder_of(config_dir)
 
     def _copy_of(self, name: str) -> Path:
-        """A configuration's folder with this pipeline alone: its file, and the platform's as it was then."""
+        """A configuration's folder with this pipeline alone: its file, and the platform's as it was
+        then."""
         return self._copies / name
 
     def keep(self, name: str) -> None:
-        """Copies the pipeline's file and the platform's if they are others than the copies. Where nothing can be written there is no copy."""
+        """Copies the pipeline's file and the platform's if they are others than the copies. Where
+        nothing can be written there is no copy."""
         with suppress(OSError):
             for file in (f"pipelines/{name}.yaml", PLATFORM):
                 _keep(self._config_dir / file, self._copy_of(name) / file)
             (self._copy_of(name) / _REMOVED).unlink(missing_ok=True)
 
     def removed(self, present: Collection[str]) -> Iterator[str]:
-        """Yield pipelines whose file was removed less than a day ago: a run on its way still has tasks to end. ``present``: all others. Forgets
-        pipelines that were removed earlier."""
+        """Yield pipelines whose file was removed less than a day ago: a run on its way still has
+        tasks to end. ``present``: all others. Forgets pipelines that were removed earlier."""
         with suppress(OSError):
             for copy in sorted(self._copies.iterdir()):
                 name, noticed = copy.name, copy / _REMOVED

@@ -6,8 +6,9 @@
                                         └──▶ to_OTHER:   ship ─▶ gate_delivery ─┴▶ delivered
                                                                                 └▶ report
 
-Clusters know nothing of each other: one that fails stops none of the others. ``delivered`` does nothing: its state says whether the
-window is on every cluster that the run was for, and with it the run's. ``report`` runs always, and fails, the run too, only if there is no report.
+Clusters know nothing of each other: one that fails stops none of the others. ``delivered`` does
+nothing: its state says whether the window is on every cluster that the run was for, and with it the
+run's. ``report`` runs always, and fails, the run too, only if there is no report.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ RESOLVE_WINDOW, DELIVERED = "resolve_window", "delivered"
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task. ``step`` is the argument of ``python -m spark_jobs`` that it runs; None: it starts no process of ours."""
+    """One task. ``step`` is the argument of ``python -m spark_jobs`` that it runs; None: it starts
+    no process of ours."""
 
     name: str
     step: str | None
@@ -62,6 +64,10 @@ def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
 
 
 def _to_cluster(cluster: str) -> Iterator[TaskSpec]:
-    ship = TaskSpec(SHIP, f"{SHIP}:{cluster}", after=(GATE_SOURCE,), cluster=cluster, one_at_a_time=True)
+    ship = TaskSpec(
+        SHIP, f"{SHIP}:{cluster}", after=(GATE_SOURCE,), cluster=cluster, one_at_a_time=True
+    )
     yield ship
-    yield TaskSpec(GATE_DELIVERY, f"{GATE_DELIVERY}:{cluster}", after=(ship.task_id,), cluster=cluster)
+    yield TaskSpec(
+        GATE_DELIVERY, f"{GATE_DELIVERY}:{cluster}", after=(ship.task_id,), cluster=cluster
+    )

@@ -1,4 +1,5 @@
-"""Buttons on a task in Airflow's UI. The task itself says where they lead, when it is done: Airflow asks for each while it ends the task."""
+"""Buttons on a task in Airflow's UI. The task itself says where they lead, when it is done: Airflow
+asks for each while it ends the task."""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from shipper.report.run_folder import RunFolder
     from shipper.runner import Job
 
-#: Where shipper's plugin answers, below Airflow's own address (shipper_airflow/plugin.py, shipper/shipments/app.py, static/page.js).
+#: Where shipper's plugin answers, below Airflow's own address (shipper_airflow/plugin.py,
+#: shipper/shipments/app.py, static/page.js).
 _REPORTS, _SHIPMENTS = "shipper/api/report", "shipper/shipments"
 
 
 class ReportLink(BaseOperatorLink):
-    """To the page of the task's run. A run's steps share it; it is there when the report is made."""
+    """To the page of the task's run. A run's steps share it; it is there when the report is
+    made."""
 
     name = "Report"
 
@@ -29,7 +32,8 @@ class ReportLink(BaseOperatorLink):
 
 
 class WindowLink(BaseOperatorLink):
-    """To the window on the Shipments page: what is on each cluster, by the ledger, and all of its runs."""
+    """To the window on the Shipments page: what is on each cluster, by the ledger, and all of its
+    runs."""
 
     name = "Window"
 
@@ -38,14 +42,21 @@ class WindowLink(BaseOperatorLink):
 
 
 def report_url(job: Job, folder: RunFolder) -> str:
-    """For a browser: the page itself where results are on the web, else by the plugin, which asks for the person's rights. Empty if nobody
-    serves it: without the plugin's page, and for a dry run, which the page does not know."""
+    """For a browser: the page itself where results are on the web, else by the plugin, which asks
+    for the person's rights. Empty if nobody serves it: without the plugin's page, and for a dry
+    run, which the page does not know."""
     if folder.uri.startswith(("http://", "https://")):
         return folder.path("report.html")
     if job.plan_only or not _has_page():
         return ""
     window = folder.name_of(job.window_start, job.window_end)
-    return "/".join([base_url(), _REPORTS, *(quote(part, safe="") for part in (job.pipeline.name, window, job.run_id))])
+    return "/".join(
+        [
+            base_url(),
+            _REPORTS,
+            *(quote(part, safe="") for part in (job.pipeline.name, window, job.run_id)),
+        ]
+    )
 
 
 def window_url(job: Job) -> str:
@@ -54,8 +65,8 @@ def window_url(job: Job) -> str:
 
 
 def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
-    """Return the address for a browser; empty where the page is not. The window stands in the query, which a login keeps, and not in the
-    fragment, which it loses."""
+    """Return the address for a browser; empty where the page is not. The window stands in the
+    query, which a login keeps, and not in the fragment, which it loses."""
     if not _has_page():
         return ""
     first, last = (f"{at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (start, end))

@@ -6,15 +6,17 @@
               it found late windows behind it ┤
     deadline is over         ─▶ run_is_late ──┘
 
-The report task runs whatever became of the others and fails if the run did, so its callbacks speak for the run: once, in the
-task's own process, where the run's folder can be read. If that process is killed, the DAG processor calls the same callback.
-A notifier that cannot send harms neither the run nor another notifier: the task's log says so.
+The report task runs whatever became of the others and fails if the run did, so its callbacks speak
+for the run: once, in the task's own process, where the run's folder can be read. If that process is
+killed, the DAG processor calls the same callback. A notifier that cannot send harms neither the run
+nor another notifier: the task's log says so.
 
-A window is told once per state. A failure is told again only if another attempt fails for another reason, or if the window was whole in between.
-A late window is told by whoever notices it first: Airflow while its run is at it, the report of the next run (also of a window without a run), or
-`shipper gaps --alert`. Who heard of the failure does not hear that the window is late. Files beside the results remember it; see
-shipper/report/late.py.
-"""
+A window is told once per state. A failure is told again only if another attempt fails for another
+reason, or if the window was whole in between. A late window is told by whoever notices it first:
+Airflow while its run is at it, the report of the next run (also of a window without a run), or
+`shipper gaps --alert`. Who heard of the failure does not hear that the window is late. Files beside
+the results remember it; see shipper/report/late.py.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -98,11 +100,14 @@ class Notice:
 
 
 def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
-    """Raises ConfigError, with file and line, for a notifier that is not there or does not take its arguments."""
+    """Raises ConfigError, with file and line, for a notifier that is not there or does not take its
+    arguments."""
     for index, entry in enumerate(pipeline.notify):
         if fault := fault_of(entry.notifier, entry.with_):
             field = f"notify[{index}].notifier"
-            raise ConfigError(str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}")))
+            raise ConfigError(
+                str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}"))
+            )
 
 
 class RunEnded:
@@ -127,11 +132,14 @@ class RunEnded:
         try:
             _look_back(self, context, run or {}, report, window, failed=notice.event == "failure")
         except Exception:
-            log.exception("nobody knows which windows are late: what was told of them cannot be read or noted")
+            log.exception(
+                "nobody knows which windows are late: what was told of them cannot be read or noted"
+            )
 
 
 class RunTimedOut:
-    """The DAG's own callback, for a run that Airflow ended because it took too long. Its report did not run, so this speaks for it."""
+    """The DAG's own callback, for a run that Airflow ended because it took too long. Its report did
+    not run, so this speaks for it."""
 
     def __init__(self, pipeline: Pipeline, config_dir: Path) -> None:
         self.pipeline = pipeline
@@ -142,16 +150,25 @@ class RunTimedOut:
             return
         run: Any = context.get("dag_run")
         window = _window_of(self.pipeline, run, None)
-        cause = "Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; a task may wait for a worker or a pool."
-        at, link = moment(dt.datetime.now(dt.UTC)), run_page(run.dag_id, run.run_id) if run else None
-        notice = _notice(self.pipeline, window, "failure", "Failed: given up", cause, at=at, log=link)
+        cause = (
+            "Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; "
+            "a task may wait for a worker or a pool."
+        )
+        at, link = (
+            moment(dt.datetime.now(dt.UTC)),
+            run_page(run.dag_id, run.run_id) if run else None,
+        )
+        notice = _notice(
+            self.pipeline, window, "failure", "Failed: given up", cause, at=at, log=link
+        )
         tell_failure(self.pipeline, self.config_dir, notice, window, context)
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
-    """Airflow's callback for a run that missed its deadline. It runs in a process of its own, without the task's context:
-    ``context`` has the run as the REST API shows it, and the deadline. A window of which somebody was told is not told again: a run that is
-    cleared has a new deadline."""
+    """Airflow's callback for a run that missed its deadline. It runs in a process of its own,
+    without the task's context: ``context`` has the run as the REST API shows it, and the deadline.
+    A window of which somebody was told is not told again: a run that is cleared has a new deadline.
+    """
     folder, run = Path(config_dir), context["dag_run"]
     spec = _as_last_read(folder, pipeline)
     window = _window_of(spec, run, None)
@@ -168,7 +185,8 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:
-    """A file that is broken for a moment must not swallow the notice. Raises ConfigError where it never could be read."""
+    """A file that is broken for a moment must not swallow the notice. Raises ConfigError where it
+    never could be read."""
     try:
         return load_pipeline(config_dir, name)
     except ConfigError:
@@ -179,7 +197,9 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
         raise
 
 
-def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], window: Window | None) -> str | None:
+def _why_late(
+    pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], window: Window | None
+) -> str | None:
     """By what the run's steps have left; what Airflow knows of it where they left nothing yet."""
     from shipper.report.late import newest, where_it_stands
 
@@ -187,10 +207,17 @@ def _why_late(pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], wind
     if is_removed(config_dir, pipeline.name):
         return f"{removed(config_dir, pipeline.name)} {stands or ''}".strip()
     try:
-        folder = newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window) if window else None
+        folder = (
+            newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window)
+            if window
+            else None
+        )
         if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
-            return f"{stands.rstrip('.')}; {where_it_stands(folder, asked or pipeline.clusters).rstrip('.')}."
+            return (
+                f"{stands.rstrip('.')}; "
+                f"{where_it_stands(folder, asked or pipeline.clusters).rstrip('.')}."
+            )
     except Exception:
         log.exception("the run's results cannot be read; the notice goes without them")
     return stands
@@ -200,25 +227,41 @@ def _stands(run: Mapping[str, Any]) -> str | None:
     """Return in one sentence where the run stands, by what Airflow knows."""
     state = run.get("state")
     if state in ("failed", "success"):
-        return f"The run {'failed' if state == 'failed' else 'succeeded'}{_since(run.get('end_date'), 'at')}."
+        return (
+            "The run "
+            f"{'failed' if state == 'failed' else 'succeeded'}{_since(run.get('end_date'), 'at')}."
+        )
     if state == "running":
         return f"The run is running{_since(run.get('start_date'), 'since')}."
-    return state and f"The run is {state}{_since(run.get('queued_at'), 'since')}: it waits for the run before it."
+    return state and (
+        f"The run is {state}{_since(run.get('queued_at'), 'since')}: it waits for the run "
+        "before it."
+    )
 
 
 def _since(at: Any, word: str) -> str:
     return f" {word} {moment(dt.datetime.fromisoformat(str(at)))}" if at else ""
 
 
-def tell_failure(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window | None, context: Mapping[str, Any]) -> None:
-    """Tell that a window failed, unless that was told before with the same cause. Where that cannot be known it is told."""
+def tell_failure(
+    pipeline: Pipeline,
+    config_dir: Path,
+    notice: Notice,
+    window: Window | None,
+    context: Mapping[str, Any],
+) -> None:
+    """Tell that a window failed, unless that was told before with the same cause. Where that cannot
+    be known it is told."""
     from shipper.report.late import Told
 
     if window is None:
         send(pipeline, notice, context)
         return
     # Figures differ from one attempt to the next.
-    told, why = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), re.sub(r"\d+", "#", notice.cause or "")
+    told, why = (
+        Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key),
+        re.sub(r"\d+", "#", notice.cause or ""),
+    )
     try:
         if told.why("failure", window) == why:
             log.info("told before: %s", notice.title)
@@ -232,9 +275,11 @@ def tell_failure(pipeline: Pipeline, config_dir: Path, notice: Notice, window: W
             log.exception("that this was told cannot be noted: it may be told again")
 
 
-def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]) -> None:
-    """Tell that the window is late, if nobody was told of it, and of its failure to those alone who did not hear of that. Where that
-    cannot be known it is told."""
+def _tell_once(
+    pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]
+) -> None:
+    """Tell that the window is late, if nobody was told of it, and of its failure to those alone who
+    did not hear of that. Where that cannot be known it is told."""
     from shipper.report.late import Told
 
     told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), False
@@ -253,9 +298,16 @@ def _tell_once(pipeline: Pipeline, config_dir: Path, notice: Notice, window: Win
 
 
 def _look_back(
-    ended: RunEnded, context: Context, run: Mapping[str, Any], report: RunReport | None, own: Window | None, *, failed: bool
+    ended: RunEnded,
+    context: Context,
+    run: Mapping[str, Any],
+    report: RunReport | None,
+    own: Window | None,
+    *,
+    failed: bool,
 ) -> None:
-    """Once a run has ended: tells which windows of the schedule are late, the run's own and those before it."""
+    """Once a run has ended: tells which windows of the schedule are late, the run's own and those
+    before it."""
     from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, dt.datetime.now(dt.UTC)
@@ -274,11 +326,20 @@ def _look_back(
         and (late := delivered_late(pipeline, own, report, now))
         and (
             window_before(pipeline, own) in known
-            or send(pipeline, _delivered_late(ended, run, own, report, late), context, but_of_failure=own in failures)
+            or send(
+                pipeline,
+                _delivered_late(ended, run, own, report, late),
+                context,
+                but_of_failure=own in failures,
+            )
         )
     ):
         told.add("late", [own], now)
-    gaps = [gap for gap in overdue(pipeline, report.gaps or (), now) if windows_of([gap])[0] not in known]
+    gaps = [
+        gap
+        for gap in overdue(pipeline, report.gaps or (), now)
+        if windows_of([gap])[0] not in known
+    ]
     for already in (False, True):
         some = [gap for gap in gaps if (windows_of([gap])[0] in failures) is already]
         # Who heard of the failure knows: the others hear now.
@@ -286,29 +347,52 @@ def _look_back(
             told.add("late", windows_of(some), now)
 
 
-def _delivered_late(ended: RunEnded, run: Mapping[str, Any], own: Window, report: RunReport, headline: str) -> Notice:
+def _delivered_late(
+    ended: RunEnded, run: Mapping[str, Any], own: Window, report: RunReport, headline: str
+) -> Notice:
     from shipper.report.markup import duration
 
     began = report.plan.started_at if report.plan else report.started_at
-    cause = f"The run began {duration(own.end, began)} after that, and took {duration(began, report.finished_at)}."
-    return _notice(ended.pipeline, own, "late", headline, cause, report=_report_url(ended, run, report))
+    cause = (
+        f"The run began {duration(own.end, began)} after that, and took "
+        f"{duration(began, report.finished_at)}."
+    )
+    return _notice(
+        ended.pipeline, own, "late", headline, cause, report=_report_url(ended, run, report)
+    )
 
 
 def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
-    """Return one notice for all windows that the run found behind it. Its page is that of the first."""
+    """Return one notice for all windows that the run found behind it. Its page is that of the
+    first."""
     from shipper.report.late import causes, missing_in_words, windows_of
 
     pipeline, windows = ended.pipeline, windows_of(gaps)
     lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key, gaps)
     first = window_page(pipeline.name, windows[0].start, windows[0].end)
     stretch = Window(windows[0].start, windows[-1].end)
-    return _notice(pipeline, stretch, "late", missing_in_words(gaps), lines[0], page=first, details=tuple(lines))
+    return _notice(
+        pipeline,
+        stretch,
+        "late",
+        missing_in_words(gaps),
+        lines[0],
+        page=first,
+        details=tuple(lines),
+    )
 
 
-def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_of_failure: bool = False) -> bool:
-    """By every notifier that wants to hear of the event; of a window that failed only those that do not hear of failures. Returns whether it is
-    done with: somebody was told, or there is nobody to tell."""
-    heard = [entry for entry in pipeline.notify if _hears(entry, notice.event) and not (but_of_failure and "failure" in entry.on)]
+def send(
+    pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_of_failure: bool = False
+) -> bool:
+    """By every notifier that wants to hear of the event; of a window that failed only those that do
+    not hear of failures. Returns whether it is done with: somebody was told, or there is nobody to
+    tell."""
+    heard = [
+        entry
+        for entry in pipeline.notify
+        if _hears(entry, notice.event) and not (but_of_failure and "failure" in entry.on)
+    ]
     told = 0
     for entry in heard:
         try:
@@ -320,17 +404,37 @@ def send(pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_
     return bool(told) or not heard
 
 
-def _notice(pipeline: Pipeline, window: Window | None, event: str, headline: str, cause: str | None, **more: Any) -> Notice:
+def _notice(
+    pipeline: Pipeline,
+    window: Window | None,
+    event: str,
+    headline: str,
+    cause: str | None,
+    **more: Any,
+) -> Notice:
     named = in_words(window.start, window.end) if window else None
-    more.setdefault("page", window_page(pipeline.name, window.start, window.end) if window else None)
-    return Notice(event, pipeline.name, pipeline.owner, ", ".join(pipeline.clusters), named, headline, cause, **more)
+    more.setdefault(
+        "page", window_page(pipeline.name, window.start, window.end) if window else None
+    )
+    return Notice(
+        event,
+        pipeline.name,
+        pipeline.owner,
+        ", ".join(pipeline.clusters),
+        named,
+        headline,
+        cause,
+        **more,
+    )
 
 
 def _hears(entry: Notify, event: str) -> bool:
     return event in entry.on or (event == "warning" and "success" in entry.on)
 
 
-def _run_and_report(ended: RunEnded, context: Context) -> tuple[dict[str, Any] | None, RunReport | None]:
+def _run_and_report(
+    ended: RunEnded, context: Context
+) -> tuple[dict[str, Any] | None, RunReport | None]:
     """What the run's first task said of it, and its report; None for what is not there."""
     from shipper.report.results import RunReport
     from shipper_factory.operators import folder_of, job_of
@@ -338,7 +442,9 @@ def _run_and_report(ended: RunEnded, context: Context) -> tuple[dict[str, Any] |
     run = None
     try:
         run = context["ti"].xcom_pull(task_ids=RESOLVE_WINDOW)
-        return run, folder_of(job_of(run, ended.pipeline, ended.config_dir, ())).find(REPORT, RunReport) if run else None
+        return run, folder_of(job_of(run, ended.pipeline, ended.config_dir, ())).find(
+            REPORT, RunReport
+        ) if run else None
     except Exception:
         log.exception("the run's report cannot be read; the notice goes without it")
         return run, None
@@ -354,7 +460,11 @@ class _Word:
 
 
 def _of_ended_run(
-    ended: RunEnded, context: Context, run: Mapping[str, Any] | None, report: RunReport | None, window: Window | None
+    ended: RunEnded,
+    context: Context,
+    run: Mapping[str, Any] | None,
+    report: RunReport | None,
+    window: Window | None,
 ) -> Notice:
     """Whatever is missing: a notice without its cause is better than none."""
     from shipper.report.message import message, one_sentence
@@ -368,31 +478,47 @@ def _of_ended_run(
     failed = _failed_tasks(context)
     event = "failure" if ended.failed or failed or told is None else told.ending
     agreed = told if told is not None and told.ending == event else None
-    headline, cause, at = (agreed.headline, agreed.cause, None) if agreed else ("Failed", None, None)
+    headline, cause, at = (
+        (agreed.headline, agreed.cause, None) if agreed else ("Failed", None, None)
+    )
     task_id = _task_of(agreed.step) if agreed else None
     if event == "failure":
         word = _first_word(context, failed)
         if agreed and agreed.step and agreed.step.result:
             at = agreed.step.result.finished_at
-        # Airflow may know of a failure that the report does not: a task that died after it had left its result, or before it had one.
+        # Airflow may know of a failure that the report does not: a task that died after it had left
+        # its result, or before it had one.
         if word and (at is None or (word.task_id != task_id and word.at < at)):
             headline = headline if at is None else "Failed"
             task_id, cause, at = word.task_id, one_sentence(word.says), word.at
         elif failed and not cause:
             task_id = failed[0]
-            cause = f"{words(failed)} failed and left no word: somebody marked it failed, or its process died; its log in Airflow says more"
+            cause = (
+                f"{words(failed)} failed and left no word: somebody marked it failed, or its "
+                "process died; its log in Airflow says more"
+            )
         elif not cause and (error := context.get("exception")):
             cause = one_sentence(str(error))
         at = at or dt.datetime.now(dt.UTC)
         cause = cause or "the report task died and left no word"
     details = told.clusters if told else ()
     return _notice(
-        pipeline, window, event, headline, cause, at=at and moment(at), report=_report_url(ended, run, report),
-        log=_log_url(context, task_id, event), details=details, **({"page": None} if run and run.get("plan_only") else {}),
-    )  # fmt: skip
+        pipeline,
+        window,
+        event,
+        headline,
+        cause,
+        at=at and moment(at),
+        report=_report_url(ended, run, report),
+        log=_log_url(context, task_id, event),
+        details=details,
+        **({"page": None} if run and run.get("plan_only") else {}),
+    )
 
 
-def _report_url(ended: RunEnded, run: Mapping[str, Any] | None, report: RunReport | None) -> str | None:
+def _report_url(
+    ended: RunEnded, run: Mapping[str, Any] | None, report: RunReport | None
+) -> str | None:
     if not run or report is None:
         return None
     from shipper_factory.operators import folder_of, job_of
@@ -433,8 +559,8 @@ def _task_of(step: RunStep | None) -> str | None:
 
 
 def _log_url(context: Context, task_id: str | None, event: str) -> str | None:
-    """Return the page of the task's last try, which Airflow shows when none is named. Without a task: that of the run, or of the report task that
-    failed."""
+    """Return the page of the task's last try, which Airflow shows when none is named. Without a
+    task: that of the run, or of the report task that failed."""
     own: str | None = getattr(context.get("ti"), "log_url", None)
     if own is None:
         return None
@@ -445,17 +571,26 @@ def _log_url(context: Context, task_id: str | None, event: str) -> str | None:
 
 
 def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) -> Window | None:
-    """Return the window of a DAG run, which may be a mapping. ``run``: what its first task said, if it did; else it is worked
-    out as this task does."""
+    """Return the window of a DAG run, which may be a mapping. ``run``: what its first task said, if
+    it did; else it is worked out as this task does."""
     if run:
-        start, end = (dt.datetime.fromisoformat(run[name]).astimezone(dt.UTC) for name in ("window_start", "window_end"))
+        start, end = (
+            dt.datetime.fromisoformat(run[name]).astimezone(dt.UTC)
+            for name in ("window_start", "window_end")
+        )
         return Window(start, end)
     names = ("data_interval_start", "data_interval_end", "run_after", "conf")
-    known = dag_run if isinstance(dag_run, Mapping) else {name: getattr(dag_run, name, None) for name in names}
+    known = (
+        dag_run
+        if isinstance(dag_run, Mapping)
+        else {name: getattr(dag_run, name, None) for name in names}
+    )
     opens, closes, asked_at = (_parsed(known.get(name)) for name in names[:3])
     try:
         settle = pipeline.source.settle_seconds
-        return window_of_run(pipeline.schedule, settle, known.get("conf") or {}, (opens, closes), asked_at)
+        return window_of_run(
+            pipeline.schedule, settle, known.get("conf") or {}, (opens, closes), asked_at
+        )
     except Exception as error:
         log.info("the run has no window: %s", error)
         return None

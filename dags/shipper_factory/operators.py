@@ -1,4 +1,5 @@
-"""What runs in a task. A DAG file only constructs these, so what costs time to import is imported in ``execute``."""
+"""What runs in a task. A DAG file only constructs these, so what costs time to import is imported
+in ``execute``."""
 
 from __future__ import annotations
 
@@ -36,18 +37,28 @@ T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
 #: What a run may be asked for, in the form or as JSON.
-_SAME_NAME = ("reship", "reship_reason", "new_ledger", "rate_limit", "skip_checks", "skip_reason", "plan_only")
+_SAME_NAME = (
+    "reship",
+    "reship_reason",
+    "new_ledger",
+    "rate_limit",
+    "skip_checks",
+    "skip_reason",
+    "plan_only",
+)
 #: As it is called there → in JobOptions.
 OPTIONS = {name: name for name in _SAME_NAME} | {"clusters": "to_clusters"}
 PARAMS = ("window_start", "window_end", *OPTIONS)
-#: What is shorter is waited for in the task. Airflow fails a task that it queues again before it heard that the process of the last time ended.
+#: What is shorter is waited for in the task. Airflow fails a task that it queues again before it
+#: heard that the process of the last time ended.
 _WAIT_HERE_SECONDS = 60.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
 
 
 class StepFailed(SystemExit):
-    """Ends a task that has said in its log why it failed. Of any other exception Airflow would show the frames, which are its own and ours."""
+    """Ends a task that has said in its log why it failed. Of any other exception Airflow would show
+    the frames, which are its own and ours."""
 
     def __init__(self, message: str, *, final: bool = True) -> None:
         super().__init__(1)
@@ -60,7 +71,8 @@ class StepFailed(SystemExit):
 
 
 def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context], T]:
-    """Keep why and when a task failed as an XCom, for the run's notice: Airflow tells no other task of the run. A later attempt starts without it."""
+    """Keep why and when a task failed as an XCom, for the run's notice: Airflow tells no other task
+    of the run. A later attempt starts without it."""
 
     @functools.wraps(execute)
     def run(self: Any, context: Context) -> T:
@@ -69,9 +81,13 @@ def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context]
         except (AirflowSkipException, AirflowRescheduleException):
             raise
         except BaseException as error:
-            says = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
+            says = (
+                str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
+            )
             try:
-                context["ti"].xcom_push(key=FAILURE, value={"at": dt.datetime.now(dt.UTC).isoformat(), "says": says})
+                context["ti"].xcom_push(
+                    key=FAILURE, value={"at": dt.datetime.now(dt.UTC).isoformat(), "says": says}
+                )
             except Exception:
                 log.exception("the run's notice will not have these words")
             raise
@@ -81,17 +97,26 @@ def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context]
 
 class _UnlessFinal(RetryPolicy):
     def evaluate(
-        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+        self,
+        exception: BaseException,
+        try_number: int,
+        max_tries: int,
+        context: Context | None = None,
     ) -> RetryDecision:
         final = isinstance(exception, StepFailed) and exception.final
-        return RetryDecision.fail("trying again, unchanged, cannot help") if final else RetryDecision.default()
+        return (
+            RetryDecision.fail("trying again, unchanged, cannot help")
+            if final
+            else RetryDecision.default()
+        )
 
 
 class ResolveWindow(BaseOperator):
     """Says which window the run ships and gives the run its id, for the tasks after it, by XCom.
 
-    A scheduled run begins when the window's files have settled. A run by hand whose data interval has just ended waits once, until that moment,
-    without holding a worker. One that was asked for a window by its params does not: whoever asks by hand may want what is there now.
+    A scheduled run begins when the window's files have settled. A run by hand whose data interval
+    has just ended waits once, until that moment, without holding a worker. One that was asked for a
+    window by its params does not: whoever asks by hand may want what is there now.
     """
 
     operator_extra_links = (ReportLink(), WindowLink())
@@ -111,7 +136,9 @@ class ResolveWindow(BaseOperator):
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
             schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
-            window = window_of_run(schedule, settle, params, interval, getattr(context["dag_run"], "run_after", None))
+            window = window_of_run(
+                schedule, settle, params, interval, getattr(context["dag_run"], "run_after", None)
+            )
         except WindowError as error:
             self._refuse(str(error))
         if not params.get("window_start"):
@@ -124,8 +151,16 @@ class ResolveWindow(BaseOperator):
             "scheduled": _is_scheduled(context),
             "began": dt.datetime.now(dt.UTC).isoformat(),
             **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},
-            **(reship_of(context["dag_run"], asked.reship_reason or "dry run") if asked.reship else {}),
-            **({"skip_reason": _by(context["dag_run"], asked.skip_reason)} if asked.skip_reason else {}),
+            **(
+                reship_of(context["dag_run"], asked.reship_reason or "dry run")
+                if asked.reship
+                else {}
+            ),
+            **(
+                {"skip_reason": _by(context["dag_run"], asked.skip_reason)}
+                if asked.skip_reason
+                else {}
+            ),
         }
         job = job_of(run, self.pipeline, self.config_dir, ())
         self.report_url, self.window_url = report_url(job, folder_of(job)), window_url(job)
@@ -138,7 +173,11 @@ class ResolveWindow(BaseOperator):
         seconds = (settled - dt.datetime.now(dt.UTC)).total_seconds()
         if seconds <= 0:
             return
-        self.log.info("window %s: waiting until %s, when its last files have settled", window, f"{settled:%Y-%m-%d %H:%M:%S UTC}")
+        self.log.info(
+            "window %s: waiting until %s, when its last files have settled",
+            window,
+            f"{settled:%Y-%m-%d %H:%M:%S UTC}",
+        )
         if seconds > _WAIT_HERE_SECONDS:
             raise AirflowRescheduleException(settled)  # type: ignore[no-untyped-call]  # Airflow's own, without types
         time.sleep(seconds)
@@ -149,7 +188,8 @@ class ResolveWindow(BaseOperator):
 
 
 class ShipperStep(BaseOperator):
-    """Runs one step of the pipeline in a process of its own, by the same command line as ``shipper run``."""
+    """Runs one step of the pipeline in a process of its own, by the same command line as ``shipper
+    run``."""
 
     operator_extra_links = (ReportLink(), WindowLink())
 
@@ -188,7 +228,9 @@ class ShipperStep(BaseOperator):
         folder = folder_of(job)
         self.report_url, self.window_url = report_url(job, folder), window_url(job)
         self.log.info("%s of window %s%s", self.step, _window_of(job), _attempt(context["ti"]))
-        self.log.info("Results: %s", self.window_url or folder.uri)  # a line of its own: Airflow's log makes a link of an address
+        self.log.info(
+            "Results: %s", self.window_url or folder.uri
+        )  # a line of its own: Airflow's log makes a link of an address
         started = dt.datetime.now(dt.UTC)
         self._child = Child(job, given(job.config_dir, job.pipeline.name))
         exit_code = self._child.run(self._pass_on, self._seconds_left(context))
@@ -208,7 +250,9 @@ class ShipperStep(BaseOperator):
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
         from shipper.asked import not_wanted
 
-        if why := not_wanted(self.step, run.get("to_clusters", ()), plan_only=run.get("plan_only", False)):
+        if why := not_wanted(
+            self.step, run.get("to_clusters", ()), plan_only=run.get("plan_only", False)
+        ):
             raise AirflowSkipException(why)
 
     def _seconds_left(self, context: Context) -> float | None:
@@ -219,19 +263,28 @@ class ShipperStep(BaseOperator):
         seconds = (dt.datetime.now(dt.UTC) - max(began, cleared or began)).total_seconds()
         return self.give_up_after_seconds - seconds
 
-    def _of_the_run(self, context: Context, report: StepResult | None, folder: RunFolder) -> Failure | None:
-        """The report is written. It fails only when the run did and no other task shows it: one cause is one red task."""
+    def _of_the_run(
+        self, context: Context, report: StepResult | None, folder: RunFolder
+    ) -> Failure | None:
+        """The report is written. It fails only when the run did and no other task shows it: one
+        cause is one red task."""
         from shipper_factory.step import Failure, failed_tasks
 
         cause = getattr(report, "first_cause", None)
         failed = failed_tasks(context)
         if failed:
-            self.log.error("The run failed in %s. %s\nThe report is in %s", ", ".join(failed), cause or "", folder.uri)
+            self.log.error(
+                "The run failed in %s. %s\nThe report is in %s",
+                ", ".join(failed),
+                cause or "",
+                folder.uri,
+            )
             return None
         return Failure(cause, final=True) if cause else None
 
     def _fail(self, failure: Failure) -> None:
-        """The words that matter last: what the step's own log has said in full, in a sentence; what nobody has said, whole."""
+        """The words that matter last: what the step's own log has said in full, in a sentence; what
+        nobody has said, whole."""
         from shipper.report.message import one_sentence
 
         lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
@@ -302,16 +355,26 @@ def _refuse_broken(faults: Sequence[str], log: Any) -> None:
         raise StepFailed(f"the configuration is broken, so nothing is shipped: {faults[0]}")
 
 
-def job_of(run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: tuple[str, ...]) -> Job:
+def job_of(
+    run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: tuple[str, ...]
+) -> Job:
     """``run``: what the run's first task said of it."""
     from shipper.asked import dry_runs_uri
 
     options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    told: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    told: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
+    }
     job = Job(
-        pipeline=pipeline, config_dir=config_dir, window_start=start, window_end=end, run_id=run["run_id"], steps=steps, **told
-    )  # fmt: skip
+        pipeline=pipeline,
+        config_dir=config_dir,
+        window_start=start,
+        window_end=end,
+        run_id=run["run_id"],
+        steps=steps,
+        **told,
+    )
     return replace(job, runs_uri=dry_runs_uri(job)) if job.plan_only else job
 
 
@@ -320,12 +383,15 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
-    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
     return JobOptions(**options)
 
 
 def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
-    """What is wrong with what a run was asked for: a word that nobody knows would otherwise change nothing, unseen."""
+    """What is wrong with what a run was asked for: a word that nobody knows would otherwise change
+    nothing, unseen."""
     from shipper.asked import contradiction
     from shipper.config.rules import suggestion
 
@@ -333,13 +399,19 @@ def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> 
     if unknown:
         return f"this run was asked for with what shipper does not know: {'; '.join(unknown)}"
     if "clusters" in conf and not conf["clusters"]:
-        return "`clusters` names no cluster, so nothing could be shipped: name some, or leave it out for all"
+        return (
+            "`clusters` names no cluster, so nothing could be shipped: name some, or leave it "
+            "out for all"
+        )
     return contradiction(asked, pipeline)
 
 
 def reship_of(dag_run: Any, reason: str) -> dict[str, Any]:
-    """A reship of this DAG run. Its id is the same however often the run or a task of it is cleared, so it is done once."""
-    asked = json.dumps([dag_run.dag_id, dag_run.run_id, dag_run.conf or {}], sort_keys=True, default=str)
+    """A reship of this DAG run. Its id is the same however often the run or a task of it is
+    cleared, so it is done once."""
+    asked = json.dumps(
+        [dag_run.dag_id, dag_run.run_id, dag_run.conf or {}], sort_keys=True, default=str
+    )
     return {
         "reship": True,
         "reship_id": f"reship-{hashlib.sha256(asked.encode()).hexdigest()[:12]}",
@@ -359,7 +431,9 @@ def _in_words(asked: JobOptions, run: Mapping[str, Any]) -> str:
         "a dry run: nothing is sent" if asked.plan_only else "",
         f"to {', '.join(asked.to_clusters)} alone" if asked.to_clusters else "",
         f"at most {asked.rate_limit} to each cluster" if asked.rate_limit else "",
-        f"without the source checks {', '.join(asked.skip_checks)}: {run['skip_reason']}" if asked.skip_checks else "",
+        f"without the source checks {', '.join(asked.skip_checks)}: {run['skip_reason']}"
+        if asked.skip_checks
+        else "",
         f"reship: {run['reship_reason']}" if asked.reship else "",
         "the old ledger is given up" if asked.new_ledger else "",
     ]
@@ -374,12 +448,15 @@ def _is_scheduled(context: Context) -> bool:
 def folder_of(job: Job) -> RunFolder:
     from shipper.report.run_folder import RunFolder
 
-    return RunFolder(job.results_uri, job.pipeline.key, job.window_start, job.window_end, job.run_id)
+    return RunFolder(
+        job.results_uri, job.pipeline.key, job.window_start, job.window_end, job.run_id
+    )
 
 
 def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
-    """What a consumer of the asset's event needs to read the window, and what a person asks about it: what is there, what this run sent, what
-    was asked of it, which checks hold, and where the report will lie (it is made when every cluster is done)."""
+    """What a consumer of the asset's event needs to read the window, and what a person asks about
+    it: what is there, what this run sent, what was asked of it, which checks hold, and where the
+    report will lie (it is made when every cluster is done)."""
     from shipper.report.results import DeliveryGateResult
 
     found: dict[str, Any] = {
@@ -393,7 +470,9 @@ def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
         found["records"] = {topic.topic: topic.ledger for topic in result.topics}
         found["sent"] = {topic.topic: topic.delivered for topic in result.topics}
         found["before"] = {topic.topic: topic.before for topic in result.topics}
-        found["checks"] = {check.check: "passed" if check.passed else "failed" for check in result.checks}
+        found["checks"] = {
+            check.check: "passed" if check.passed else "failed" for check in result.checks
+        }
     if result.asked:
         found["asked"] = result.asked.model_dump(mode="json", exclude_defaults=True)
     return found

@@ -8,4 +8,6 @@ from pathlib import Path
 
 def config_dir() -> Path:
     """`$SHIPPER_CONFIG`; else the ``config`` beside ``dags``."""
-    return Path(os.environ.get("SHIPPER_CONFIG") or Path(__file__).resolve().parents[2] / "config").absolute()
+    return Path(
+        os.environ.get("SHIPPER_CONFIG") or Path(__file__).resolve().parents[2] / "config"
+    ).absolute()

@@ -1,5 +1,6 @@
-"""What a task does with its step: gives it secrets, runs it in a process (its log line by line, gone when the task is gone), and says what became
-of it by exit code and result. Then its figures, as metrics of Airflow.
+"""What a task does with its step: gives it secrets, runs it in a process (its log line by line,
+gone when the task is gone), and says what became of it by exit code and result. Then its figures,
+as metrics of Airflow.
 
 Imported when a task runs, not when a DAG is parsed.
 """
@@ -27,7 +28,18 @@ from shipper.report.metrics import metrics_of
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, GRACE_SECONDS, PLAN, REPORT, SHIP, Job, ask_to_stop, stop_job, why_killed
+from shipper.runner import (
+    GATE_DELIVERY,
+    GATE_SOURCE,
+    GRACE_SECONDS,
+    PLAN,
+    REPORT,
+    SHIP,
+    Job,
+    ask_to_stop,
+    stop_job,
+    why_killed,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,8 +50,9 @@ _POLL_SECONDS = 0.5
 
 
 class Child:
-    """Runs a job once. Everything happens in the caller's thread, since :meth:`ask_to_stop` is called by a signal handler
-    that interrupts it: the handler only sends TERM and leaves the waiting, and KILL after the grace, to the loop."""
+    """Runs a job once. Everything happens in the caller's thread, since :meth:`ask_to_stop` is
+    called by a signal handler that interrupts it: the handler only sends TERM and leaves the
+    waiting, and KILL after the grace, to the loop."""
 
     def __init__(self, job: Job, given: Mapping[str, str] | None = None) -> None:
         """``given``: what the references to Airflow's connections stand for."""
@@ -48,10 +61,12 @@ class Child:
         self._stop_at: float | None = None
         self._runner = job.pipeline.runner
         self._kill_at: float | None = None
-        # Airflow's supervisor. If it is killed, nobody hears or heartbeats this task any more, and Airflow will try it again: what it runs
-        # must be gone by then. (If this process is killed, its child sees that by itself.)
+        # Airflow's supervisor. If it is killed, nobody hears or heartbeats this task any more, and
+        # Airflow will try it again: what it runs must be gone by then. (If this process is killed,
+        # its child sees that by itself.)
         self._supervisor = os.getppid()
-        # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors: pass on neither.
+        # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors:
+        # pass on neither.
         self._process = subprocess.Popen(
             job.command(),
             env=job.environment(given),
@@ -62,8 +77,9 @@ class Child:
         )
 
     def run(self, on_line: Callable[[str], None], within_seconds: float | None = None) -> int:
-        """Returns the exit code; below zero it is the signal that ended the process. What is not done ``within_seconds`` is stopped, and
-        :attr:`gave_up` says so. Whatever is raised here, such as a task's timeout, stops the whole process group first."""
+        """Returns the exit code; below zero it is the signal that ended the process. What is not
+        done ``within_seconds`` is stopped, and :attr:`gave_up` says so. Whatever is raised here,
+        such as a task's timeout, stops the whole process group first."""
         if within_seconds is not None:
             self._stop_at = time.monotonic() + within_seconds
         try:
@@ -78,8 +94,8 @@ class Child:
         ask_to_stop(self._process.pid, self._runner)
 
     def _lines(self) -> Iterator[bytes]:
-        """Ends when the pipe is closed, or when the process is gone and its leftovers (a JVM that has not noticed yet)
-        are silent."""
+        """Ends when the pipe is closed, or when the process is gone and its leftovers (a JVM that
+        has not noticed yet) are silent."""
         assert self._process.stdout is not None
         pipe, pending = self._process.stdout.fileno(), b""
         while True:
@@ -92,7 +108,11 @@ class Child:
                 break
             if os.getppid() != self._supervisor and self._kill_at is None:
                 self.ask_to_stop()
-            if self._stop_at is not None and time.monotonic() > self._stop_at and self._kill_at is None:
+            if (
+                self._stop_at is not None
+                and time.monotonic() > self._stop_at
+                and self._kill_at is None
+            ):
                 self.gave_up = True
                 self.ask_to_stop()
             if self._kill_at is not None and time.monotonic() > self._kill_at:
@@ -113,9 +133,14 @@ class Child:
 
 
 def given(config_dir: Path, pipeline: str) -> dict[str, str]:
-    """Reference (``airflow:CONNECTION.password``) → value, for all that the pipeline's clusters refer to, asked of Airflow by the task that needs it.
-    Holds secrets. One that Airflow does not have is left out: the step says so, for that cluster alone."""
-    asked = sorted(reference.name for reference in references(config_dir, pipeline) if reference.kind == "airflow")
+    """Reference (``airflow:CONNECTION.password``) → value, for all that the pipeline's clusters
+    refer to, asked of Airflow by the task that needs it. Holds secrets. One that Airflow does not
+    have is left out: the step says so, for that cluster alone."""
+    asked = sorted(
+        reference.name
+        for reference in references(config_dir, pipeline)
+        if reference.kind == "airflow"
+    )
     found = {name: _look_up(name) for name in asked}
     return {f"airflow:{name}": value for name, value in found.items() if value is not None}
 
@@ -126,7 +151,7 @@ def _look_up(name: str) -> str | None:
     conn_id, field = connection_field(name)
     try:
         connection = Connection.get(conn_id)
-    except Exception as error:  # not defined, not permitted, or the secrets' backend is down: the cluster's fault, not the task's
+    except Exception as error:  # not defined, not permitted, or the secrets' backend is down: the cluster's fault, not the task's  # noqa: E501
         log.warning("connection %s cannot be looked up: %s", conn_id, type(error).__name__)
         return None
     key = field.removeprefix("extra.")
@@ -153,45 +178,66 @@ class Failure:
 
 
 def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | None:
-    """What the step left, or None. One that an earlier attempt left (``since`` is this one's start) is none.
-    Raises StepResultError."""
+    """What the step left, or None. One that an earlier attempt left (``since`` is this one's start)
+    is none. Raises StepResultError."""
     result = folder.find(step.replace(":", "."), _KINDS[step.partition(":")[0]])
     return result if result is not None and result.finished_at >= since else None
 
 
 def gave_up(step: str, after_seconds: float) -> Failure:
     return Failure(
-        f"{step} was stopped: the run had not ended {format_duration(after_seconds)} after it began (`schedule.give_up_after`). What is in "
-        "the ledger stays; the next run of this window, or the look back of a later one, ships the rest. See in the log what it waited for.",
+        f"{step} was stopped: the run had not ended {format_duration(after_seconds)} after it "
+        "began (`schedule.give_up_after`). What is in the ledger stays; the next run of this "
+        "window, or the look back of a later one, ships the rest. See in the log what it "
+        "waited for.",
         final=True,
     )
 
 
-def failure_of(step: str, exit_code: int, result: StepResult | None, folder: RunFolder) -> Failure | None:
-    """None: the step did its work and says so. A missing result is a failure whatever the exit code."""
+def failure_of(
+    step: str, exit_code: int, result: StepResult | None, folder: RunFolder
+) -> Failure | None:
+    """None: the step did its work and says so. A missing result is a failure whatever the exit
+    code."""
     final = exit_code == UsageError.exit_code
     if isinstance(result, RunReport):
         return None  # it was written; what it says of the run is not said of the step
     if result is not None and result.status == "failed":
         final = final or result.final
-        return Failure(result.error or f"{step} failed and does not say why; its log is above", final, said=bool(result.error))
+        return Failure(
+            result.error or f"{step} failed and does not say why; its log is above",
+            final,
+            said=bool(result.error),
+        )
     if exit_code == -signal.SIGKILL:
         return Failure(
-            f"{step} was killed (SIGKILL) {why_killed()}, before it could say more. The next attempt ships exactly the rest.",
+            f"{step} was killed (SIGKILL) {why_killed()}, before it could say more. The next "
+            "attempt ships exactly the rest.",
             final,
         )
     if exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM):
-        return Failure(f"{step} was stopped from outside. The next attempt ships exactly the rest.", final)
+        return Failure(
+            f"{step} was stopped from outside. The next attempt ships exactly the rest.", final
+        )
     if exit_code != 0:
-        return Failure(f"{step} ended with exit code {exit_code}; its last lines above say why", final)
+        return Failure(
+            f"{step} ended with exit code {exit_code}; its last lines above say why", final
+        )
     if result is None:
-        return Failure(str(StepResultError(f"{step} left no result in {folder.uri}, so nobody knows what it did")), final)
+        return Failure(
+            str(
+                StepResultError(
+                    f"{step} left no result in {folder.uri}, so nobody knows what it did"
+                )
+            ),
+            final,
+        )
     return None
 
 
 def failed_tasks(context: Context) -> list[str]:
-    """Tasks of the run that Airflow holds for failed, or, if there is none, that could not run. It knows of some that no result tells
-    of: one may die after it left its own."""
+    """Tasks of the run that Airflow holds for failed, or, if there is none, that could not run. It
+    knows of some that no result tells of: one may die after it left its own."""
     ti, run_id = context["ti"], context["run_id"]
     states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
     others = [(task, state) for task, state in states.items() if task != ti.task_id]

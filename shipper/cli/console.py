@@ -1,7 +1,8 @@
-"""How commands write to the terminal: everything as text, nothing as markup; and the options that many of them share.
+"""How commands write to the terminal: everything as text, nothing as markup; and the options that
+many of them share.
 
-File names, topics and log lines come from outside. Each string that is printed goes through :func:`shipper.terminal.visible`, in tables too,
-and whoever wants a colour passes a style.
+File names, topics and log lines come from outside. Each string that is printed goes through
+:func:`shipper.terminal.visible`, in tables too, and whoever wants a colour passes a style.
 """
 
 from __future__ import annotations
@@ -24,18 +25,30 @@ _WIDTH_OF_A_PIPE = 200
 """Columns; nobody wraps lines there."""
 
 Config = Annotated[
-    Path, typer.Option("--config", envvar="SHIPPER_CONFIG", help="Folder with `pipelines/` and `clusters/`.", show_default=True)
+    Path,
+    typer.Option(
+        "--config",
+        envvar="SHIPPER_CONFIG",
+        help="Folder with `pipelines/` and `clusters/`.",
+        show_default=True,
+    ),
 ]
 PipelineName = Annotated[str, typer.Argument(help="Name of the pipeline.")]
 ClusterName = Annotated[
-    str | None, typer.Option("--cluster", help="One of its clusters.", show_default="all; the only one, where one is needed")
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="One of its clusters.",
+        show_default="all; the only one, where one is needed",
+    ),
 ]
 OneCluster = Annotated[str, typer.Argument(help="One of its clusters.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 class Terminal(Console):
-    """A console on which text of others is harmless, and lines that people may want to copy are not cut."""
+    """A console on which text of others is harmless, and lines that people may want to copy are not
+    cut."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         stream = sys.stderr if stderr else sys.stdout
@@ -44,7 +57,9 @@ class Terminal(Console):
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """What rich makes of every string, those in tables too."""
-        return super().render_str(visible(text, keep="\n"), **{**settings, "markup": False, "emoji": False})
+        return super().render_str(
+            visible(text, keep="\n"), **{**settings, "markup": False, "emoji": False}
+        )
 
     def say(self, text: str, style: str | None = None) -> None:
         """A paragraph; the terminal wraps it."""
@@ -56,7 +71,8 @@ class Terminal(Console):
             self.say(f"… and {total - shown:,} more; {advice}.")
 
     def show(self, rows: Table) -> None:
-        """The table if it fits; without its frame if that fits; else each row as a paragraph. Nothing is cut."""
+        """The table if it fits; without its frame if that fits; else each row as a paragraph.
+        Nothing is cut."""
         if self._fits(rows):
             self.print(rows)
             return
@@ -68,7 +84,12 @@ class Terminal(Console):
         for cells in zip(*(column.cells for column in rows.columns), strict=True):
             first, *others = [str(cell) for cell in cells]
             self.say(f"{names[0]} {first}".strip())
-            self.say("  " + ", ".join(f"{name} {cell}" for name, cell in zip(names[1:], others, strict=True) if cell))
+            self.say(
+                "  "
+                + ", ".join(
+                    f"{name} {cell}" for name, cell in zip(names[1:], others, strict=True) if cell
+                )
+            )
 
     def _fits(self, rows: Table) -> bool:
         wide = self.options.update(max_width=100_000)
@@ -80,22 +101,33 @@ out, err = Terminal(), Terminal(stderr=True)
 
 
 def new_app(name: str, about: str = "") -> typer.Typer:
-    """Return the Typer of a command or, if it is told what it is ``about``, of a group of commands."""
+    """Return the Typer of a command or, if it is told what it is ``about``, of a group of
+    commands."""
     return typer.Typer(
-        name=name, help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode="markdown"
+        name=name,
+        help=about or None,
+        no_args_is_help=bool(about),
+        add_completion=False,
+        rich_markup_mode="markdown",
     )
 
 
 def table(*names: str) -> Table:
     """With columns of these names; those after a ``>`` hold numbers. See :meth:`Terminal.show`."""
     columns = [
-        Column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold") for name in names
+        Column(
+            name.removeprefix(">"),
+            justify="right" if name.startswith(">") else "left",
+            overflow="fold",
+        )
+        for name in names
     ]
     return Table(*columns)
 
 
 def print_json(document: object, *, indent: int | None = 1) -> None:
-    """One JSON document, in ASCII: right in every encoding, and without a character that a terminal would act on."""
+    """One JSON document, in ASCII: right in every encoding, and without a character that a terminal
+    would act on."""
     if isinstance(document, BaseModel):  # json.dumps takes six times as long
         print(document.model_dump_json(indent=indent, ensure_ascii=True))
     else:

@@ -20,29 +20,49 @@ from shipper.errors import ShipperError
 
 app = new_app("doctor")
 
-_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "dim")}
+_MARKS = {
+    "ok": ("✓", "green"),
+    "warning": ("!", "yellow"),
+    "failed": ("✗", "red"),
+    "skipped": ("–", "dim"),
+}
 _WIDEST = 120
 _LONGEST_NAME = 26
 
 
-@app.command(epilog="Examples: `shipper doctor` · `shipper doctor web_access` · `shipper doctor web_access --json`")
+@app.command(
+    epilog="Examples: `shipper doctor` · `shipper doctor web_access` · `shipper doctor web_access "
+    "--json`"
+)
 def doctor(
     pipeline: Annotated[
         str | None,
-        typer.Argument(help="Also its source, topics, rights, ledger and results.", show_default="this machine and all clusters"),
+        typer.Argument(
+            help="Also its source, topics, rights, ledger and results.",
+            show_default="this machine and all clusters",
+        ),
     ] = None,
     config: Config = Path("config"),
-    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds that one check may take.")] = LIMIT_SECONDS,
+    limit: Annotated[
+        float, typer.Option("--limit", min=1, help="Seconds that one check may take.")
+    ] = LIMIT_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Looks at everything that a run needs and says of each what it found, or what to do. Ships nothing and changes nothing.
+    """Looks at everything that a run needs and says of each what it found, or what to do. Ships
+    nothing and changes nothing.
 
     Exit code 1 if something must be mended.
     """
     found = findings(config, pipeline, limit)
     bad = any(finding.status == "failed" for finding in found)
     if as_json:
-        print_json({"pipeline": pipeline, "ok": not bad, "findings": [finding.document() for finding in found]})
+        print_json(
+            {
+                "pipeline": pipeline,
+                "ok": not bad,
+                "findings": [finding.document() for finding in found],
+            }
+        )
     else:
         show(found, out)
     raise typer.Exit(1 if bad else 0)
@@ -61,9 +81,13 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
         else:
             loaded = load_all(config, leave=OF_AIRFLOW)
             clusters = tuple(sorted(loaded.clusters))
-            first += [failed(str(fault), "`shipper validate` shows all faults") for fault in loaded.faults]
+            first += [
+                failed(str(fault), "`shipper validate` shows all faults") for fault in loaded.faults
+            ]
             if not loaded.faults:
-                first.append(ok(f"{len(loaded.pipelines)} pipelines and {len(clusters)} clusters are right"))
+                first.append(
+                    ok(f"{len(loaded.pipelines)} pipelines and {len(clusters)} clusters are right")
+                )
     except ShipperError as error:
         first.append(failed(error.message, "`shipper validate` shows all faults"))
     here = Examined(config, pipeline, limit_seconds)
@@ -82,10 +106,23 @@ def show(found: list[Finding], terminal: Terminal) -> None:
         mark, style = _MARKS[finding.status]
         for line in _lines(mark, finding, names, width):
             terminal.say(line, style if finding.status != "ok" else None)
-    counts = {status: sum(finding.status == status for finding in found) for status in ("failed", "warning", "skipped")}
-    words = [f"{count} {word}" for status, word in (("failed", "to mend"), ("warning", "to look at"), ("skipped", "not looked at"))
-             if (count := counts[status])]  # fmt: skip
-    terminal.say(f"{len(found)} checks: {', '.join(words) if words else 'all is well'}.", "red" if counts["failed"] else "green")
+    counts = {
+        status: sum(finding.status == status for finding in found)
+        for status in ("failed", "warning", "skipped")
+    }
+    words = [
+        f"{count} {word}"
+        for status, word in (
+            ("failed", "to mend"),
+            ("warning", "to look at"),
+            ("skipped", "not looked at"),
+        )
+        if (count := counts[status])
+    ]
+    terminal.say(
+        f"{len(found)} checks: {', '.join(words) if words else 'all is well'}.",
+        "red" if counts["failed"] else "green",
+    )
 
 
 def _lines(mark: str, finding: Finding, names: int, width: int) -> list[str]:
@@ -96,7 +133,12 @@ def _lines(mark: str, finding: Finding, names: int, width: int) -> list[str]:
     first = [head.rstrip(), indent + says[0]] if len(head) > len(indent) else [head + says[0]]
     lines = first + [indent + line for line in says[1:]]
     if finding.remedy:
-        remedy = textwrap.wrap(f"→ {finding.remedy}", max(30, width - len(indent)), subsequent_indent="  ", break_on_hyphens=False,
-                               break_long_words=False)  # fmt: skip
+        remedy = textwrap.wrap(
+            f"→ {finding.remedy}",
+            max(30, width - len(indent)),
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
         lines += [indent + line for line in remedy]
     return lines

@@ -1,7 +1,8 @@
 """``shipper environment pack``: what Spark's tasks run in, as one file for `runner.archive`.
 
-In it lie Python itself with its standard library, shipper, and the packages that a task imports. Spark (pyspark's Python files too) is the cluster's
-own. Packages are found by what is installed here, so that nothing is fetched, and the archive is what this environment was tested with.
+In it lie Python itself with its standard library, shipper, and the packages that a task imports.
+Spark (pyspark's Python files too) is the cluster's own. Packages are found by what is installed
+here, so that nothing is fetched, and the archive is what this environment was tested with.
 """
 
 from __future__ import annotations
@@ -34,10 +35,21 @@ _PACKAGES = "packages"
 _LEVEL = 3
 """Of gzip: half of the time of level 6, and 5 % more bytes."""
 #: Parts of packages and of Python that no task imports.
-_LEFT_OUT = {"test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data"}
+_LEFT_OUT = {
+    "test",
+    "tests",
+    "include",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "ensurepip",
+    "lib2to3",
+    "pydoc_data",
+}
 _LEFT_OUT |= {"site-packages", "dist-packages"}
 _SOURCES = (".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a", ".pyi")
-#: Not a link to an interpreter elsewhere, as a virtual environment has it: that one need not be on the executors' machines.
+#: Not a link to an interpreter elsewhere, as a virtual environment has it: that one need not be on
+#: the executors' machines.
 _LAUNCHER = """#!/bin/sh
 # It runs wherever it was unpacked.
 here=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1
@@ -52,7 +64,7 @@ import confluent_kafka, numpy, pyarrow, shipper.worker.task
 elsewhere = [path for path in sys.path if path and not path.startswith(sys.argv[1])]
 elsewhere += [module.__file__ for module in (confluent_kafka, pyarrow, shipper) if not module.__file__.startswith(sys.argv[1])]
 sys.exit(f"it looks elsewhere: {elsewhere}" if elsewhere else 0)
-"""
+"""  # noqa: E501
 
 
 @app.callback()
@@ -60,18 +72,26 @@ def _group() -> None:
     """So that `pack` is a command of its own, though it is the only one."""
 
 
-@app.command(epilog="Example: `shipper environment pack /opt/shipper/tasks.tar.gz`, and `runner.archive` names that file")
+@app.command(
+    epilog="Example: `shipper environment pack /opt/shipper/tasks.tar.gz`, and `runner.archive` "
+    "names that file"
+)
 def pack(
-    archive: Annotated[Path, typer.Argument(help="The file to write, .tar.gz.")] = Path("tasks.tar.gz"),
+    archive: Annotated[Path, typer.Argument(help="The file to write, .tar.gz.")] = Path(
+        "tasks.tar.gz"
+    ),
     as_json: Json = False,
 ) -> None:
     """Packs what Spark's tasks run in: Python, shipper and the packages that a task imports.
 
-    Executors need the same operating system and processor as this machine, and the same Spark; nothing else, at no path in particular.
-    Unpacks it once elsewhere, and imports what a task imports, before it gets its name.
+    Executors need the same operating system and processor as this machine, and the same Spark;
+    nothing else, at no path in particular. Unpacks it once elsewhere, and imports what a task
+    imports, before it gets its name.
     """
     if not archive.name.endswith((".tar.gz", ".tgz")):
-        raise UsageError(f"{archive}: Spark knows an archive by its name; write one that ends in .tar.gz")
+        raise UsageError(
+            f"{archive}: Spark knows an archive by its name; write one that ends in .tar.gz"
+        )
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".packing-") as folder:
         made = Path(folder) / "made.tar.gz"
@@ -82,7 +102,10 @@ def pack(
     if as_json:
         print_json({"archive": str(archive.absolute()), "bytes": size, "python": _version()})
     else:
-        out.say(f"{archive} has {size / 1e6:,.0f} MB; write it in the pipeline: `runner: {{archive: {archive.absolute()}}}`")
+        out.say(
+            f"{archive} has {size / 1e6:,.0f} MB; write it in the pipeline: `runner: {{archive: "
+            f"{archive.absolute()}}}`"
+        )
 
 
 def _write(made: Path) -> None:
@@ -99,7 +122,9 @@ def _write(made: Path) -> None:
 def _without_what_nobody_imports(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     parts = PurePosixPath(entry.name).parts
     needless = (
-        not _LEFT_OUT.isdisjoint(parts) or any(part.startswith("config-") for part in parts) or entry.name.endswith(_SOURCES)
+        not _LEFT_OUT.isdisjoint(parts)
+        or any(part.startswith("config-") for part in parts)
+        or entry.name.endswith(_SOURCES)
     )
     return None if needless else entry
 
@@ -109,20 +134,27 @@ def _version() -> str:
 
 
 def _interpreter(python: str) -> dict[str, Path]:
-    """Return place in the archive → file or folder, as they lie below Python's own prefix, where it finds its library by the place that it is
-    started from."""
+    """Return place in the archive → file or folder, as they lie below Python's own prefix, where it
+    finds its library by the place that it is started from."""
     found = {f"bin/{python}": Path(getattr(sys, "_base_executable", sys.executable))}
-    library = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
+    library = Path(
+        sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or ""
+    )
     if library.is_file() and ".so" in library.name:
         found[f"lib/{library.name}"] = library
-    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
+    base = {
+        "base": sys.base_prefix,
+        "platbase": sys.base_exec_prefix,
+        "installed_base": sys.base_prefix,
+    }
     for folder in (Path(sysconfig.get_path(name, vars=base)) for name in ("stdlib", "platstdlib")):
         found[str(folder.relative_to(sys.base_prefix))] = folder
     return found
 
 
 def _packages() -> dict[str, Path]:
-    """Return place in the archive → folder or module of shipper and of what it depends on. Raises UsageError."""
+    """Return place in the archive → folder or module of shipper and of what it depends on. Raises
+    UsageError."""
     found = {}
     for name in _OURS:
         spec = importlib.util.find_spec(name)
@@ -136,7 +168,8 @@ def _packages() -> dict[str, Path]:
 
 
 def _needed(also: Iterable[str]) -> Iterator[Distribution]:
-    """Shipper's dependencies and ``also``, with theirs, each once. Those of extras are left out. Raises UsageError."""
+    """Shipper's dependencies and ``also``, with theirs, each once. Those of extras are left out.
+    Raises UsageError."""
     left, seen = ["shipper", *also], set[str]()
     while left:
         name = re.sub(r"[-_.]+", "-", left.pop()).lower()
@@ -147,9 +180,16 @@ def _needed(also: Iterable[str]) -> Iterator[Distribution]:
             found = distribution(name)
         except PackageNotFoundError:
             if name in also:
-                raise UsageError(f"{name} is not installed in {sys.prefix}; tasks need it: install `shipper[spark]`") from None
+                raise UsageError(
+                    f"{name} is not installed in {sys.prefix}; tasks need it: install "
+                    "`shipper[spark]`"
+                ) from None
             continue  # for another system, or another Python
-        left += [re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in found.requires or () if "extra ==" not in each]
+        left += [
+            re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0]
+            for each in found.requires or ()
+            if "extra ==" not in each
+        ]
         if name != "shipper":
             yield found
 
@@ -159,11 +199,14 @@ def _check(made: Path, folder: Path) -> None:
     with tarfile.open(made) as archive:
         archive.extractall(folder, filter="data")
     command = [str(folder / "bin" / "python"), "-c", _CHECK, str(folder.resolve())]
-    done = subprocess.run(command, env={"PATH": os.defpath}, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={"PATH": os.defpath}, cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise ShipperError(
-            f"the environment {sys.prefix} does not work when it is packed: {said}. Its Python, {sys.base_prefix}, must be one that may be "
-            "moved; those that `uv python install` brings may be. Or give executors an environment at the same path, and name it in "
+            f"the environment {sys.prefix} does not work when it is packed: {said}. Its Python, "
+            f"{sys.base_prefix}, must be one that may be moved; those that `uv python install` "
+            "brings may be. Or give executors an environment at the same path, and name it in "
             "`runner.python`."
         )

@@ -34,7 +34,10 @@ from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
-EPILOG = "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a crontab `shipper gaps web_access --alert`"
+EPILOG = (
+    "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a "
+    "crontab `shipper gaps web_access --alert`"
+)
 
 app = new_app("gaps")
 
@@ -44,28 +47,36 @@ def gaps(
     pipeline: PipelineName,
     since: Annotated[
         str | None,
-        typer.Option(help="A date, or an age such as 7d: the first window to look at.", show_default="the schedule's first run"),
+        typer.Option(
+            help="A date, or an age such as 7d: the first window to look at.",
+            show_default="the schedule's first run",
+        ),
     ] = None,
     config: Config = Path("config"),
     alert: Annotated[
         bool,
         typer.Option(
             "--alert",
-            help="For cron: only windows that are overdue (`schedule.deliver_within`; without it, when their files have settled and as long "
-            "again as the window is) and of which nobody was told yet, by a notice or by this. Silent and 0 if there are none.",
+            help="For cron: only windows that are overdue (`schedule.deliver_within`; without "
+            "it, when their files have settled and as long again as the window is) and of "
+            "which nobody was told yet, by a notice or by this. Silent and 0 if there are "
+            "none.",
         ),
     ] = False,
     metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
-    """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose run failed, or of which a file was left behind.
+    """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose
+    run failed, or of which a file was left behind.
 
-    By the results in `runs_uri`, and by the ledger where there are none: it lists no source, so a file that came after the last run that looked is
-    not in it. Exit code 1 if there are any.
+    By the results in `runs_uri`, and by the ledger where there are none: it lists no source, so a
+    file that came after the last run that looked is not in it. Exit code 1 if there are any.
     """
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
-        raise UsageError(f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing")
+        raise UsageError(
+            f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing"
+        )
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
@@ -74,17 +85,29 @@ def gaps(
     if earlier:  # it may have left a hole, which no run of this name knows of
         first = {cluster: min(at, earlier.until.get(cluster, at)) for cluster, at in first.items()}
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
-    windows = [window for window in Ticks(spec.schedule).windows(min(first.values()), until) if window.end <= until]
+    windows = [
+        window
+        for window in Ticks(spec.schedule).windows(min(first.values()), until)
+        if window.end <= until
+    ]
     pruned = read_pruned(runs_uri, spec.key)
     open_ = [window for window in windows if pruned.holds(window)]
     start = open_[0].start if open_ else until
-    runs = window_runs(runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
+    runs = window_runs(
+        runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC)
+    )
     ledgers = Ledgers(config, pipeline)
     wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, spec.key)
     now = dt.datetime.now(dt.UTC)
     if metrics:
         metrics.add(
-            metrics_of_pipeline(pipeline, spec.clusters, wanted, fresh_until(runs_uri, spec.key, spec.clusters, now), now)
+            metrics_of_pipeline(
+                pipeline,
+                spec.clusters,
+                wanted,
+                fresh_until(runs_uri, spec.key, spec.clusters, now),
+                now,
+            )
         )
     if alert:
         known = told.of("late")
@@ -105,8 +128,10 @@ def gaps(
             _show(found, len(windows), min(first.values()))
             if earlier and found:
                 err.say(
-                    f"Pipeline {earlier.pipeline}, which has no file any more, shipped the same source. If {pipeline} is its new name, write "
-                    f"`formerly: {earlier.pipeline}` into its file before you run one of these windows: then nothing is shipped twice."
+                    f"Pipeline {earlier.pipeline}, which has no file any more, shipped the same "
+                    f"source. If {pipeline} is its new name, write `formerly: "
+                    f"{earlier.pipeline}` into its file before you run one of these windows: "
+                    "then nothing is shipped twice."
                 )
             for problem in ledgers.problems:
                 err.say(problem, "red")
@@ -116,7 +141,8 @@ def gaps(
 
 
 def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> Earlier | None:
-    """None also if the folder of results cannot be listed: then the beginning is that of this name."""
+    """None also if the folder of results cannot be listed: then the beginning is that of
+    this name."""
     source, present = resolve_uri(config, spec.source.path), pipeline_names(config) or {spec.name}
     try:
         return perhaps_formerly(runs_uri, source, spec.clusters, present, dt.datetime.now(dt.UTC))
@@ -130,17 +156,21 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
         return dict.fromkeys(spec.clusters, moment_or_age(asked, "--since"))
     began = read_beginnings(runs_uri, spec.key)
     start = spec.schedule.start if spec.schedule else None
-    found = {name: at for name in spec.clusters if (at := began.get(name, start if not began else None))}
+    found = {
+        name: at for name in spec.clusters if (at := began.get(name, start if not began else None))
+    }
     if not found:
         raise UsageError(
-            f"nobody knows since when pipeline {spec.name} is on its schedule: it has no `schedule.start`, and no run of the schedule has left "
-            f"a word in {runs_uri}. Say with --since from when on to look."
+            f"nobody knows since when pipeline {spec.name} is on its schedule: it has no "
+            f"`schedule.start`, and no run of the schedule has left a word in {runs_uri}. Say "
+            "with --since from when on to look."
         )
     return found
 
 
 class Ledgers:
-    """The clusters' ledgers, each read once and only if somebody asks. One that cannot be read is a problem, and tells nothing."""
+    """The clusters' ledgers, each read once and only if somebody asks. One that cannot be read is a
+    problem, and tells nothing."""
 
     def __init__(self, config: Path, pipeline: str) -> None:
         self.problems: list[str] = []
@@ -167,16 +197,23 @@ class LedgerHeld:
     inventory: Inventory
 
     def window_complete(self, window: Window) -> bool:
-        over = [tally for name, tally in self.inventory.windows.items() if contains(parse_window(name), window)]
+        over = [
+            tally
+            for name, tally in self.inventory.windows.items()
+            if contains(parse_window(name), window)
+        ]
         return bool(over) and all(tally.complete == tally.files for tally in over)
 
     def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """A path alone does not tell: what was shipped from there may be the file that another one has replaced since."""
+        """A path alone does not tell: what was shipped from there may be the file that another one
+        has replaced since."""
         whole: dict[str, list[FileId]] = {}
         for file, tally in self.inventory.files.items():
             if tally.complete:
                 whole.setdefault(file.path, []).append(file)
-        return all(any(_is_there(left, file) for file in whole.get(left.path, ())) for left in files)
+        return all(
+            any(_is_there(left, file) for file in whole.get(left.path, ())) for left in files
+        )
 
 
 def _is_there(left: LeftFile, shipped: FileId) -> bool:
@@ -189,15 +226,23 @@ def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
     looked = f"{plural(windows, 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
     if not found:
         out.say(
-            f"✓ Nothing is missing: {looked}, all complete on every cluster, as of the last run that looked at each.", "green"
+            f"✓ Nothing is missing: {looked}, all complete on every cluster, as of the last run "
+            "that looked at each.",
+            "green",
         )
         return
     rows = table("cluster", "from/to", ">windows", "why")
     for gap in found:
         more = f" and {len(gap.paths) - 1:,} more" if len(gap.paths) > 1 else ""
-        rows.add_row(gap.cluster, gap.window, f"{gap.windows:,}", gap.why + (f": {gap.paths[0]}{more}" if gap.paths else ""))
+        rows.add_row(
+            gap.cluster,
+            gap.window,
+            f"{gap.windows:,}",
+            gap.why + (f": {gap.paths[0]}{more}" if gap.paths else ""),
+        )
     out.show(rows)
     total = sum(gap.windows for gap in found)
     out.say(
-        f"{plural(total, 'gap')} in {looked}. A run of such a window ships what is missing: `shipper run … --window FROM/TO`."
+        f"{plural(total, 'gap')} in {looked}. A run of such a window ships what is missing: "
+        "`shipper run … --window FROM/TO`."
     )

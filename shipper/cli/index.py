@@ -17,19 +17,28 @@ _SHOWN = 5
 app = new_app("index")
 
 
-@app.command(epilog="Example: `shipper index` · `shipper index --since 30d` · `shipper index --anew`")
+@app.command(
+    epilog="Example: `shipper index` · `shipper index --since 30d` · `shipper index --anew`"
+)
 def index(
     config: Config = Path("config"),
     since: Annotated[
-        str | None, typer.Option(help="A date, or an age such as 7d: windows before it stay as they are.", show_default="all")
+        str | None,
+        typer.Option(
+            help="A date, or an age such as 7d: windows before it stay as they are.",
+            show_default="all",
+        ),
     ] = None,
-    anew: Annotated[bool, typer.Option("--anew", help="Delete the index first, and read every report again.")] = False,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Delete the index first, and read every report again.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Reads the reports in `runs_uri` that the index of the Shipments page does not know yet.
 
-    The index is a cache: every run feeds it, and it may be deleted at any time. Needed once for runs from before there was an index, and now and
-    then where runs and page are on different machines. A report that cannot be read is named and passed over: exit code 1.
+    The index is a cache: every run feeds it, and it may be deleted at any time. Needed once for
+    runs from before there was an index, and now and then where runs and page are on different
+    machines. A report that cannot be read is named and passed over: exit code 1.
     """
     first = moment_or_age(since, "--since") if since else None
     done = rebuild(config, anew=anew, since=first, say=lambda text: err.say(text, "dim"))
@@ -40,7 +49,8 @@ def index(
             err.say(problem, "red")
         err.say_more(len(done.problems), _SHOWN, "--json lists all")
         what = (
-            f"{plural(done.pipelines, 'pipeline')}, {plural(done.runs, 'report')} read, {plural(done.there, 'run')} known before"
+            f"{plural(done.pipelines, 'pipeline')}, {plural(done.runs, 'report')} read, "
+            f"{plural(done.there, 'run')} known before"
         )
         out.say(f"{index_path(config)}: {what}.")
     raise typer.Exit(1 if done.problems else 0)

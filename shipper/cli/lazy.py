@@ -1,4 +1,5 @@
-"""Commands whose modules are imported when they are asked for: a run need not wait for what benchmarks and servers need."""
+"""Commands whose modules are imported when they are asked for: a run need not wait for what
+benchmarks and servers need."""
 
 from __future__ import annotations
 
@@ -29,5 +30,8 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:
             # So that the one that was probably meant is named.
-            self.commands = {**self.commands, **{name: self.get_command(ctx, name) for name in self.elsewhere}}
+            self.commands = {
+                **self.commands,
+                **{name: self.get_command(ctx, name) for name in self.elsewhere},
+            }
         return super().resolve_command(ctx, args)

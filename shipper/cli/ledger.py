@@ -18,8 +18,26 @@ from typing import Annotated, Any, Literal, TextIO
 import typer
 
 from shipper.cli import expired
-from shipper.cli.console import ClusterName, Config, Json, OneCluster, PipelineName, err, new_app, out, print_json, table
-from shipper.cli.open_ledger import OpenLedger, moment_or_age, moment_text, open_ledgers, open_one, open_to_change
+from shipper.cli.console import (
+    ClusterName,
+    Config,
+    Json,
+    OneCluster,
+    PipelineName,
+    err,
+    new_app,
+    out,
+    print_json,
+    table,
+)
+from shipper.cli.open_ledger import (
+    OpenLedger,
+    moment_or_age,
+    moment_text,
+    open_ledgers,
+    open_one,
+    open_to_change,
+)
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import resolve_uri
 from shipper.config.units import format_bytes
@@ -27,7 +45,16 @@ from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
 from shipper.ledger.codec import Damage
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.inventory import Entry, Inventory, LedgerFinding, Tally, absent_topics, differences, entries, findings
+from shipper.ledger.inventory import (
+    Entry,
+    Inventory,
+    LedgerFinding,
+    Tally,
+    absent_topics,
+    differences,
+    entries,
+    findings,
+)
 from shipper.ledger.records import ChunkValue
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
@@ -36,22 +63,27 @@ from shipper.terminal import visible
 from shipper.types import PartitionOffset
 from shipper.windows.window import parse_window
 
-app = new_app("ledger", "What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up.")
+app = new_app(
+    "ledger", "What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up."
+)
 
 _SHOWN = 40
 
 
 @app.command(
-    epilog="Examples: `shipper ledger show web_access` · `shipper ledger show web_access --cluster frankfurt --files "
-    "--window 2026-11-01T06:00/2026-11-01T07:00`"
+    epilog="Examples: `shipper ledger show web_access` · `shipper ledger show web_access "
+    "--cluster frankfurt --files --window 2026-11-01T06:00/2026-11-01T07:00`"
 )
 def show(
     pipeline: PipelineName,
     cluster: ClusterName = None,
     window: Annotated[
-        str | None, typer.Option("--window", help="Only what was shipped under windows that lie in START/END.")
+        str | None,
+        typer.Option("--window", help="Only what was shipped under windows that lie in START/END."),
     ] = None,
-    files: Annotated[bool, typer.Option("--files", help="A line for each file instead of each window.")] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="A line for each file instead of each window.")
+    ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -62,7 +94,9 @@ def show(
         read = ledger.read()
         inventory, present = Inventory(), PresentEntries(ledger)
         for of_path in present.of(read):
-            chosen = of_path.chosen(lambda e: wanted is None or _lies_in(e.value.window, wanted.start, wanted.end))
+            chosen = of_path.chosen(
+                lambda e: wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)
+            )
             inventory.add(chosen, ledger.pipeline.key)
         if as_json:
             documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
@@ -82,22 +116,31 @@ def _lies_in(window: str, start: dt.datetime, end: dt.datetime) -> bool:
     return start <= found.start and found.end <= end
 
 
-def _document(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> dict[str, Any]:
+def _document(
+    ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool
+) -> dict[str, Any]:
     control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
     latest = control.generations.get(control.generation)
     document: dict[str, Any] = {
         "topic": ledger.log.topic,
         "generation": control.generation,
         "run_id": latest.run_id if latest else None,
-        "leases": [{**dataclasses.asdict(each.lease), "renewed_at": moment_text(each.renewed_ms)} for each in control.claims()],
+        "leases": [
+            {**dataclasses.asdict(each.lease), "renewed_at": moment_text(each.renewed_ms)}
+            for each in control.claims()
+        ],
         "identity": dataclasses.asdict(control.identity) if control.identity else None,
         "archive": dataclasses.asdict(archived) if archived else None,
-        "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end} if snapshot else None,
+        "snapshot": {"records": snapshot.records, "chunks_end": snapshot.chunks_end}
+        if snapshot
+        else None,
         "chunks_end": read.chunks_end,
         "windows": {window: _tally(tally) for window, tally in sorted(inventory.windows.items())},
     }
     if files:
-        document["files"] = [{**file._asdict(), **_tally(tally)} for file, tally in sorted(inventory.files.items())]
+        document["files"] = [
+            {**file._asdict(), **_tally(tally)} for file, tally in sorted(inventory.files.items())
+        ]
     return document
 
 
@@ -116,45 +159,86 @@ def _tally(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _print_inventory(ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool) -> None:
+def _print_inventory(
+    ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool
+) -> None:
     control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
     out.say(f"{ledger.pipeline.name} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
     latest = control.generations.get(control.generation)
-    out.print(f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped")
+    out.print(
+        f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped"
+    )
     if control.identity:
         identity = control.identity
-        out.say(f"begun by run {identity.run_id} at {identity.at} in place of {identity.instead_of}")
+        out.say(
+            f"begun by run {identity.run_id} at {identity.at} in place of {identity.instead_of}"
+        )
     for renewed_ms, lease, _ in control.claims():
         verb = "holds the lease" if lease.held else "waits for the lease"
         who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
-        out.say(f"{who} {verb}; renewed {moment_text(renewed_ms)}, lapses after {lease.seconds:g} s")
+        out.say(
+            f"{who} {verb}; renewed {moment_text(renewed_ms)}, lapses after {lease.seconds:g} s"
+        )
     tail = f"snapshot of {snapshot.records:,} records" if snapshot else "no snapshot"
-    held = f", {archived.entries:,} in the archive (windows until {archived.before})" if archived else ""
+    held = (
+        f", {archived.entries:,} in the archive (windows until {archived.before})"
+        if archived
+        else ""
+    )
     out.print(f"{tail}{held}")
     rows: list[tuple[str, Tally]] = sorted(inventory.windows.items(), reverse=True)
     if files:
         rows = [(file.path, tally) for file, tally in sorted(inventory.files.items())]
     heads = (
-        ("records", "bytes", "chunks", "archived") if files else ("files", "complete", "records", "bytes", "chunks", "archived")
+        ("records", "bytes", "chunks", "archived")
+        if files
+        else ("files", "complete", "records", "bytes", "chunks", "archived")
     )
-    shown = table("file" if files else "window", *(f">{head}" for head in heads), "last run", *(["complete"] if files else []))
+    shown = table(
+        "file" if files else "window",
+        *(f">{head}" for head in heads),
+        "last run",
+        *(["complete"] if files else []),
+    )
     for name, tally in rows[:_SHOWN]:
-        counts = [f"{tally.records:,}", format_bytes(tally.bytes), f"{tally.chunks:,}", f"{tally.archived:,}"]
+        counts = [
+            f"{tally.records:,}",
+            format_bytes(tally.bytes),
+            f"{tally.chunks:,}",
+            f"{tally.archived:,}",
+        ]
         of_window = [] if files else [f"{tally.files:,}", f"{tally.complete:,}"]
-        shown.add_row(name, *of_window, *counts, tally.run_id, *(["yes" if tally.complete else "no"] if files else []))
+        shown.add_row(
+            name,
+            *of_window,
+            *counts,
+            tally.run_id,
+            *(["yes" if tally.complete else "no"] if files else []),
+        )
     out.show(shown)
     out.say_more(len(rows), _SHOWN, "--window chooses, --json lists all")
 
 
-@app.command(epilog="Example: `shipper ledger verify web_access` · in a script: `shipper ledger verify web_access --json | jq .`")
-def verify(pipeline: PipelineName, cluster: ClusterName = None, config: Config = Path("config"), as_json: Json = False) -> None:
-    """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if something is wrong.
+@app.command(
+    epilog="Example: `shipper ledger verify web_access` · in a script: `shipper ledger verify "
+    "web_access --json | jq .`"
+)
+def verify(
+    pipeline: PipelineName,
+    cluster: ClusterName = None,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if
+    something is wrong.
 
-    Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`), chunks that overlap, counts or ends that
-    contradict each other, a file of which other bytes were read than it has, a file shipped under several transforms, a snapshot that
-    differs from the topic, a topic that was deleted or created anew after records were delivered to it, a ledger that was made anew. A file
-    that is not finished is shown, and is not wrong: running its window again ships the rest. Records that have expired are shown, and are not
-    wrong either, as far as results tell: those of ships whose delivery gate reads back.
+    Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`),
+    chunks that overlap, counts or ends that contradict each other, a file of which other bytes were
+    read than it has, a file shipped under several transforms, a snapshot that differs from the
+    topic, a topic that was deleted or created anew after records were delivered to it, a ledger
+    that was made anew. A file that is not finished is shown, and is not wrong: running its window
+    again ships the rest. Records that have expired are shown, and are not wrong either, as far as
+    results tell: those of ships whose delivery gate reads back.
     """
     documents = {}
     wrong = 0
@@ -207,7 +291,12 @@ def _sent_to(present: PresentEntries) -> set[str]:
 
 def _damage_finding(one: Damage) -> LedgerFinding:
     where = f"partition:offset {one.place}"
-    return LedgerFinding("wrong", "damage", where, f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)")
+    return LedgerFinding(
+        "wrong",
+        "damage",
+        where,
+        f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)",
+    )
 
 
 def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
@@ -228,30 +317,47 @@ def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
 def repair(
     pipeline: PipelineName,
     cluster: OneCluster,
-    record: Annotated[str, typer.Option("--record", help="PARTITION:OFFSET of the damaged record, as `verify` shows it.")],
+    record: Annotated[
+        str,
+        typer.Option(
+            "--record", help="PARTITION:OFFSET of the damaged record, as `verify` shows it."
+        ),
+    ],
     forget: Annotated[
-        bool, typer.Option("--forget", help="Also if what the record has replaced cannot be found any more, and is lost with it.")
+        bool,
+        typer.Option(
+            "--forget",
+            help="Also if what the record has replaced cannot be found any more, and is lost "
+            "with it.",
+        ),
     ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Mends one damaged record of the ledger: writes behind it what its key said before, or a tombstone.
+    """Mends one damaged record of the ledger: writes behind it what its key said before, or a
+    tombstone.
 
-    Only records that `verify` calls damaged can be mended. Needs the lease: no ship may be under way.
+    Only records that `verify` calls damaged can be mended. Needs the lease: no ship may be under
+    way.
     """
     found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", record, re.ASCII)
     if found is None:
         raise UsageError(
-            f"--record {record}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger verify {pipeline}` shows it"
+            f"--record {record}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger "
+            f"verify {pipeline}` shows it"
         )
     ledger = open_to_change(config, pipeline, cluster)
     place = PartitionOffset(int(found[1]), int(found[2]))
     run_id = f"repair-{new_run_id()}"
-    done = mend(ledger.log, ledger.cluster, ledger.pipeline, place, run_id, forget=forget, say=err.say)
+    done = mend(
+        ledger.log, ledger.cluster, ledger.pipeline, place, run_id, forget=forget, say=err.say
+    )
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is mended; behind it: {done.behind}")
+        out.say(
+            f"{done.place} of {ledger.log.topic} ({done.why}) is mended; behind it: {done.behind}"
+        )
 
 
 @app.command(
@@ -261,12 +367,18 @@ def repair(
 def export(
     pipeline: PipelineName,
     cluster: ClusterName = None,
-    to: Annotated[Path | None, typer.Option("--to", help="File to write.", show_default="standard output")] = None,
-    format: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="A JSON object or a CSV row for each.")] = "jsonl",
+    to: Annotated[
+        Path | None, typer.Option("--to", help="File to write.", show_default="standard output")
+    ] = None,
+    format: Annotated[
+        Literal["jsonl", "csv"],
+        typer.Option("--format", help="A JSON object or a CSV row for each."),
+    ] = "jsonl",
     config: Config = Path("config"),
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
-    """Writes every chunk that the ledger holds, archived and invalidated ones included, one line each."""
+    """Writes every chunk that the ledger holds, archived and invalidated ones included, one line
+    each."""
     if as_json and format == "csv":
         raise UsageError("--json and --format csv contradict each other; leave one out")
     ledger = open_one(config, pipeline, cluster)
@@ -283,14 +395,21 @@ def export(
                     rows.writerow({name: _cell(value) for name, value in row.items()})
                 else:
                     target.write(json.dumps(row, ensure_ascii=target.isatty()) + "\n")
-    err.say(f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else ""))
+    err.say(
+        f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else "")
+    )
 
 
 def _cell(value: Any) -> Any:
-    """For CSV: JSON for what holds several values, and nothing that a spreadsheet would take for a formula."""
+    """For CSV: JSON for what holds several values, and nothing that a spreadsheet would take for a
+    formula."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else value
+    )
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -318,7 +437,8 @@ _COLUMNS = (
 
 
 class _Seen(io.TextIOBase):
-    """Standard output, where somebody looks at it: names of files do nothing to the terminal. What a program reads stays as it is."""
+    """Standard output, where somebody looks at it: names of files do nothing to the terminal. What
+    a program reads stays as it is."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(visible(text, keep="\r\n"))
@@ -345,44 +465,68 @@ def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
 
 
 @app.command(
-    epilog="Examples: `shipper ledger archive web_access --before 90d` · `shipper ledger archive web_access --before 2026-08-01`"
+    epilog="Examples: `shipper ledger archive web_access --before 90d` · `shipper ledger archive "
+    "web_access --before 2026-08-01`"
 )
 def archive(
     pipeline: PipelineName,
-    before: Annotated[str, typer.Option("--before", help="A date, or an age: windows that ended by then are moved.")],
+    before: Annotated[
+        str,
+        typer.Option("--before", help="A date, or an age: windows that ended by then are moved."),
+    ],
     cluster: ClusterName = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Also into a folder of this machine, which every machine that ships must then share.")
+        bool,
+        typer.Option(
+            "--local",
+            help="Also into a folder of this machine, which every machine that ships must then "
+            "share.",
+        ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Also what has not ended yet: --before a day to come moves everything.")
+        bool,
+        typer.Option(
+            "--yes", help="Also what has not ended yet: --before a day to come moves everything."
+        ),
     ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
     """Moves what the ledger says of old windows out of its topic, into files beside the runs.
 
-    The archive stays part of the ledger: running an old window again still sends nothing twice. It cannot be made anew, so `runs_uri` must
-    be a place that lasts, and that every machine which plans or ships this pipeline can read. Needs the lease: no ship may be under way.
+    The archive stays part of the ledger: running an old window again still sends nothing twice. It
+    cannot be made anew, so `runs_uri` must be a place that lasts, and that every machine which
+    plans or ships this pipeline can read. Needs the lease: no ship may be under way.
     """
     ledger = open_to_change(config, pipeline, cluster)
     moment = moment_or_age(before, "--before")
     if "://" not in ledger.pipeline.runs_uri and not local:
         raise UsageError(
-            f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this machine. The archive is part of the ledger and "
-            "cannot be made anew: if the folder is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), or say "
-            "--local if this one does. "
-            "Nothing was changed."
+            f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this "
+            "machine. The archive is part of the ledger and cannot be made anew: if the folder "
+            "is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), "
+            "or say --local if this one does. Nothing was changed."
         )
     if moment > dt.datetime.now(dt.UTC) and not yes:
         raise UsageError(
-            f"--before {before} lies in the future: all that the ledger of {pipeline} holds would leave the topic. Say --yes if that is meant. "
-            "Nothing was changed."
+            f"--before {before} lies in the future: all that the ledger of {pipeline} holds would "
+            "leave the topic. Say --yes if that is meant. Nothing was changed."
         )
 
-    done = move_to_archive(ledger.log, ledger.folder, ledger.cluster, ledger.pipeline, moment, f"archive-{new_run_id()}", err.say)
+    done = move_to_archive(
+        ledger.log,
+        ledger.folder,
+        ledger.cluster,
+        ledger.pipeline,
+        moment,
+        f"archive-{new_run_id()}",
+        err.say,
+    )
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        text = f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in the topic, {done.archived:,} are in the archive"
+        text = (
+            f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in "
+            f"the topic, {done.archived:,} are in the archive"
+        )
         out.say(f"{text} {done.manifest or ''}")

@@ -1,7 +1,9 @@
-"""Notifiers that `shipper validate` checks: their classes can be imported and take the arguments of `with`.
+"""Notifiers that `shipper validate` checks: their classes can be imported and take the arguments of
+`with`.
 
-Importing Airflow takes seconds, and a module may do anything when it is imported, so a process of its own does it. This process finds modules
-where Airflow finds them, and none in the working directory.
+Importing Airflow takes seconds, and a module may do anything when it is imported, so a process of
+its own does it. This process finds modules where Airflow finds them, and none in the working
+directory.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ class Checked(NamedTuple):
 
 def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
     """Import every notifier that a pipeline names."""
-    named = [(name, index, entry) for name, pipeline in loaded.pipelines.items() for index, entry in enumerate(pipeline.notify)]
+    named = [
+        (name, index, entry)
+        for name, pipeline in loaded.pipelines.items()
+        for index, entry in enumerate(pipeline.notify)
+    ]
     if not named:
         return Checked({}, None)
     if find_spec("airflow") is None:
@@ -39,22 +45,36 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
     asked = json.dumps([[entry.notifier, dict.fromkeys(entry.with_)] for _, _, entry in named])
     with tempfile.TemporaryDirectory(prefix="shipper-airflow-") as folder:
         # Airflow writes its configuration into a home that it does not find.
-        home = {} if "AIRFLOW_HOME" in os.environ or Path("~/airflow").expanduser().exists() else {"AIRFLOW_HOME": folder}
+        home = (
+            {}
+            if "AIRFLOW_HOME" in os.environ or Path("~/airflow").expanduser().exists()
+            else {"AIRFLOW_HOME": folder}
+        )
         command = [sys.executable, "-P", "-m", "shipper_airflow.notifiers"]
         try:
             done = subprocess.run(
-                command, input=asked, env=os.environ | home, capture_output=True, text=True, timeout=_SECONDS, check=True
+                command,
+                input=asked,
+                env=os.environ | home,
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=True,
             )
             answers = json.loads(done.stdout)
         except subprocess.CalledProcessError as error:
             return Checked(
-                {}, f"Airflow does not start here: {(error.stderr.strip().splitlines() or ['it does not say why'])[-1]}"
+                {},
+                "Airflow does not start here: "
+                f"{(error.stderr.strip().splitlines() or ['it does not say why'])[-1]}",
             )
         except (subprocess.TimeoutExpired, ValueError):
             return Checked({}, "Airflow does not answer here")
     faults = dict[str, list[ConfigFault]]()
     for (name, index, entry), fault in zip(named, answers, strict=True):
         if fault:
-            found = locate(config_dir, name, f"notify[{index}].notifier", f"{entry.notifier}: {fault}")
+            found = locate(
+                config_dir, name, f"notify[{index}].notifier", f"{entry.notifier}: {fault}"
+            )
             faults.setdefault(name, []).append(found)
     return Checked(faults, None)

@@ -23,15 +23,23 @@ app = new_app("list")
 
 @app.command(epilog=EPILOG)
 def list_(config: Config = Path("config"), as_json: Json = False) -> None:
-    """Lists the pipelines: schedule, source, topics, and for each cluster the end of the latest window that is there.
+    """Lists the pipelines: schedule, source, topics, and for each cluster the end of the latest
+    window that is there.
 
-    By the files in CONFIG and the results in `runs_uri`; no cluster is asked. Exit code 2 if a file is wrong, 1 if results cannot be read.
+    By the files in CONFIG and the results in `runs_uri`; no cluster is asked. Exit code 2 if a file
+    is wrong, 1 if results cannot be read.
     """
     loaded = load_all(config, EVERYTHING)
     problems: list[str] = []
     shown = [_about(config, pipeline, problems) for _, pipeline in sorted(loaded.pipelines.items())]
     if as_json:
-        print_json({"pipelines": shown, "broken": sorted(loaded.broken), "problems": [*map(str, loaded.faults), *problems]})
+        print_json(
+            {
+                "pipelines": shown,
+                "broken": sorted(loaded.broken),
+                "problems": [*map(str, loaded.faults), *problems],
+            }
+        )
     else:
         _show(shown)
         for problem in [*map(str, loaded.faults), *problems]:
@@ -42,10 +50,22 @@ def list_(config: Config = Path("config"), as_json: Json = False) -> None:
 def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, Any]:
     fresh: dict[str, dt.datetime] = {}
     try:
-        fresh = fresh_until(resolve_uri(config, pipeline.runs_uri), pipeline.key, pipeline.clusters, dt.datetime.now(dt.UTC))
-    except (OSError, ValueError, ImportError, ShipperError) as error:  # fsspec says so of a scheme that it does not know
+        fresh = fresh_until(
+            resolve_uri(config, pipeline.runs_uri),
+            pipeline.key,
+            pipeline.clusters,
+            dt.datetime.now(dt.UTC),
+        )
+    except (
+        OSError,
+        ValueError,
+        ImportError,
+        ShipperError,
+    ) as error:  # fsspec says so of a scheme that it does not know
         why = why_system(error) if isinstance(error, OSError) else str(error)
-        problems.append(f"{pipeline.name}: its results in {pipeline.runs_uri} cannot be read: {why}")
+        problems.append(
+            f"{pipeline.name}: its results in {pipeline.runs_uri} cannot be read: {why}"
+        )
     return {
         "pipeline": pipeline.name,
         "owner": pipeline.owner,
@@ -53,15 +73,26 @@ def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, A
         "schedule": pipeline.schedule.cron if pipeline.schedule else None,
         "source": pipeline.source.path,
         "topics": list(dict.fromkeys(route.topic for _, route in pipeline.all_routes())),
-        "clusters": {name: fresh[name].isoformat() if name in fresh else None for name in pipeline.clusters},
+        "clusters": {
+            name: fresh[name].isoformat() if name in fresh else None for name in pipeline.clusters
+        },
     }
 
 
 def _show(shown: list[dict[str, Any]]) -> None:
     rows = table("pipeline", "schedule", "source", "topics", "cluster: there until")
     for one in shown:
-        until = (f"{name}: {at[:16] + 'Z' if at else 'nothing yet'}" for name, at in one["clusters"].items())
-        rows.add_row(one["pipeline"], one["schedule"] or "by hand", one["source"], "\n".join(one["topics"]), "\n".join(until))
+        until = (
+            f"{name}: {at[:16] + 'Z' if at else 'nothing yet'}"
+            for name, at in one["clusters"].items()
+        )
+        rows.add_row(
+            one["pipeline"],
+            one["schedule"] or "by hand",
+            one["source"],
+            "\n".join(one["topics"]),
+            "\n".join(until),
+        )
     if shown:
         out.show(rows)
     out.say(f"{plural(len(shown), 'pipeline')}.")

@@ -1,7 +1,9 @@
-"""The command line: ``shipper new · list · validate · plan · preview · gates · run · replay · gaps · …``; ``_Commands`` has them all.
+"""The command line: ``shipper new · list · validate · plan · preview · gates · run · replay · gaps
+· …``; ``_Commands`` has them all.
 
-Every command that prints takes ``--json``: then standard output holds one JSON document and nothing else. Progress, logs and
-errors go to standard error. Exit codes: 0 done, 1 failed run or closed gate, 2 wrong configuration or usage.
+Every command that prints takes ``--json``: then standard output holds one JSON document and nothing
+else. Progress, logs and errors go to standard error. Exit codes: 0 done, 1 failed run or closed
+gate, 2 wrong configuration or usage.
 """
 
 from __future__ import annotations
@@ -46,7 +48,14 @@ from shipper.cli.run_options import (
     new_job,
 )
 from shipper.cli.show import say_killed, show_cause, show_gate, show_plan, show_run
-from shipper.config import ConfigFault, LoadedConfig, generated_files, load_all, load_pipeline, locate
+from shipper.config import (
+    ConfigFault,
+    LoadedConfig,
+    generated_files,
+    load_all,
+    load_pipeline,
+    locate,
+)
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.runner import Runner
@@ -59,7 +68,8 @@ from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import write_anything
 
-#: For those who work on shipper, or try it out: in a checkout, or where the package shipper-tools is installed.
+#: For those who work on shipper, or try it out: in a checkout, or where the package shipper-tools
+#: is installed.
 _TOOLS = {
     "bench": "shipper_tools.bench.command",
     "dev": "shipper_tools.dev.commands",
@@ -101,7 +111,10 @@ def _version(wanted: bool) -> None:
 
 
 _WrongUsage: Any = typer.BadParameter.__base__  # typer exports no more of the family
-_WHY_ABOVE = "its last lines above say why; what was sent is in the ledger, and running the window again sends the rest"
+_WHY_ABOVE = (
+    "its last lines above say why; what was sent is in the ledger, and running the window again "
+    "sends the rest"
+)
 
 
 @app.callback()
@@ -109,11 +122,17 @@ def options(
     verbose: Annotated[
         bool,
         typer.Option(
-            "--verbose", "-v", help="Show Spark's stacks, and what lanes and the Kafka client do; the same as SHIPPER_LOG=info."
+            "--verbose",
+            "-v",
+            help="Show Spark's stacks, and what lanes and the Kafka client do; the same as "
+            "SHIPPER_LOG=info.",
         ),
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Say which version this is."
+        ),
     ] = False,
 ) -> None:
     """Ships log files from HDFS and S3 to remote Kafka clusters, exactly once."""
@@ -122,26 +141,34 @@ def options(
 
 
 @app.command(
-    epilog="Example: `shipper validate` · `shipper validate web_access` · `shipper validate --config /etc/shipper --no-sql`"
+    epilog="Example: `shipper validate` · `shipper validate web_access` · `shipper validate "
+    "--config /etc/shipper --no-sql`"
 )
 def validate(
     pipeline: Annotated[
-        str | None, typer.Argument(help="One pipeline, and the clusters that it names.", show_default="all")
+        str | None,
+        typer.Argument(help="One pipeline, and the clusters that it names.", show_default="all"),
     ] = None,
     config: Config = Path("config"),
     as_json: Json = False,
-    sql: Annotated[bool, typer.Option(help="Also let Spark analyse every SQL expression (takes seconds).")] = True,
+    sql: Annotated[
+        bool, typer.Option(help="Also let Spark analyse every SQL expression (takes seconds).")
+    ] = True,
     runner_python: Annotated[
         bool,
         typer.Option(
             "--runner-python",
-            help="Let the program that the first pipeline names as `runner.python` do that; else nothing is run.",
+            help="Let the program that the first pipeline names as `runner.python` do that; "
+            "else nothing is run.",
         ),
     ] = False,
-    secrets: Annotated[bool, typer.Option(help="Also ask whether variables and files that are referred to are there.")] = True,
+    secrets: Annotated[
+        bool,
+        typer.Option(help="Also ask whether variables and files that are referred to are there."),
+    ] = True,
 ) -> None:
-    """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once. Runs nothing that the configuration names, and
-    imports nothing of it but notifiers."""
+    """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once.
+    Runs nothing that the configuration names, and imports nothing of it but notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
@@ -151,7 +178,11 @@ def validate(
     if sql_checked:
         err.say("Spark analyses the SQL expressions …", "dim")
         wrong = _sql_faults(config, loaded, pipeline, runner_python=runner_python)
-    faults = [*loaded.faults, *refused.values(), *chain.from_iterable([*wrong.values(), *notifiers.faults.values()])]
+    faults = [
+        *loaded.faults,
+        *refused.values(),
+        *chain.from_iterable([*wrong.values(), *notifiers.faults.values()]),
+    ]
     pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.faults.keys())
     clusters = sorted(loaded.clusters.keys() - refused.keys())
     if as_json:
@@ -177,7 +208,9 @@ def validate(
             err.say(f"{plural(len(faults), 'fault')}. {right} so far.", "bold red")
         else:
             unchecked = [] if sql_checked else ["SQL expressions were not analysed"]
-            unchecked += [f"notifiers were not checked: {notifiers.why_not}"] if notifiers.why_not else []
+            unchecked += (
+                [f"notifiers were not checked: {notifiers.why_not}"] if notifiers.why_not else []
+            )
             out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
     raise typer.Exit(2 if faults else 0)
 
@@ -190,12 +223,20 @@ def _only(loaded: LoadedConfig, config: Path, name: str) -> LoadedConfig:
     wanted = {cluster for pipeline in pipelines.values() for cluster in pipeline.clusters}
     clusters = {cluster: model for cluster, model in loaded.clusters.items() if cluster in wanted}
     files = tuple(f"{cluster}.yaml" for cluster in wanted)
-    warnings = tuple(found for found in loaded.warnings if found.file.endswith(("/" + name + ".yaml", *files)))
+    warnings = tuple(
+        found for found in loaded.warnings if found.file.endswith(("/" + name + ".yaml", *files))
+    )
     return LoadedConfig(pipelines, clusters, loaded.broken.get(name, ()), loaded.broken, warnings)
 
 
 def _place(fault: ConfigFault) -> dict[str, str | int | None]:
-    return {"file": fault.file, "line": fault.line, "column": fault.column, "path": fault.field, "message": fault.message}
+    return {
+        "file": fault.file,
+        "line": fault.line,
+        "column": fault.column,
+        "path": fault.field,
+        "message": fault.message,
+    }
 
 
 def _refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigFault]:
@@ -206,15 +247,36 @@ def _refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigF
     return {name: locate_property(config, name, why) for name, why in said if why}
 
 
-def _sql_faults(config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool) -> dict[str, list[ConfigFault]]:
-    """Spark's own analysis of the expressions: by this very Python, since who checks a configuration need not trust it."""
-    job_runner = Runner(python=next(iter(loaded.pipelines.values())).runner.python if runner_python else None)
-    command = [job_runner.python or sys.executable, "-m", "spark_jobs", "--config", str(config), "check"]
+def _sql_faults(
+    config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool
+) -> dict[str, list[ConfigFault]]:
+    """Spark's own analysis of the expressions: by this very Python, since who checks a
+    configuration need not trust it."""
+    job_runner = Runner(
+        python=next(iter(loaded.pipelines.values())).runner.python if runner_python else None
+    )
+    command = [
+        job_runner.python or sys.executable,
+        "-m",
+        "spark_jobs",
+        "--config",
+        str(config),
+        "check",
+    ]
     command += ["--pipeline", pipeline] if pipeline else []
-    referred = {found.name for name in loaded.pipelines for found in references(config, name) if found.kind == "environment"}
+    referred = {
+        found.name
+        for name in loaded.pipelines
+        for found in references(config, name)
+        if found.kind == "environment"
+    }
     try:
         done = subprocess.run(
-            command, env=runner.environment(job_runner, referred), stdin=subprocess.DEVNULL, capture_output=True, check=False
+            command,
+            env=runner.environment(job_runner, referred),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
         )
         failed, said = done.returncode != 0, done.stderr.decode(errors="replace")
     except OSError as error:
@@ -222,22 +284,37 @@ def _sql_faults(config: Path, loaded: LoadedConfig, pipeline: str | None, *, run
     if failed:
         tail = said.strip().splitlines()[-1:] or ["no output"]
         raise UsageError(
-            f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed ({tail[0]}). Install shipper[spark] there, take "
-            "the environment of `runner.python` with --runner-python, or leave them out with --no-sql."
+            f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed "
+            f"({tail[0]}). Install shipper[spark] there, take the environment of `runner.python` "
+            "with --runner-python, or leave them out with --no-sql."
         )
     found: dict[str, list[tuple[str, str]]] = json.loads(done.stdout)
-    return {name: [locate(config, name, *fault) for fault in faults] for name, faults in found.items() if faults}
+    return {
+        name: [locate(config, name, *fault) for fault in faults]
+        for name, faults in found.items()
+        if faults
+    }
 
 
-@app.command(epilog="Example: `shipper schema` writes the files · `shipper schema --check` fails if they are out of date")
+@app.command(
+    epilog="Example: `shipper schema` writes the files · `shipper schema --check` fails if they "
+    "are out of date"
+)
 def schema(
     config: Config = Path("config"),
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")
+    ] = False,
 ) -> None:
-    """Writes the JSON Schemas that editors complete from, that of report.json, and the option reference, to CONFIG/schema/."""
+    """Writes the JSON Schemas that editors complete from, that of report.json, and the option
+    reference, to CONFIG/schema/."""
     folder = config / "schema"
     files = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
-    stale = [name for name, text in files.items() if not (folder / name).exists() or (folder / name).read_text() != text]
+    stale = [
+        name
+        for name, text in files.items()
+        if not (folder / name).exists() or (folder / name).read_text() != text
+    ]
     if check:
         for name in stale:
             err.say(f"{folder / name} is out of date; run `shipper schema`", "red")
@@ -249,7 +326,8 @@ def schema(
 
 
 @app.command(
-    epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00` · `shipper plan web_access --last`"
+    epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00` · "
+    "`shipper plan web_access --last`"
 )
 def plan(
     pipeline: PipelineName,
@@ -261,10 +339,17 @@ def plan(
     new_ledger: NewLedger = False,
     as_json: Json = False,
 ) -> None:
-    """Shows what a run of the window would ship, and what each cluster holds already. Sends nothing."""
+    """Shows what a run of the window would ship, and what each cluster holds already. Sends
+    nothing."""
     with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
         reason = "a plan alone" if reship else None
-        told = {"reship": reship, "reship_reason": reason, "scheduled": scheduled, "new_ledger": new_ledger, "runs_uri": folder}
+        told = {
+            "reship": reship,
+            "reship_reason": reason,
+            "scheduled": scheduled,
+            "new_ledger": new_ledger,
+            "runs_uri": folder,
+        }
         job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), last=last, **told)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.PLAN, PlanResult)
@@ -284,7 +369,9 @@ def _left_no_result(what: str, code: int) -> str:
     return f"the {what} {runner.how_it_ended(code)} and left no result; {_WHY_ABOVE}"
 
 
-@app.command(epilog="Example: `shipper gates web_access --window 2026-11-01T06:00/2026-11-01T07:00`")
+@app.command(
+    epilog="Example: `shipper gates web_access --window 2026-11-01T06:00/2026-11-01T07:00`"
+)
 def gates(
     pipeline: PipelineName,
     window: WindowText = None,
@@ -292,13 +379,16 @@ def gates(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Runs the source gate alone, on all files of the window, shipped or not. Sends nothing and asks no cluster.
+    """Runs the source gate alone, on all files of the window, shipped or not. Sends nothing and
+    asks no cluster.
 
     Exit code 1 if the gate is closed.
     """
     with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
         steps = (runner.PLAN, runner.GATE_SOURCE)
-        job, run_folder = new_job(pipeline, window, config, steps, last=last, runs_uri=folder, source_only=True)
+        job, run_folder = new_job(
+            pipeline, window, config, steps, last=last, runs_uri=folder, source_only=True
+        )
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.GATE_SOURCE, GateResult)
         if result is None:
@@ -311,7 +401,10 @@ def gates(
     raise typer.Exit(code)
 
 
-@app.command(epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: 0 sent")
+@app.command(
+    epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: "
+    "0 sent"
+)
 def run(
     pipeline: PipelineName,
     window: WindowText = None,
@@ -329,19 +422,33 @@ def run(
     metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
-    """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without Airflow. --json prints report.json."""
+    """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without
+    Airflow. --json prints report.json."""
     job, folder = new_job(
-        pipeline, window, config, (), last=last, reship=reship, scheduled=scheduled, reship_reason=reason, new_ledger=new_ledger,
-        to_clusters=tuple(cluster or ()), rate_limit=rate_limit, skip_checks=tuple(skip_check or ()), skip_reason=skip_reason,
+        pipeline,
+        window,
+        config,
+        (),
+        last=last,
+        reship=reship,
+        scheduled=scheduled,
+        reship_reason=reason,
+        new_ledger=new_ledger,
+        to_clusters=tuple(cluster or ()),
+        rate_limit=rate_limit,
+        skip_checks=tuple(skip_check or ()),
+        skip_reason=skip_reason,
         plan_only=plan_only,
-    )  # fmt: skip
+    )
     job.steps = tuple(steps_of(job.pipeline, job))
     metrics = MetricsFile(metrics_file) if metrics_file else None
     folder.make()
     say_killed(config, job.pipeline, err)
     stopped: Stopped | None = None
     try:
-        code = runner.run_job(job, stdout=sys.stderr.buffer)  # spark-submit sends its child's standard error there
+        code = runner.run_job(
+            job, stdout=sys.stderr.buffer
+        )  # spark-submit sends its child's standard error there
     except Stopped as error:
         code, stopped = 128 + error.signum, error
     result = folder.find(runner.REPORT, RunReport)
@@ -350,7 +457,10 @@ def run(
         raise stopped
     if result is None:
         say_killed(config, job.pipeline, err)
-        raise StepResultError(f"the run {runner.how_it_ended(code)} and wrote no report itself; {_WHY_ABOVE}. See {folder.uri}.")
+        raise StepResultError(
+            f"the run {runner.how_it_ended(code)} and wrote no report itself; {_WHY_ABOVE}. See "
+            f"{folder.uri}."
+        )
     if as_json:
         print_json(result)
         show_cause(result, err)
@@ -365,7 +475,8 @@ def run(
 
 
 def main() -> None:
-    """Entry point of the ``shipper`` command: errors become one paragraph and an exit code, never a stack trace."""
+    """Entry point of the ``shipper`` command: errors become one paragraph and an exit code, never a
+    stack trace."""
     write_anything()
     raise_when_stopped()
     try:
@@ -406,7 +517,8 @@ def _failed(message: str, code: int) -> int:
 
 
 def _output_is_gone(error: OSError) -> int:
-    """Standard output is full, or nobody reads it any more. Python would try once more at the end, and complain."""
+    """Standard output is full, or nobody reads it any more. Python would try once more at the end,
+    and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE

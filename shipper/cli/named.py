@@ -14,8 +14,9 @@ from shipper.errors import UsageError
 
 
 def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
-    """Paths as the steps of a run need them, who may be started elsewhere; symbolic links are not followed. What has a scheme stays as it is.
-    Raises UsageError for one that lies where no pipeline of the platform may read."""
+    """Paths as the steps of a run need them, who may be started elsewhere; symbolic links are not
+    followed. What has a scheme stays as it is. Raises UsageError for one that lies where no
+    pipeline of the platform may read."""
     found = [path if SCHEME.match(path) else os.path.normpath(Path.cwd() / path) for path in paths]
     allow = load_platform(config_dir).allow if found else None
     if allow is not None and allow.sources is not None:
@@ -23,8 +24,9 @@ def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
         for path in found:
             if not any(lies_below(path, root) for root in roots):
                 raise UsageError(
-                    f"{path} lies in none of the folders that the platform allows (`allow.sources`: {', '.join(allow.sources)}); name a file in "
-                    "one of these, or ask those who run the platform"
+                    f"{path} lies in none of the folders that the platform allows "
+                    f"(`allow.sources`: {', '.join(allow.sources)}); name a file in one of "
+                    "these, or ask those who run the platform"
                 )
     return found
 
@@ -33,4 +35,7 @@ def check_clusters(pipeline: Pipeline, names: Iterable[str]) -> None:
     """Raises UsageError for a cluster that the pipeline does not ship to."""
     for name in names:
         if name not in pipeline.clusters:
-            raise UsageError(f"pipeline {pipeline.name} does not ship to cluster {name!r}; it has {', '.join(pipeline.clusters)}")
+            raise UsageError(
+                f"pipeline {pipeline.name} does not ship to cluster {name!r}; it has "
+                f"{', '.join(pipeline.clusters)}"
+            )

@@ -1,4 +1,5 @@
-"""``shipper new``: the first file of a pipeline, commented and valid, from flags, questions and, best, a sample of what it is to ship."""
+"""``shipper new``: the first file of a pipeline, commented and valid, from flags, questions and,
+best, a sample of what it is to ship."""
 
 from __future__ import annotations
 
@@ -24,36 +25,63 @@ app = new_app("new")
 
 
 @app.command(
-    epilog="Example: `shipper new web_access --sample /var/log/nginx/access.log --source 's3a://logs/web/{window_start:%Y/%m/%d/%H}/' "
-    "--topic logs.web --cluster frankfurt`"
+    epilog="Example: `shipper new web_access --sample /var/log/nginx/access.log --source "
+    "'s3a://logs/web/{window_start:%Y/%m/%d/%H}/' --topic logs.web --cluster frankfurt`"
 )
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the pipeline, and of its file: letters, digits, `_` and `-`.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="Name of the pipeline, and of its file: letters, digits, `_` and `-`."),
+    ],
     source: Annotated[
-        str | None, typer.Option(help="Folder of the files, with `{window_start:%Y/%m/%d/%H}` where its time stands.")
+        str | None,
+        typer.Option(
+            help="Folder of the files, with `{window_start:%Y/%m/%d/%H}` where its time stands."
+        ),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Where the records go. It must be there when the pipeline runs.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Name of the Kafka cluster; its file is `clusters/NAME.yaml`.")] = None,
-    schedule: Annotated[str, typer.Option(help="Cron, or `none` for a pipeline that is run by hand.")] = "0 * * * *",
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Where the records go. It must be there when the pipeline runs."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Name of the Kafka cluster; its file is `clusters/NAME.yaml`."),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(help="Cron, or `none` for a pipeline that is run by hand.")
+    ] = "0 * * * *",
     sample: Annotated[
-        Path | None, typer.Option(help="A file as the pipeline will ship it: its format and its time column are found.")
+        Path | None,
+        typer.Option(
+            help="A file as the pipeline will ship it: its format and its time column are found."
+        ),
     ] = None,
     config: Config = Path("config"),
 ) -> None:
-    """Writes CONFIG/pipelines/NAME.yaml. Asks for what no flag says, where somebody is there to answer. Never writes over a file."""
+    """Writes CONFIG/pipelines/NAME.yaml. Asks for what no flag says, where somebody is there to
+    answer. Never writes over a file."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise UsageError(f"{name!r} is no name of a pipeline: small letters, digits, `_` and `-`, a letter first, at most 64")
+        raise UsageError(
+            f"{name!r} is no name of a pipeline: small letters, digits, `_` and `-`, a letter "
+            "first, at most 64"
+        )
     file = config / "pipelines" / f"{name}.yaml"
     if file.exists():
         raise UsageError(f"{file} is there already; choose another name, or edit it")
     found = look_at(sample) if sample else None
     source, topic, cluster = (
-        _asked("--source", source, "Folder of the files, such as s3a://logs/web/{window_start:%Y/%m/%d/%H}/"),
+        _asked(
+            "--source",
+            source,
+            "Folder of the files, such as s3a://logs/web/{window_start:%Y/%m/%d/%H}/",
+        ),
         _asked("--topic", topic, "Topic"),
         _asked("--cluster", cluster, "Kafka cluster, by the name that its file is to have"),
     )
     cron = None if schedule == "none" else schedule
-    text = _pipeline_text(found, sample, name=name, source=source, topic=topic, cluster=cluster, schedule=cron)
+    text = _pipeline_text(
+        found, sample, name=name, source=source, topic=topic, cluster=cluster, schedule=cron
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     try:
@@ -64,14 +92,21 @@ def new(
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
     if found and found.time:
         out.say(
-            f"Records get the times of their lines. Topic {topic} deletes a record by its time (retention.ms), and may refuse it: "
-            f"`shipper doctor {name}` compares the topic with the pipeline."
+            f"Records get the times of their lines. Topic {topic} deletes a record by its time "
+            f"(retention.ms), and may refuse it: `shipper doctor {name}` compares the topic with "
+            "the pipeline."
         )
     if not (there := config / "clusters" / f"{cluster}.yaml").exists():
-        out.say(f"It ships to a cluster that is not described yet. {there}:\n\ncluster: {cluster}\nbootstrap: HOST:9092\n")
+        out.say(
+            f"It ships to a cluster that is not described yet. {there}:\n\ncluster: "
+            f"{cluster}\nbootstrap: HOST:9092\n"
+        )
     then = f"then shipper plan {name} --window START/END, which sends nothing"
     if sample:
-        then = f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its lines become"
+        then = (
+            f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its "
+            "lines become"
+        )
     out.say(f"Next: shipper validate {name}; {then}.")
 
 
@@ -99,9 +134,16 @@ def _pipeline_text(found: SampleFile | None, sample: Path | None, **asked: str |
     """Return the pipeline's file. Scalars of others are quoted as JSON is, which is YAML."""
     environment = Environment(trim_blocks=True, keep_trailing_newline=True)
     environment.filters["json"] = json.dumps
-    template = environment.from_string(resources.files(__package__).joinpath("new.yaml.j2").read_text(encoding="utf-8"))
+    template = environment.from_string(
+        resources.files(__package__).joinpath("new.yaml.j2").read_text(encoding="utf-8")
+    )
     rows = found is not None and found.format not in ("text", "jsonl")
     time, starts_with = (found.time, found.starts_with) if found else (None, "")
     return template.render(
-        found=found, rows=rows, time=time, starts_with=starts_with, sample=sample.name if sample else "", **asked
+        found=found,
+        rows=rows,
+        time=time,
+        starts_with=starts_with,
+        sample=sample.name if sample else "",
+        **asked,
     )

@@ -37,7 +37,8 @@ class OpenLedger:
         return self.log.look(AskFiles(), wait_seconds)
 
     def check_identity(self) -> None:
-        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows nothing of what was done before it."""
+        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows
+        nothing of what was done before it."""
         LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
 
     def split_starts(self, file: FileId) -> range:
@@ -57,8 +58,8 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         log.lies_at(None, pipeline.source.formerly)
         if not log.exists():
             raise ClusterError(
-                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: nothing was ever shipped, or it was "
-                "deleted, or this user may not see it."
+                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: "
+                "nothing was ever shipped, or it was deleted, or this user may not see it."
             )
         found.append(OpenLedger(pipeline, cluster, client, folder, log))
     return found
@@ -67,12 +68,15 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
 def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
     clusters = load_pipeline(config, name).clusters
     if cluster_name is None and len(clusters) > 1:
-        raise UsageError(f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster")
+        raise UsageError(
+            f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster"
+        )
     return open_ledgers(config, name, cluster_name)[0]
 
 
 def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
-    """For a command that decides by what the ledger knows. Raises LedgerGone, and as :func:`open_ledgers` does."""
+    """For a command that decides by what the ledger knows. Raises LedgerGone, and as
+    :func:`open_ledgers` does."""
     found = open_one(config, name, cluster_name)
     found.check_identity()
     return found
@@ -92,4 +96,6 @@ def moment_or_age(text: str, option: str) -> dt.datetime:
     try:
         return parse_moment(text)
     except WindowError as error:
-        raise UsageError(f"{option} {text}: neither a date (2026-08-01) nor an age (90d)") from error
+        raise UsageError(
+            f"{option} {text}: neither a date (2026-08-01) nor an age (90d)"
+        ) from error

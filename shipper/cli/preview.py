@@ -26,7 +26,10 @@ from shipper.terminal import visible
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
-EPILOG = "Example: `shipper preview web_access --last` · `shipper preview web_access --file logs/a.log.gz -n 100 --json`"
+EPILOG = (
+    "Example: `shipper preview web_access --last` · `shipper preview web_access --file "
+    "logs/a.log.gz -n 100 --json`"
+)
 _MOST_LINES = 1_000
 _COLOURS = {"shipped": "green", "dropped": "dim", "quarantined": "yellow", "fails": "red"}
 
@@ -36,22 +39,36 @@ app = new_app("preview")
 @app.command(epilog=EPILOG)
 def preview(
     pipeline: PipelineName,
-    window: Annotated[str | None, typer.Option("--window", help="START/END: lines of its files.")] = None,
-    last: Annotated[bool, typer.Option("--last", help="The latest window of the schedule that has closed.")] = False,
+    window: Annotated[
+        str | None, typer.Option("--window", help="START/END: lines of its files.")
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The latest window of the schedule that has closed.")
+    ] = False,
     file: Annotated[
-        list[str] | None, typer.Option("--file", help="Lines of this file, wherever it lies; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--file", help="Lines of this file, wherever it lies; may be given several times."
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", help="As this one of its clusters gets them, if `clusters` gives it routes of its own."),
+        typer.Option(
+            "--cluster",
+            help="As this one of its clusters gets them, if `clusters` gives it routes of its own.",
+        ),
     ] = None,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=1, max=_MOST_LINES, help="How many.")] = 20,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=1, max=_MOST_LINES, help="How many.")
+    ] = 20,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Shows lines as they are read and the records that they would be: topic, key, headers, and what is dropped or quarantined and why.
+    """Shows lines as they are read and the records that they would be: topic, key, headers, and
+    what is dropped or quarantined and why.
 
-    They are read and decided as a run does it. Asks no cluster and sends nothing, so what is too large for its topic does not show.
+    They are read and decided as a run does it. Asks no cluster and sends nothing, so what is too
+    large for its topic does not show.
     """
     spec = load_pipeline(config, pipeline)
     check_clusters(spec, [cluster] if cluster else [])
@@ -77,7 +94,11 @@ def preview(
     error = (result and result.error) or (plan and plan.error)
     if result is None or error:
         raise StepResultError(
-            error or f"the preview {runner.how_it_ended(code)} and left no result; its last lines above say why"
+            error
+            or (
+                f"the preview {runner.how_it_ended(code)} and left no result; its last lines "
+                "above say why"
+            )
         )
     if as_json:
         print_json(result)
@@ -96,7 +117,8 @@ def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> W
         return Ticks(spec.schedule).last_closed(now)
     if last or not named:
         raise UsageError(
-            f"pipeline {spec.name} has no `schedule`, so it has no last window; say which with --window, or name a --file"
+            f"pipeline {spec.name} has no `schedule`, so it has no last window; say which with "
+            "--window, or name a --file"
         )
     return Window(now - dt.timedelta(hours=1), now)
 
@@ -108,7 +130,11 @@ def _show(result: PreviewResult) -> None:
         err.say(note, "yellow")
     counts = Counter((line.outcome, line.why or line.topic or "") for line in result.lines)
     said = [_counted(outcome, what, count) for (outcome, what), count in sorted(counts.items())]
-    out.say(f"{plural(len(result.lines), 'line')} of {plural(result.files, 'file')}: {', '.join(said) or 'nothing'}.", "bold")
+    out.say(
+        f"{plural(len(result.lines), 'line')} of {plural(result.files, 'file')}: "
+        f"{', '.join(said) or 'nothing'}.",
+        "bold",
+    )
 
 
 def _counted(outcome: str, what: str, count: int) -> str:
@@ -119,10 +145,21 @@ def _show_line(line: PreviewedLine) -> None:
     """A paragraph for each, one part of the record on each row, cut at the terminal's width."""
     where = f"{line.file.rpartition('/')[2]}:{line.record}"
     becomes = f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why}"
-    _row("", f"{where}  {becomes}" + (f" → {line.topic}" if line.outcome == "quarantined" else ""), _COLOURS[line.outcome])
+    _row(
+        "",
+        f"{where}  {becomes}" + (f" → {line.topic}" if line.outcome == "quarantined" else ""),
+        _COLOURS[line.outcome],
+    )
     _row("line", line.line)
     if line.outcome == "shipped" or line.value is not None:
-        _row("value", "(the same)" if line.value == line.line else "(null)" if line.value is None else line.value)
+        _row(
+            "value",
+            "(the same)"
+            if line.value == line.line
+            else "(null)"
+            if line.value is None
+            else line.value,
+        )
     if line.key is not None:
         _row("key", line.key)
     for name, value in line.headers.items():
@@ -136,4 +173,10 @@ def _row(name: str, text: str, style: str | None = None) -> None:
     room = out.width - 9 if name else out.width
     if len(shown) > room:
         shown = shown[: room - 1] + "…"
-    out.print(f"  {name:6} {shown}" if name else shown, style=style, no_wrap=True, overflow="ellipsis", crop=True)
+    out.print(
+        f"  {name:6} {shown}" if name else shown,
+        style=style,
+        no_wrap=True,
+        overflow="ellipsis",
+        crop=True,
+    )

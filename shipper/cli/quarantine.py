@@ -18,7 +18,16 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shipper import runner
-from shipper.cli.console import ClusterName, Config, Json, PipelineName, err, new_app, out, print_json
+from shipper.cli.console import (
+    ClusterName,
+    Config,
+    Json,
+    PipelineName,
+    err,
+    new_app,
+    out,
+    print_json,
+)
 from shipper.cli.open_ledger import OpenLedger, moment_text, open_ledgers, open_to_change
 from shipper.config.pipeline import Pipeline
 from shipper.driver.repaired import judges_lines
@@ -38,13 +47,20 @@ app = new_app("quarantine", "Records that could not be shipped: list, look, send
 
 _SHOWN = 40
 
-ForReason = Annotated[str | None, typer.Option("--reason", help="Only records that are there for this reason.")]
-FromRun = Annotated[str | None, typer.Option("--run", help="Only records that this run sent there.")]
-OfFile = Annotated[str | None, typer.Option("--file", help="Only records of files whose path has this in it.")]
+ForReason = Annotated[
+    str | None, typer.Option("--reason", help="Only records that are there for this reason.")
+]
+FromRun = Annotated[
+    str | None, typer.Option("--run", help="Only records that this run sent there.")
+]
+OfFile = Annotated[
+    str | None, typer.Option("--file", help="Only records of files whose path has this in it.")
+]
 
 
 class Shown(BaseModel):
-    """A record in quarantine as `show --json` writes it and, repaired, `replay` reads it. Bytes that are no UTF-8 are in base64."""
+    """A record in quarantine as `show --json` writes it and, repaired, `replay` reads it. Bytes
+    that are no UTF-8 are in base64."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -76,19 +92,29 @@ class Shown(BaseModel):
 
 
 @app.command(
-    name="list", epilog="Examples: `shipper quarantine list web_access` · `shipper quarantine list web_access --reason too_large`"
+    name="list",
+    epilog="Examples: `shipper quarantine list web_access` · `shipper quarantine list web_access "
+    "--reason too_large`",
 )
 def list_(
-    pipeline: PipelineName, cluster: ClusterName = None, reason: ForReason = None, run: FromRun = None, file: OfFile = None,
-    config: Config = Path("config"), as_json: Json = False,
-) -> None:  # fmt: skip
-    """Says what is in quarantine, by run, file and reason, and how much of it was replayed. Asks the ledger only."""
+    pipeline: PipelineName,
+    cluster: ClusterName = None,
+    reason: ForReason = None,
+    run: FromRun = None,
+    file: OfFile = None,
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Says what is in quarantine, by run, file and reason, and how much of it was replayed. Asks
+    the ledger only."""
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         rows = [
             row
             for row in _rows(in_quarantine(ledger.read()))
-            if reason in (None, *row.reasons) and run in (None, row.run) and (file or "") in row.file
+            if reason in (None, *row.reasons)
+            and run in (None, row.run)
+            and (file or "") in row.file
         ]
         documents[ledger.cluster.name] = [dataclasses.asdict(row) for row in rows]
         if not as_json:
@@ -130,7 +156,10 @@ def _rows(found: InQuarantine) -> list[QuarantineRow]:
 
 def _print_rows(ledger: OpenLedger, rows: list[QuarantineRow]) -> None:
     total, replayed = sum(row.records for row in rows), sum(row.replayed for row in rows)
-    out.print(f"{ledger.pipeline.name} on {ledger.cluster.name}: {total:,} records in quarantine, {replayed:,} of them replayed")
+    out.print(
+        f"{ledger.pipeline.name} on {ledger.cluster.name}: {total:,} records in quarantine, "
+        f"{replayed:,} of them replayed"
+    )
     for row in rows[:_SHOWN]:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in row.reasons.items())
         after = f" ({row.replayed:,} replayed)" if row.replayed else ""
@@ -139,16 +168,26 @@ def _print_rows(ledger: OpenLedger, rows: list[QuarantineRow]) -> None:
 
 
 @app.command(
-    epilog="Examples: `shipper quarantine show web_access --reason unparseable` · "
-    "`shipper quarantine show web_access --json > bad.jsonl`, then repair `value`, and `shipper quarantine replay web_access bad.jsonl`"
+    epilog="Examples: `shipper quarantine show web_access --reason unparseable` · `shipper "
+    "quarantine show web_access --json > bad.jsonl`, then repair `value`, and `shipper "
+    "quarantine replay web_access bad.jsonl`"
 )
 def show(
-    pipeline: PipelineName, cluster: ClusterName = None, reason: ForReason = None, run: FromRun = None, file: OfFile = None,
-    replayed: Annotated[bool, typer.Option("--replayed", help="Records that were replayed, too.")] = False,
+    pipeline: PipelineName,
+    cluster: ClusterName = None,
+    reason: ForReason = None,
+    run: FromRun = None,
+    file: OfFile = None,
+    replayed: Annotated[
+        bool, typer.Option("--replayed", help="Records that were replayed, too.")
+    ] = False,
     config: Config = Path("config"),
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line, for `replay`.")] = False,
-) -> None:  # fmt: skip
-    """Shows the records: why, from where, and what was kept of them. Reads the quarantine topic; what its retention has deleted is gone.
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per line, for `replay`.")
+    ] = False,
+) -> None:
+    """Shows the records: why, from where, and what was kept of them. Reads the quarantine topic;
+    what its retention has deleted is gone.
 
     Exit code 1 if values there are not those that shipper put there, by the ledger's checksums.
     """
@@ -156,7 +195,11 @@ def show(
     for ledger in open_ledgers(config, pipeline, cluster):
         count, kept = 0, KeptValues()
         for shown in _shown(ledger, kept):
-            wanted = reason in (None, shown.reason) and run in (None, shown.run) and (file or "") in shown.file
+            wanted = (
+                reason in (None, shown.reason)
+                and run in (None, shown.run)
+                and (file or "") in shown.file
+            )
             if not wanted or (shown.replayed and not replayed):
                 continue
             count += 1
@@ -174,7 +217,8 @@ def show(
 
 
 def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
-    """Every record in quarantine that counts: one of a file that was shipped anew since is there, and in no count."""
+    """Every record in quarantine that counts: one of a file that was shipped anew since is there,
+    and in no count."""
     known, topics = in_quarantine(ledger.read()), ledger.client.topics()
     for topic in known.topics:
         for records in ledger.client.headed(topic) if topic in topics else ():
@@ -190,7 +234,11 @@ def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
 
 
 def _as_shown(
-    ledger: OpenLedger, place: RecordPosition, record: HeadedRecord, headers: QuarantineHeaders, replay: ChunkValue | None
+    ledger: OpenLedger,
+    place: RecordPosition,
+    record: HeadedRecord,
+    headers: QuarantineHeaders,
+    replay: ChunkValue | None,
 ) -> Shown:
     return Shown(
         pipeline=headers.pipeline,
@@ -209,8 +257,12 @@ def _as_shown(
         value_base64=_base64(record.value),
         key=_text(headers.key),
         key_base64=_base64(headers.key),
-        headers={name: text for name, value in headers.own if (text := _text(value)) is not None} or None,
-        headers_base64={name: text for name, value in headers.own if (text := _base64(value)) is not None} or None,
+        headers={name: text for name, value in headers.own if (text := _text(value)) is not None}
+        or None,
+        headers_base64={
+            name: text for name, value in headers.own if (text := _base64(value)) is not None
+        }
+        or None,
     )
 
 
@@ -230,47 +282,78 @@ def _print_record(shown: Shown) -> None:
     to = f", for topic {shown.topic}" if shown.topic else ""
     after = f", replayed by {shown.replayed}" if shown.replayed else ""
     out.say(f"{shown.reason}: {shown.place}{to}; run {shown.run}, {shown.at}{after}", "bold")
-    value = shown.value if shown.value_base64 is None else base64.b64decode(shown.value_base64).hex(" ")
+    value = (
+        shown.value if shown.value_base64 is None else base64.b64decode(shown.value_base64).hex(" ")
+    )
     out.say(f"  {visible(value or '')}" + (" …" if shown.cut and value else ""))
 
 
-@app.command(epilog="Example: `shipper quarantine replay web_access repaired.jsonl`; again: all skipped")
+@app.command(
+    epilog="Example: `shipper quarantine replay web_access repaired.jsonl`; again: all skipped"
+)
 def replay(
     pipeline: PipelineName,
     file: Annotated[
-        Path, typer.Argument(help="JSON lines as `show --json` writes them, with repaired `value` and `topic`; `-` reads standard input.")
+        Path,
+        typer.Argument(
+            help="JSON lines as `show --json` writes them, with repaired `value` and `topic`; "
+            "`-` reads standard input."
+        ),
     ],
     cluster: ClusterName = None,
     config: Config = Path("config"),
     as_json: Json = False,
-) -> None:  # fmt: skip
-    """Sends repaired records to their topic, each exactly once: a value that was sent before is skipped. Another one is sent as a correction.
+) -> None:
+    """Sends repaired records to their topic, each exactly once: a value that was sent before is
+    skipped. Another one is sent as a correction.
 
-    A line's `value` (or `value_base64`) goes to `topic`, with `key`, `headers` and `timestamp_ms` if given, redacted as the pipeline says. A
-    record that would go to quarantine again is refused, and so is one that is `cut`; then nothing is sent. Lines of records that are to stay in
+    A line's `value` (or `value_base64`) goes to `topic`, with `key`, `headers` and `timestamp_ms`
+    if given, redacted as the pipeline says. A record that would go to quarantine again is refused,
+    and so is one that is `cut`; then nothing is sent. Lines of records that are to stay in
     quarantine are left out of the file. Needs the lease: no ship may be under way.
     """
     ledger = open_to_change(config, pipeline, cluster)
-    wanted = _judged(config, ledger.pipeline, list(_repaired(file, ledger.pipeline, ledger.cluster.name)))
+    wanted = _judged(
+        config, ledger.pipeline, list(_repaired(file, ledger.pipeline, ledger.cluster.name))
+    )
 
-    done = send_repaired(ledger.log, ledger.client, ledger.cluster, ledger.pipeline, wanted, f"replay-{new_run_id()}", err.say)
+    done = send_repaired(
+        ledger.log,
+        ledger.client,
+        ledger.cluster,
+        ledger.pipeline,
+        wanted,
+        f"replay-{new_run_id()}",
+        err.say,
+    )
     for place, earlier in done.skipped.items():
         err.say(f"skipped: {place} was sent by {earlier}, with the same value")
     for place, earlier in done.corrected.items():
-        err.say(f"corrected: {place} differs from what {earlier} sent; consumers have both", "yellow")
+        err.say(
+            f"corrected: {place} differs from what {earlier} sent; consumers have both", "yellow"
+        )
     if as_json:
         skipped, corrected = (
             [{**dataclasses.asdict(place), "replayed": earlier} for place, earlier in found.items()]
             for found in (done.skipped, done.corrected)
         )
-        print_json({"sent": [dataclasses.asdict(place) for place in done.sent], "corrected": corrected, "skipped": skipped})
+        print_json(
+            {
+                "sent": [dataclasses.asdict(place) for place in done.sent],
+                "corrected": corrected,
+                "skipped": skipped,
+            }
+        )
     else:
         corrections = f" ({len(done.corrected):,} of them as corrections)" if done.corrected else ""
-        out.print(f"{len(done.sent):,} records sent{corrections}, {len(done.skipped):,} were sent before")
+        out.print(
+            f"{len(done.sent):,} records sent{corrections}, {len(done.skipped):,} were sent before"
+        )
 
 
 def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Repaired]:
-    """Return the records as they may leave. Raises UsageError if one would go to quarantine again."""
+    """Return the records as they may leave. Raises UsageError if one would go to quarantine
+    again."""
     if not wanted or not (pipeline.records.redact or judges_lines(pipeline)):
         return wanted
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
@@ -278,7 +361,15 @@ def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Re
     with tempfile.TemporaryDirectory(prefix="shipper-repaired-") as temporary:
         steps = (runner.REPAIRED,)
         job = runner.Job(
-            pipeline, config, window.start, window.end, new_run_id(), steps, runs_uri=temporary, source_only=True, brief=True
+            pipeline,
+            config,
+            window.start,
+            window.end,
+            new_run_id(),
+            steps,
+            runs_uri=temporary,
+            source_only=True,
+            brief=True,
         )
         folder = RunFolder(temporary, pipeline.key, window.start, window.end, job.run_id)
         records = [
@@ -289,25 +380,38 @@ def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Re
             for each in wanted
         ]  # fmt: skip
         asked = RepairedResult(
-            pipeline=pipeline.name, window_start=window.start, window_end=window.end, run_id=job.run_id, started_at=now, finished_at=now,
+            pipeline=pipeline.name,
+            window_start=window.start,
+            window_end=window.end,
+            run_id=job.run_id,
+            started_at=now,
+            finished_at=now,
             records=records,
-        )  # fmt: skip
+        )
         folder.write_text(TO_JUDGE, asked.model_dump_json())
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = folder.find(runner.REPAIRED, RepairedResult)
     if result is None or result.error:
         raise StepResultError(
             (result and result.error)
-            or f"pipeline {pipeline.name}: the repaired records could not be judged: the step {runner.how_it_ended(code)}. Nothing was sent. "
-            "Its last lines above say why; run the same command again."
+            or (
+                f"pipeline {pipeline.name}: the repaired records could not be judged: the step "
+                f"{runner.how_it_ended(code)}. Nothing was sent. Its last lines above say why; "
+                "run the same command again."
+            )
         )
-    refused = [f"{each.place}: {record.why}" for each, record in zip(wanted, result.records, strict=True) if record.why]
+    refused = [
+        f"{each.place}: {record.why}"
+        for each, record in zip(wanted, result.records, strict=True)
+        if record.why
+    ]
     if refused:
         more = f"; and {len(refused) - _SHOWN:,} more" if len(refused) > _SHOWN else ""
         raise UsageError(
-            f"pipeline {pipeline.name}: {len(refused):,} of {len(wanted):,} records are not to be sent as they are: "
-            f"{'; '.join(refused[:_SHOWN])}{more}. Nothing was sent: all of them stay in quarantine. Repair `value`, or leave these lines out, "
-            "and run the same command again."
+            f"pipeline {pipeline.name}: {len(refused):,} of {len(wanted):,} records are not to be "
+            f"sent as they are: {'; '.join(refused[:_SHOWN])}{more}. Nothing was sent: all of "
+            "them stay in quarantine. Repair `value`, or leave these lines out, and run the "
+            "same command again."
         )
     return [
         dataclasses.replace(each, value=record.value, key=record.key, headers=tuple(record.headers))
@@ -329,32 +433,47 @@ def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise UsageError(f"{file}:{number}: {field + ': ' if field else ''}{first['msg']}. Nothing was sent.") from error
+            raise UsageError(
+                f"{file}:{number}: {field + ': ' if field else ''}{first['msg']}. Nothing was sent."
+            ) from error
         except ValueError as error:
             raise UsageError(f"{file}:{number}: {error}. Nothing was sent.") from error
 
 
 def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
     """Raises ValueError."""
-    for name, given, ours in (("pipeline", shown.pipeline, pipeline.key), ("cluster", shown.cluster, cluster)):
+    for name, given, ours in (
+        ("pipeline", shown.pipeline, pipeline.key),
+        ("cluster", shown.cluster, cluster),
+    ):
         if given != ours:
             raise ValueError(f"it is of {name} {given}, not of {ours}")
     if shown.topic is None:
         raise ValueError("`topic` is missing: say where the record goes")
     if not {"value", "value_base64"} & shown.model_fields_set:
-        raise ValueError("`value` is missing: say what is to be sent; null for a record without a value")
+        raise ValueError(
+            "`value` is missing: say what is to be sent; null for a record without a value"
+        )
     if shown.cut:
         raise ValueError(
-            f"`cut`: of {shown.place} only a part is here. Put the whole value, and its key and headers if it had some, and remove `cut`"
+            f"`cut`: of {shown.place} only a part is here. Put the whole value, and its key and "
+            "headers if it had some, and remove `cut`"
         )
     if pipeline.records.avro is not None and shown.value is not None:
         raise ValueError(
-            "`value`: this pipeline's values are Avro, and text is none: put the bytes, with the schema's number in front, into `value_base64`, "
-            "or repair the file and run its window again"
+            "`value`: this pipeline's values are Avro, and text is none: put the bytes, with the "
+            "schema's number in front, into `value_base64`, or repair the file and run its "
+            "window again"
         )
-    value, key = _bytes("value", shown.value, shown.value_base64), _bytes("key", shown.key, shown.key_base64)
+    value, key = (
+        _bytes("value", shown.value, shown.value_base64),
+        _bytes("key", shown.key, shown.key_base64),
+    )
     texts, encoded = shown.headers or {}, shown.headers_base64 or {}
-    headers = [(name, _bytes(f"headers.{name}", texts.get(name), encoded.get(name)) or b"") for name in texts | encoded]
+    headers = [
+        (name, _bytes(f"headers.{name}", texts.get(name), encoded.get(name)) or b"")
+        for name in texts | encoded
+    ]
     return Repaired(shown.place, shown.topic, value, key, tuple(headers), shown.timestamp_ms)
 
 

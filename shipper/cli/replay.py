@@ -26,8 +26,9 @@ from shipper.stopping import Stopped
 from shipper.windows.window import Window, parse_moment, parse_window
 
 EPILOG = (
-    "Example: `shipper replay web_access --from 2026-11-01T06:20 --to 2026-11-01T06:40 --topic-prefix again. --rate 5MB/s "
-    "--reason 'consumer lost its state'`; one that did not end: `shipper replay web_access --id ID`"
+    "Example: `shipper replay web_access --from 2026-11-01T06:20 --to 2026-11-01T06:40 "
+    "--topic-prefix again. --rate 5MB/s --reason 'consumer lost its state'`; one that did not "
+    "end: `shipper replay web_access --id ID`"
 )
 app = new_app("replay")
 
@@ -35,35 +36,67 @@ app = new_app("replay")
 @app.command(epilog=EPILOG)
 def replay(
     pipeline: PipelineName,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why: for the records' headers and the report.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Why: for the records' headers and the report.")
+    ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", help="Records that happened from here on, by `records.timestamp`.")
+        str | None,
+        typer.Option("--from", help="Records that happened from here on, by `records.timestamp`."),
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="… and before this.")] = None,
     window: Annotated[
-        str | None, typer.Option("--window", help="START/END: where to look for files.", show_default="from --from to --to")
+        str | None,
+        typer.Option(
+            "--window",
+            help="START/END: where to look for files.",
+            show_default="from --from to --to",
+        ),
     ] = None,
     files: Annotated[
-        list[str] | None, typer.Option("--files", help="This file, in place of a window's; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--files", help="This file, in place of a window's; may be given several times."
+        ),
     ] = None,
     topic_prefix: Annotated[
         str,
-        typer.Option("--topic-prefix", help="In front of each topic's name; they must exist.", show_default="the same topics"),
+        typer.Option(
+            "--topic-prefix",
+            help="In front of each topic's name; they must exist.",
+            show_default="the same topics",
+        ),
     ] = "",
     rate: Annotated[
-        str | None, typer.Option("--rate", help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.")
+        str | None,
+        typer.Option(
+            "--rate",
+            help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.",
+        ),
     ] = None,
     cluster: Annotated[
-        list[str] | None, typer.Option("--cluster", help="One of its clusters; may be given several times.", show_default="all")
+        list[str] | None,
+        typer.Option(
+            "--cluster", help="One of its clusters; may be given several times.", show_default="all"
+        ),
     ] = None,
-    id: Annotated[str | None, typer.Option("--id", help="Of a replay that did not end: sends what is missing.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Yes, to the same topics, whose readers will see records twice.")] = False,
+    id: Annotated[
+        str | None,
+        typer.Option("--id", help="Of a replay that did not end: sends what is missing."),
+    ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", help="Yes, to the same topics, whose readers will see records twice."
+        ),
+    ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Ships a range of event time, a window or some files once more: to the same topics, or to others.
+    """Ships a range of event time, a window or some files once more: to the same topics, or to
+    others.
 
-    A run like any other, with a place of its own in the ledger: with the same --id it sends what is missing, and nothing twice.
+    A run like any other, with a place of its own in the ledger: with the same --id it sends what is
+    missing, and nothing twice.
     """
     spec = load_pipeline(config, pipeline)
     runs_uri = resolve_uri(config, spec.runs_uri)
@@ -72,14 +105,23 @@ def replay(
     if before is not None:
         if given:
             raise UsageError(
-                f"replay {id} says already what is replayed; give nothing but --id, which sends what is missing of it, and --rate"
+                f"replay {id} says already what is replayed; give nothing but --id, which sends "
+                "what is missing of it, and --rate"
             )
         wanted = before.model_copy(update={"rate_limit": _rate(rate)}) if rate else before
     else:
         if id and not given and not rate:
             raise UsageError(f"there is no replay {id} of {pipeline} in {runs_uri}")
         wanted = _asked(
-            spec, id, reason, _times(start, end), window, named_files(config, files or ()), topic_prefix, _rate(rate), cluster
+            spec,
+            id,
+            reason,
+            _times(start, end),
+            window,
+            named_files(config, files or ()),
+            topic_prefix,
+            _rate(rate),
+            cluster,
         )
     derived = replayed(spec, wanted)
     if before is None and not topic_prefix and not yes:
@@ -106,12 +148,22 @@ def _job(spec: Pipeline, config: Path, wanted: Replay, clusters: tuple[str, ...]
 
 
 def _asked(
-    spec: Pipeline, id: str | None, reason: str | None, times: Window | None, window: str | None, files: list[str],
-    topic_prefix: str, rate: int | None, clusters: list[str] | None,
-) -> Replay:  # fmt: skip
+    spec: Pipeline,
+    id: str | None,
+    reason: str | None,
+    times: Window | None,
+    window: str | None,
+    files: list[str],
+    topic_prefix: str,
+    rate: int | None,
+    clusters: list[str] | None,
+) -> Replay:
     """Raises UsageError."""
     if not reason:
-        raise UsageError("--reason is missing: why is it replayed? The records' headers and the report will say so")
+        raise UsageError(
+            "--reason is missing: why is it replayed? The records' headers and the report will say "
+            "so"
+        )
     check_clusters(spec, clusters or ())
     about = _window(times, window, files)
     asked: dict[str, Any] = {
@@ -129,7 +181,9 @@ def _asked(
     try:
         return Replay.model_validate(asked)
     except ValueError as error:
-        raise UsageError(f"--id {id}: lower-case letters, digits and '-' only, and 40 characters at most") from error
+        raise UsageError(
+            f"--id {id}: lower-case letters, digits and '-' only, and 40 characters at most"
+        ) from error
 
 
 def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -> int:
@@ -146,7 +200,9 @@ def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -
         if stopped:
             stopped.there = f"what it sent until then is in the ledger; {again}"
             raise stopped
-        raise StepResultError(f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}; {again}")
+        raise StepResultError(
+            f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}; {again}"
+        )
     if as_json:
         print_json(result)
         show_cause(result, err)
@@ -165,7 +221,10 @@ def _times(start: str | None, end: str | None) -> Window | None:
 
 def _window(times: Window | None, window: str | None, files: list[str] | None) -> Window:
     if window and files:
-        raise UsageError("--window and --files contradict each other: files are either those of a window or those that are named")
+        raise UsageError(
+            "--window and --files contradict each other: files are either those of a window or "
+            "those that are named"
+        )
     if window:
         return parse_window(window)
     if times:
@@ -188,6 +247,7 @@ def _confirm(spec: Pipeline) -> None:
     what = f"Readers of {topics} will see these records once more."
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{what} Say --yes if that is what you want, or name other topics with --topic-prefix. Nothing was sent."
+            f"{what} Say --yes if that is what you want, or name other topics with --topic-prefix. "
+            "Nothing was sent."
         )
     typer.confirm(f"{what} Go on?", abort=True, err=True)

@@ -1,4 +1,5 @@
-"""What `shipper run` can be told of one run, in the words of :class:`shipper.runner.JobOptions`; and the job that comes of it."""
+"""What `shipper run` can be told of one run, in the words of :class:`shipper.runner.JobOptions`;
+and the job that comes of it."""
 
 from __future__ import annotations
 
@@ -20,26 +21,39 @@ from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
 Scheduled = Annotated[
-    bool, typer.Option("--scheduled", help="As a run of the schedule: also ship what came late before it (`source.lookback`).")
+    bool,
+    typer.Option(
+        "--scheduled",
+        help="As a run of the schedule: also ship what came late before it (`source.lookback`).",
+    ),
 ]
 Reship = Annotated[
     bool,
     typer.Option(
         "--reship",
-        help="Send every file of the window once more, whole; readers will see their records twice. It takes a --reason.",
+        help="Send every file of the window once more, whole; readers will see their records "
+        "twice. It takes a --reason.",
     ),
 ]
 NewLedger = Annotated[
     bool,
     typer.Option(
-        "--new-ledger", help="Go on although the ledger is gone or was made anew: what it knew counts as never shipped."
+        "--new-ledger",
+        help="Go on although the ledger is gone or was made anew: what it knew counts as never "
+        "shipped.",
     ),
 ]
-ReshipReason = Annotated[str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")]
-OfClusters = Annotated[list[str] | None, typer.Option("--cluster", help=f"{help_of('to_clusters')} May be given several times.")]
+ReshipReason = Annotated[
+    str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")
+]
+OfClusters = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", help=f"{help_of('to_clusters')} May be given several times."),
+]
 RateLimit = Annotated[str | None, typer.Option("--rate-limit", help=help_of("rate_limit"))]
 SkipChecks = Annotated[
-    list[str] | None, typer.Option("--skip-check", help=f"{help_of('skip_checks')} May be given several times.")
+    list[str] | None,
+    typer.Option("--skip-check", help=f"{help_of('skip_checks')} May be given several times."),
 ]
 SkipReason = Annotated[str | None, typer.Option("--skip-reason", help=help_of("skip_reason"))]
 PlanOnly = Annotated[bool, typer.Option("--plan-only", help=help_of("plan_only"))]
@@ -48,16 +62,21 @@ MetricsPath = Annotated[
     Path | None,
     typer.Option(
         "--metrics-file",
-        help="Add the figures to this file, NAME.prom, for the textfile collector of Prometheus' node_exporter.",
+        help="Add the figures to this file, NAME.prom, for the textfile collector of "
+        "Prometheus' node_exporter.",
         show_default=False,
     ),
 ]
 
-WindowText = Annotated[str | None, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")]
+WindowText = Annotated[
+    str | None, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")
+]
 Last = Annotated[
     bool,
     typer.Option(
-        "--last", help="In place of --window: the latest one of the schedule that has closed and whose files have settled."
+        "--last",
+        help="In place of --window: the latest one of the schedule that has closed and whose "
+        "files have settled.",
     ),
 ]
 
@@ -78,25 +97,43 @@ def _window(pipeline: Pipeline, window: str | None, *, last: bool) -> Window:
     if window:
         return parse_window(window)
     if not last:
-        raise UsageError("which window? Give --window START/END, or --last for the latest one of the schedule")
+        raise UsageError(
+            "which window? Give --window START/END, or --last for the latest one of the schedule"
+        )
     if pipeline.schedule is None:
-        raise UsageError(f"--last: pipeline {pipeline.name} has no `schedule`, so it has no last window; say which with --window")
+        raise UsageError(
+            f"--last: pipeline {pipeline.name} has no `schedule`, so it has no last window; say "
+            "which with --window"
+        )
     settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=pipeline.source.settle_seconds)
     return Ticks(pipeline.schedule).last_closed(settled)
 
 
 def new_job(
-    name: str, window: str | None, config: Path, steps: tuple[str, ...], *, last: bool = False, **told: Any
+    name: str,
+    window: str | None,
+    config: Path,
+    steps: tuple[str, ...],
+    *,
+    last: bool = False,
+    **told: Any,
 ) -> tuple[runner.Job, RunFolder]:
-    """``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody can have meant, WindowError, ConfigError."""
+    """``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody can have
+    meant, WindowError, ConfigError."""
     pipeline = load_pipeline(config, name)
     parsed = _window(pipeline, window, last=last)
-    job = runner.Job(pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, brief=True, **told)
+    job = runner.Job(
+        pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, brief=True, **told
+    )
     if job.scheduled and pipeline.schedule is None:
-        raise UsageError(f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this one; leave it out")
+        raise UsageError(
+            f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this "
+            "one; leave it out"
+        )
     if job.scheduled and job.reship:
         raise UsageError(
-            "--scheduled and --reship contradict each other: a run that ships files again does not look back; choose one"
+            "--scheduled and --reship contradict each other: a run that ships files again does not "
+            "look back; choose one"
         )
     if fault := contradiction(job, pipeline):
         for of_form, flag in _FLAGS.items():

@@ -1,4 +1,5 @@
-"""What the beginning of a log file says of the file: how it is packed, what its records are, and where their time stands."""
+"""What the beginning of a log file says of the file: how it is packed, what its records are, and
+where their time stands."""
 
 from __future__ import annotations
 
@@ -25,12 +26,21 @@ _MOST = 0.9
 """Share of the records that must be alike; others are a stack's lines, say."""
 _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]"
-#: Pattern of a time → Spark SQL that makes a TIMESTAMP of it, and its unit. Without a backslash, which SQL's strings and YAML's would each
-#: want doubled.
+#: Pattern of a time → Spark SQL that makes a TIMESTAMP of it, and its unit. Without a backslash,
+#: which SQL's strings and YAML's would each want doubled.
 _TIMES = {
-    f"{_DATE}{_CLOCK}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?": ("try_to_timestamp({})", ""),
-    f"[0-9]{{4}}/[0-9]{{2}}/[0-9]{{2}} {_CLOCK}": ("try_to_timestamp({}, 'yyyy/MM/dd HH:mm:ss')", ""),  # nginx's error log
-    f"[0-9]{{2}}/[A-Z][a-z]{{2}}/[0-9]{{4}}:{_CLOCK} [+-][0-9]{{4}}": ("try_to_timestamp({}, 'dd/MMM/yyyy:HH:mm:ss Z')", ""),
+    f"{_DATE}{_CLOCK}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?": (
+        "try_to_timestamp({})",
+        "",
+    ),
+    f"[0-9]{{4}}/[0-9]{{2}}/[0-9]{{2}} {_CLOCK}": (
+        "try_to_timestamp({}, 'yyyy/MM/dd HH:mm:ss')",
+        "",
+    ),  # nginx's error log
+    f"[0-9]{{2}}/[A-Z][a-z]{{2}}/[0-9]{{4}}:{_CLOCK} [+-][0-9]{{4}}": (
+        "try_to_timestamp({}, 'dd/MMM/yyyy:HH:mm:ss Z')",
+        "",
+    ),
 }
 #: Of a field alone; between 2001 and 2096.
 _NUMBERS = {
@@ -79,8 +89,12 @@ def look_at(path: Path) -> SampleFile:
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
-            format = next((format for magic, format in _TABLES.items() if head.startswith(magic)), None)
-            if format and (format != "orc" or path.suffix == ".orc"):  # ORC: three letters with which a text may begin
+            format = next(
+                (format for magic, format in _TABLES.items() if head.startswith(magic)), None
+            )
+            if format and (
+                format != "orc" or path.suffix == ".orc"
+            ):  # ORC: three letters with which a text may begin
                 return _look_at_table(path, format)
             found = recognise(path.name, head)
             if found.problem:
@@ -91,7 +105,12 @@ def look_at(path: Path) -> SampleFile:
             beginning = _beginning(_OPENERS[found.format](file))
     except (OSError, EOFError, pa.ArrowException) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    return _look_at_text(path.name, found.format, beginning.decode(errors="replace"), whole=len(beginning) < _LOOKED_AT_BYTES)
+    return _look_at_text(
+        path.name,
+        found.format,
+        beginning.decode(errors="replace"),
+        whole=len(beginning) < _LOOKED_AT_BYTES,
+    )
 
 
 def _beginning(opened: Any) -> bytes:
@@ -103,7 +122,8 @@ def _beginning(opened: Any) -> bytes:
 
 
 def _look_at_table(path: Path, format: Format) -> SampleFile:
-    """Look at its rows as the JSON objects that they become. Of Avro, which nothing here reads, only the format is known."""
+    """Look at its rows as the JSON objects that they become. Of Avro, which nothing here reads,
+    only the format is known."""
     rows: list[dict[str, Any]] = []
     if format != "avro":
         from pyarrow import dataset
@@ -128,15 +148,17 @@ def _look_at_text(name: str, packed: str, text: str, *, whole: bool) -> SampleFi
 
 
 def _rows(name: str, text: str, delimiter: str, *, whole: bool) -> list[dict[str, str]]:
-    """Return the rows of CSV with a header; none for anything else. By a file's name, two fields are enough; without it, three whose names are
-    words, and each row as many."""
+    """Return the rows of CSV with a header; none for anything else. By a file's name, two fields
+    are enough; without it, three whose names are words, and each row as many."""
     if delimiter not in text.partition("\n")[0]:
         return []
     try:
         found = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=whole))
     except csv.Error:
         return []
-    head, *rows = [row for row in found[: None if whole else -1] if row][: _LOOKED_AT_LINES + 1] or [[]]
+    head, *rows = [row for row in found[: None if whole else -1] if row][
+        : _LOOKED_AT_LINES + 1
+    ] or [[]]
     right = [row for row in rows if len(row) == len(head)]
     words = len(head) > 2 and all(re.fullmatch(r"[A-Za-z_][\w .-]*", field) for field in head)
     is_csv = re.search(r"\.(csv|tsv)(\.\w+)?$", name.lower()) or (words and len(right) == len(rows))
@@ -151,11 +173,16 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _records(lines: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what records of several lines begin with, and their first lines; ``""`` and all lines where each line is a record: nearly all begin
-    with a date, or the others do not look as if they belonged to what is before them."""
+    """Return what records of several lines begin with, and their first lines; ``""`` and all lines
+    where each line is a record: nearly all begin with a date, or the others do not look as if they
+    belonged to what is before them."""
     first = [line for line in lines if re.match(_DATE, line)]
     others = [line for line in lines if not re.match(_DATE, line)]
-    belong = [line for line in others if re.match(r"\s|Caused by|Traceback|[\w.$]+(Error|Exception)\b", line)]
+    belong = [
+        line
+        for line in others
+        if re.match(r"\s|Caused by|Traceback|[\w.$]+(Error|Exception)\b", line)
+    ]
     if not first or first[0] != lines[0] or len(belong) < max(1, len(others) / 2):
         return "", list(lines)
     return _DATE, first
@@ -168,14 +195,20 @@ def _time_of_objects(objects: Sequence[Mapping[str, Any]]) -> Time | None:
             path = f"$.{name}" if re.fullmatch(r"\w+", name) else f"$[\\'{name}\\']"
             values = [str(found[name]) for found in objects if name in found]
             for pattern, (sql, unit) in (_TIMES | _NUMBERS).items():
-                if found := _most([value for value in values if re.fullmatch(pattern, value)], objects):
-                    return _time(f"{name}: {found[0]}{unit}", sql, f"get_json_object(value, '{path}')", found)
+                if found := _most(
+                    [value for value in values if re.fullmatch(pattern, value)], objects
+                ):
+                    return _time(
+                        f"{name}: {found[0]}{unit}", sql, f"get_json_object(value, '{path}')", found
+                    )
     return None
 
 
 def _time_of_text(lines: Sequence[str]) -> Time | None:
     for pattern, (sql, _) in _TIMES.items():
-        if found := _most([match[0] for line in lines if (match := re.search(pattern, line[:500]))], lines):
+        if found := _most(
+            [match[0] for line in lines if (match := re.search(pattern, line[:500]))], lines
+        ):
             return _time(found[0], sql, f"regexp_extract(value, '({pattern})', 1)", found)
     return None
 
@@ -186,4 +219,9 @@ def _most(found: list[str], of: Sequence[Any]) -> list[str]:
 
 def _time(shown: str, sql: str, column: str, found: Sequence[str]) -> Time:
     """Python's logging writes ``12:00:00,123``."""
-    return Time(shown, sql.format(f"replace({column}, ',', '.')" if any("," in value for value in found) else column))
+    return Time(
+        shown,
+        sql.format(
+            f"replace({column}, ',', '.')" if any("," in value for value in found) else column
+        ),
+    )

@@ -26,18 +26,32 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     window = Window(result.window_start, result.window_end)
     late = f" ({len(result.late_files):,} of them late)" if result.late_files else ""
     size = (
-        f"{plural(len(result.files), 'file')}{late}, {format_bytes(result.total_bytes)}, {plural(result.total_splits, 'split')}"
+        f"{plural(len(result.files), 'file')}{late}, {format_bytes(result.total_bytes)}, "
+        f"{plural(result.total_splits, 'split')}"
     )
     out.say(f"{result.pipeline} {window}   {size}", "bold")
-    out.say(f"from {result.source}  to {', '.join(result.topics)}  transform {result.transform_digest}")
+    out.say(
+        f"from {result.source}  to {', '.join(result.topics)}  transform {result.transform_digest}"
+    )
     if result.left_out:
         out.say(result.left_out_in_words())
         for one in sorted(result.left_out, key=lambda one: not one.warns)[:_SHOWN]:
             out.say(f"  {one.entries()}: {one.reason}", "yellow" if one.warns else None)
     if result.looked_back:
         back = result.looked_back
-        out.say(f"looked back to {back.start:%Y-%m-%dT%H:%M:%SZ}: {plural(back.windows, 'window')}, {plural(back.files, 'file')}")
-    clusters = table("cluster", ">files there", ">begun", ">left", ">bytes left", ">records there", "missing topics")
+        out.say(
+            f"looked back to {back.start:%Y-%m-%dT%H:%M:%SZ}: {plural(back.windows, 'window')}, "
+            f"{plural(back.files, 'file')}"
+        )
+    clusters = table(
+        "cluster",
+        ">files there",
+        ">begun",
+        ">left",
+        ">bytes left",
+        ">records there",
+        "missing topics",
+    )
     for cluster in result.clusters:
         clusters.add_row(*_plan_row(cluster))
     out.show(clusters)
@@ -66,16 +80,34 @@ def _plan_row(cluster: ClusterPlan) -> list[str]:
     if cluster.problem and not cluster.missing_topics:
         return [cluster.cluster, "?", "?", "?", "?", "?", "?"]
     counts = (cluster.complete_files, cluster.partial_files, cluster.left_files)
-    return [cluster.cluster, *(f"{n:,}" for n in counts), format_bytes(cluster.left_bytes), f"{cluster.records_there:,}", missing]
+    return [
+        cluster.cluster,
+        *(f"{n:,}" for n in counts),
+        format_bytes(cluster.left_bytes),
+        f"{cluster.records_there:,}",
+        missing,
+    ]
 
 
 def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
     window = Window(result.window_start, result.window_end)
-    scans = "no scan of the lines" if not result.scans else f"{plural(result.scans, 'scan')} of the lines"
-    out.say(f"{result.pipeline} {window}   {result.scope or 'nothing was looked at'}   {scans}", "bold")
+    scans = (
+        "no scan of the lines"
+        if not result.scans
+        else f"{plural(result.scans, 'scan')} of the lines"
+    )
+    out.say(
+        f"{result.pipeline} {window}   {result.scope or 'nothing was looked at'}   {scans}", "bold"
+    )
     checks = table("", "check", "severity", "expected", "observed")
     for check in result.checks:
-        mark = Text("✓", "green") if check.passed else Text("✗", "red") if check.severity == "block" else Text("!", "yellow")
+        mark = (
+            Text("✓", "green")
+            if check.passed
+            else Text("✗", "red")
+            if check.severity == "block"
+            else Text("!", "yellow")
+        )
         checks.add_row(mark, check.check, check.severity, check.expected, check.observed)
     if result.checks:
         out.show(checks)
@@ -94,7 +126,8 @@ def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
     for report in report_killed(config, pipeline):
         window = Window(report.window_start, report.window_end)
         err.say(
-            f"Run {report.run_id} of window {window} was killed and wrote no report. Its report was written now: {report.page}",
+            f"Run {report.run_id} of window {window} was killed and wrote no report. Its report "
+            f"was written now: {report.page}",
             "yellow",
         )
 
@@ -107,14 +140,25 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
     for ship in result.ships:
         for topic in ship.topics:
             size = format_bytes(topic.delivered_bytes)
-            topics.add_row(ship.cluster, topic.topic, f"{topic.delivered:,}", f"{topic.before:,}", size)
+            topics.add_row(
+                ship.cluster, topic.topic, f"{topic.delivered:,}", f"{topic.before:,}", size
+            )
     if topics.row_count:
         out.show(topics)
     for ship in result.ships:
-        out.say(f"{ship.cluster}: {ship.delivered:,} records sent{_rate(ship)}; {ship.before:,} were there before.")
+        out.say(
+            f"{ship.cluster}: {ship.delivered:,} records sent{_rate(ship)}; {ship.before:,} were "
+            "there before."
+        )
         if ship.late_files:
-            files, windows = plural(ship.late_files, "file"), plural(ship.late_windows, "earlier window")
-            out.say(f"{ship.cluster}: of these, {plural(ship.late_records, 'record')} from {files} of {windows} that came late.")
+            files, windows = (
+                plural(ship.late_files, "file"),
+                plural(ship.late_windows, "earlier window"),
+            )
+            out.say(
+                f"{ship.cluster}: of these, {plural(ship.late_records, 'record')} from {files} of "
+                f"{windows} that came late."
+            )
         for what, counts in (("filtered", ship.filtered), ("quarantined", ship.quarantined)):
             if counts:
                 named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
@@ -127,7 +171,8 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
 
 
 def show_cause(result: RunReport, err: Terminal) -> None:
-    """Why it failed, or why it ended as a warning. Also beside JSON: standard error is what cron sends by mail."""
+    """Why it failed, or why it ended as a warning. Also beside JSON: standard error is what cron
+    sends by mail."""
     if result.first_cause:
         err.say(f"FAILED  {result.first_cause}", "bold red")
     for doubt in () if result.first_cause else verdict(result).doubts:
@@ -137,7 +182,10 @@ def show_cause(result: RunReport, err: Terminal) -> None:
 def _rate(ship: ShipResult) -> str:
     if not ship.ship_seconds or ship.ship_seconds < _RATE_AFTER_SECONDS:
         return ""
-    return f" in {format_duration(ship.ship_seconds)}: {ship.delivered / ship.ship_seconds:,.0f} records/s"
+    return (
+        f" in {format_duration(ship.ship_seconds)}: {ship.delivered / ship.ship_seconds:,.0f} "
+        "records/s"
+    )
 
 
 def _show_closed(result: RunReport, err: Terminal) -> None:
@@ -146,6 +194,11 @@ def _show_closed(result: RunReport, err: Terminal) -> None:
     for gate in filter(None, (result.gate_source, *result.delivery_gates)):
         for check in gate.checks:
             if not check.passed:
-                closed.add_row(f"{gate.step} {gate.cluster or ''}".strip(), check.check, check.expected, check.observed)
+                closed.add_row(
+                    f"{gate.step} {gate.cluster or ''}".strip(),
+                    check.check,
+                    check.expected,
+                    check.observed,
+                )
     if closed.row_count:
         err.show(closed)

@@ -1,4 +1,5 @@
-"""Topics on the cluster, for commands that read a whole ledger, and the ledger's chunks that are gone with an earlier topic."""
+"""Topics on the cluster, for commands that read a whole ledger, and the ledger's chunks that are
+gone with an earlier topic."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from shipper.ledger.inventory import Entries, LedgerFinding, entries
 
 
 class PresentEntries:
-    """The ledger's chunk records, path by path, without those whose topics are gone; what is lost with them is known at the end."""
+    """The ledger's chunk records, path by path, without those whose topics are gone; what is lost
+    with them is known at the end."""
 
     def __init__(self, ledger: OpenLedger) -> None:
         self._ledger = ledger
@@ -25,7 +27,13 @@ class PresentEntries:
     def of(self, read: LedgerRecords) -> Iterator[Entries]:
         """Yield the entries of each ship. Raises ClusterError."""
         for of_path in entries(read):
-            self._ask({entry.key.topic for entry in of_path if entry.value.topic_id and not entry.invalidated})
+            self._ask(
+                {
+                    entry.key.topic
+                    for entry in of_path
+                    if entry.value.topic_id and not entry.invalidated
+                }
+            )
             self._ask({one.key.topic for one in of_path.moved if one.value.topic_id})
             yield self._take(of_path)
 
@@ -47,10 +55,13 @@ class PresentEntries:
     def findings(self) -> Iterator[LedgerFinding]:
         for lost in self.lost():
             became = (
-                f"was deleted and created anew: its id is {lost.now}" if lost.now else "was deleted, and is not on the cluster"
+                f"was deleted and created anew: its id is {lost.now}"
+                if lost.now
+                else "was deleted, and is not on the cluster"
             )
             text = (
-                f"{became}. The ledger says that {lost.records:,} records of {lost.files:,} files are in the earlier topic, with the id "
-                f"{lost.before}. To send them again: `delivery.on_recreated: resend`, and run their windows"
+                f"{became}. The ledger says that {lost.records:,} records of {lost.files:,} files "
+                f"are in the earlier topic, with the id {lost.before}. To send them again: "
+                "`delivery.on_recreated: resend`, and run their windows"
             )
             yield LedgerFinding("wrong", "recreated", lost.topic, text)

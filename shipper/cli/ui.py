@@ -19,11 +19,15 @@ app = new_app("ui")
 @app.command(epilog="Example: `shipper ui` · `shipper ui --port 8090`")
 def ui(
     config: Config = Path("config"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")] = 8793,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")
+    ] = 8793,
 ) -> None:
-    """Shows what was shipped, what is late and what is missing: a page for a browser on this machine.
+    """Shows what was shipped, what is late and what is missing: a page for a browser on this
+    machine.
 
-    Everybody with an account on this machine can open it while it is served. In Airflow the same page asks for each person's rights.
+    Everybody with an account on this machine can open it while it is served. In Airflow the same
+    page asks for each person's rights.
     """
     path = index_path(config)
     if not path.exists():
@@ -34,7 +38,10 @@ def ui(
     try:
         server = Server(path, port, config)
     except OSError as error:
-        raise UsageError(f"port {port} of 127.0.0.1 cannot be had: {why_system(error)}; choose another with --port") from error
+        raise UsageError(
+            f"port {port} of 127.0.0.1 cannot be had: {why_system(error)}; choose another with "
+            "--port"
+        ) from error
     err.say(f"The Shipments page is at {server.url} until Ctrl-C.")
     try:
         server.serve_forever()

@@ -1,5 +1,5 @@
-"""`records.avro` of a pipeline, and `schema_registry` of a cluster. jvm/shipper/avro makes the values, shipper.kafka.schema_registry asks who numbers
-their schema."""
+"""`records.avro` of a pipeline, and `schema_registry` of a cluster. jvm/shipper/avro makes the
+values, shipper.kafka.schema_registry asks who numbers their schema."""
 
 from __future__ import annotations
 
@@ -20,26 +20,38 @@ _PLACEHOLDER = re.compile(r"\{[^}]*\}")
 
 
 class Avro(Model):
-    """Values leave as Avro, in Confluent's wire format: a zero byte, the schema's number in the cluster's Schema Registry as four bytes, the binary
-    encoding. `records.value` must give a JSON object or a struct whose fields are the schema's: one that the schema does not have, a value of another
-    type, and a field that is not there and may not be null make the record `unencodable`, which goes to `quarantine`, or fails the run where there is
-    none. A null value stays null. Where a cluster's registry is says `schema_registry` in its file."""
+    """Values leave as Avro, in Confluent's wire format: a zero byte, the schema's number in the
+    cluster's Schema Registry as four bytes, the binary encoding. `records.value` must give a JSON
+    object or a struct whose fields are the schema's: one that the schema does not have, a value of
+    another type, and a field that is not there and may not be null make the record `unencodable`,
+    which goes to `quarantine`, or fails the run where there is none. A null value stays null. Where
+    a cluster's registry is says `schema_registry` in its file."""
 
     schema_: dict[str, Any] = Field(
-        alias="schema", examples=[{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}]
+        alias="schema",
+        examples=[{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}],
     )
-    """The Avro schema, a record, as YAML or as the JSON of an `.avsc` file (JSON is YAML). It decides what records are: a file that was begun under
-    another is finished under that, or shipped again with `reship`."""
+    """The Avro schema, a record, as YAML or as the JSON of an `.avsc` file (JSON is YAML). It
+    decides what records are: a file that was begun under another is finished under that, or shipped
+    again with `reship`."""
     subject: str = Field(default="{topic}-value", min_length=1, examples=["com.example.Order"])
     """Name under which the registry keeps the schema. `{topic}` is the topic's name."""
     register_: StrictBool = Field(default=True, alias="register")
-    """Whether a run may register the schema, if the subject lacks it and it is compatible with what is there. If not, it must be there already."""
+    """Whether a run may register the schema, if the subject lacks it and it is compatible with what
+    is there. If not, it must be there already."""
 
     @field_validator("schema_")
     @classmethod
     def _is_a_record(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if value.get("type") != "record" or not value.get("name") or not isinstance(value.get("fields"), list):
-            raise ValueError("the schema of a record is wanted: {type: record, name: …, fields: [{name: …, type: …}, …]}")
+        if (
+            value.get("type") != "record"
+            or not value.get("name")
+            or not isinstance(value.get("fields"), list)
+        ):
+            raise ValueError(
+                "the schema of a record is wanted: {type: record, name: …, fields: [{name: …, "
+                "type: …}, …]}"
+            )
         return value
 
     @field_validator("subject")
@@ -73,27 +85,31 @@ class Avro(Model):
         if TOPIC not in self.subject:
             return ""
         return (
-            f"`records.avro.subject` is {self.subject}, and `matching` leaves open which topics there are: list them in `topics`, or name a "
-            "subject without {topic}"
+            f"`records.avro.subject` is {self.subject}, and `matching` leaves open which topics "
+            "there are: list them in `topics`, or name a subject without {topic}"
         )
 
 
 class SchemaRegistry(Model):
-    """Where the cluster's Schema Registry is, and who asks it. Confluent's HTTP interface, which others have too (Karapace, Apicurio's
-    `/apis/ccompat/v7`, Redpanda)."""
+    """Where the cluster's Schema Registry is, and who asks it. Confluent's HTTP interface, which
+    others have too (Karapace, Apicurio's `/apis/ccompat/v7`, Redpanda)."""
 
     url: str = Field(min_length=1, examples=["https://registry.example:8081"])
     """Its address; a path is kept."""
     username: SecretText | None = Field(default=None, repr=False)
     """For HTTP's basic authentication, with `password`; a reference, as everything here may be."""
-    password: SecretText | None = Field(default=None, repr=False, examples=["${file:/run/secrets/registry}"])
+    password: SecretText | None = Field(
+        default=None, repr=False, examples=["${file:/run/secrets/registry}"]
+    )
     """No plan, log or report shows it."""
     token: SecretText | None = Field(default=None, repr=False)
     """In place of `username` and `password`: a bearer token."""
     ca_location: str | None = None
-    """PEM file with the authorities that may have signed its certificate; by default those of the system."""
+    """PEM file with the authorities that may have signed its certificate; by default those of the
+    system."""
     certificate_location: str | None = None
-    """PEM file with this client's certificate, for mutual TLS, and its key unless `key_location` has it."""
+    """PEM file with this client's certificate, for mutual TLS, and its key unless `key_location`
+    has it."""
     key_location: str | None = None
     """PEM file with the certificate's key, not encrypted."""
 
@@ -101,7 +117,15 @@ class SchemaRegistry(Model):
     @classmethod
     def _an_address(cls, value: str) -> str:
         if password_fault(value):
-            refuse([((), "the address has a password in it, and addresses are shown: use `username` and `password`")])
+            refuse(
+                [
+                    (
+                        (),
+                        "the address has a password in it, and addresses are shown: use "
+                        "`username` and `password`",
+                    )
+                ]
+            )
         if "${" not in value and not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#]*)?", value):
             raise ValueError("an address is written https://HOST:PORT")
         return value.rstrip("/")
@@ -110,16 +134,31 @@ class SchemaRegistry(Model):
     def _one_way_in(self) -> SchemaRegistry:
         given = self.model_fields_set
         if "token" in given and {"username", "password"} & given:
-            raise ValueError("`token` and `username` contradict each other: keep the one that the registry asks for")
-        for name, other in (("username", "password"), ("password", "username"), ("key_location", "certificate_location")):
+            raise ValueError(
+                "`token` and `username` contradict each other: keep the one that the registry asks "
+                "for"
+            )
+        for name, other in (
+            ("username", "password"),
+            ("password", "username"),
+            ("key_location", "certificate_location"),
+        ):
             if name in given and other not in given:
                 raise ValueError(f"`{name}` needs `{other}`")
         return self
 
     def credentials(self) -> dict[str, str | None]:
-        """`username` and `password`, or `token`, in the clear, for a request alone; None: a reference that is not known here."""
-        given = {name: getattr(self, name) for name in ("username", "password", "token") if name in self.model_fields_set}
-        return {name: None if value is None else value.get_secret_value() for name, value in given.items()}
+        """`username` and `password`, or `token`, in the clear, for a request alone; None: a
+        reference that is not known here."""
+        given = {
+            name: getattr(self, name)
+            for name in ("username", "password", "token")
+            if name in self.model_fields_set
+        }
+        return {
+            name: None if value is None else value.get_secret_value()
+            for name, value in given.items()
+        }
 
     def warnings(self) -> Iterator[Fault]:
         """What is allowed and may be a mistake all the same."""
@@ -129,7 +168,10 @@ class SchemaRegistry(Model):
             and not _is_loopback(address.hostname or "")
             and {"password", "token"} & self.model_fields_set
         ):
-            yield ("url",), "the password, or token, travels in the clear to another machine; use https"
+            yield (
+                ("url",),
+                "the password, or token, travels in the clear to another machine; use https",
+            )
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,5 +1,6 @@
-"""What must hold of a window before its first byte leaves and of a run after its last one arrived: what all checks have in common, those of the
-listing, which read no line, and those of the delivery. The checks of lines are in content_checks."""
+"""What must hold of a window before its first byte leaves and of a run after its last one arrived:
+what all checks have in common, those of the listing, which read no line, and those of the delivery.
+The checks of lines are in content_checks."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from shipper.config.units import Bytes, Seconds, write_duration, write_size
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What a check may need of its pipeline. None is for what is not known, since it is faulty itself."""
+    """What a check may need of its pipeline. None is for what is not known, since it is faulty
+    itself."""
 
     columns: Sequence[str] | None
     """`value`, `key` if there is one, and what `records` makes."""
@@ -34,7 +36,8 @@ class GateCheck(Model):
 
     @property
     def title(self) -> str:
-        """Its name with its subject, as reports and the reasons of quarantined records show it: ``not_null(host)``."""
+        """Its name with its subject, as reports and the reasons of quarantined records show it:
+        ``not_null(host)``."""
         name, column = getattr(self, "check", type(self).__name__), getattr(self, "column", None)
         return str(name) if column is None else f"{name}({column})"
 
@@ -46,14 +49,18 @@ class GateCheck(Model):
 class SourceGateCheck(GateCheck):
     """What must hold before the first byte leaves."""
 
-    whole: ClassVar[str] = "this check is about all of them together, and none of them is the one at fault"
+    whole: ClassVar[str] = (
+        "this check is about all of them together, and none of them is the one at fault"
+    )
     """Why it cannot have severity `quarantine`; empty for one that can."""
 
     @field_validator("severity", mode="before")
     @classmethod
     def _quarantine_takes_records(cls, value: Any) -> Any:
         if value == "quarantine" and cls.whole:
-            refuse([((), f"`quarantine` takes single records out; {cls.whole}: use `block` or `warn`")])
+            refuse(
+                [((), f"`quarantine` takes single records out; {cls.whole}: use `block` or `warn`")]
+            )
         return value
 
 
@@ -68,9 +75,14 @@ class CountCheck(SourceGateCheck):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min is None and self.max is None:
-            raise ValueError("`min: null` without `max` lets every number pass; give one of them, or leave the check out")
+            raise ValueError(
+                "`min: null` without `max` lets every number pass; give one of them, or leave the "
+                "check out"
+            )
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"`min` ({self.min}) is larger than `max` ({self.max}): no number is right")
+            raise ValueError(
+                f"`min` ({self.min}) is larger than `max` ({self.max}): no number is right"
+            )
         return self
 
 
@@ -93,14 +105,21 @@ class TotalBytesCheck(SourceGateCheck):
     def _in_order(self) -> Self:
         low, high = self.min_bytes, self.max_bytes
         if low is None and high is None:
-            raise ValueError("neither `min` nor `max`: every size would pass; give one of them, or leave the check out")
+            raise ValueError(
+                "neither `min` nor `max`: every size would pass; give one of them, or leave the "
+                "check out"
+            )
         if low is not None and high is not None and low > high:
-            raise ValueError(f"`min` ({write_size(low)}) is larger than `max` ({write_size(high)}): no size is right")
+            raise ValueError(
+                f"`min` ({write_size(low)}) is larger than `max` ({write_size(high)}): no size is "
+                "right"
+            )
         return self
 
 
 class FreshnessCheck(SourceGateCheck):
-    """The newest file must be young enough against the window's end: a source that stopped writing is found the same hour."""
+    """The newest file must be young enough against the window's end: a source that stopped writing
+    is found the same hour."""
 
     check: Literal["freshness"]
     max_age_seconds: Seconds = Field(alias="max_age")
@@ -108,16 +127,17 @@ class FreshnessCheck(SourceGateCheck):
 
 
 class FilesPerCheck(CountCheck):
-    """The number of files in every part of the window: a missing hour is an error that names it, and not just a smaller sum. Parts
-    are counted from the window's start; the last one may be shorter. A file without a time in its path fails the check; one whose
-    time is outside the window is in no part."""
+    """The number of files in every part of the window: a missing hour is an error that names it,
+    and not just a smaller sum. Parts are counted from the window's start; the last one may be
+    shorter. A file without a time in its path fails the check; one whose time is outside the window
+    is in no part."""
 
     check: Literal["files_per"]
     every_seconds: Seconds = Field(alias="every", gt=0)
     """Length of a part, such as `1h`. At least as long as the finest unit in `time`."""
     time: str | None = Field(default=None, examples=["/%Y/%m/%d/%H/", "web-%Y%m%dT%H"])
-    """Where a file's path has its time (UTC): `%Y %m %d %j %H %M %S` and text between them, found at its last occurrence in the path.
-    Default: what `source.path` has in `{window_start:…}`."""
+    """Where a file's path has its time (UTC): `%Y %m %d %j %H %M %S` and text between them, found
+    at its last occurrence in the path. Default: what `source.path` has in `{window_start:…}`."""
 
     @field_validator("time")
     @classmethod
@@ -133,12 +153,15 @@ class FilesPerCheck(CountCheck):
         return self
 
     def path_time(self, pattern: str) -> PathTime:
-        """Where a path has its time: as `time` says, else as ``pattern`` does. Raises ValueError if its finest unit is longer than a part."""
+        """Where a path has its time: as `time` says, else as ``pattern`` does. Raises ValueError if
+        its finest unit is longer than a part."""
         found = PathTime(self.time or pattern)
         if found.finest_seconds > self.every_seconds:
             raise ValueError(
-                f"`every: {write_duration(self.every_seconds)}` needs a finer `time` than {found.pattern!r}, whose finest unit is "
-                f"{write_duration(found.finest_seconds)}; add `%H` or `%M` to it, or make `every` longer"
+                f"`every: {write_duration(self.every_seconds)}` needs a finer `time` than "
+                f"{found.pattern!r}, whose finest unit is "
+                f"{write_duration(found.finest_seconds)}; add `%H` or `%M` to it, or make "
+                "`every` longer"
             )
         return found
 
@@ -149,7 +172,8 @@ class FilesPerCheck(CountCheck):
         if pattern is None:
             yield (
                 (),
-                "`time` is needed: `source.path` does not say where a file's path has its time; write it as in /%Y/%m/%d/%H/",
+                "`time` is needed: `source.path` does not say where a file's path has its time; "
+                "write it as in /%Y/%m/%d/%H/",
             )
             return
         try:
@@ -159,8 +183,9 @@ class FilesPerCheck(CountCheck):
 
 
 class SizeVsHistoryCheck(SourceGateCheck):
-    """The window against the runs before it: how many files or bytes it has, compared with the median of earlier windows of the same
-    length whose run succeeded. With fewer than `min_runs` of them it says so and holds: a first run has no history."""
+    """The window against the runs before it: how many files or bytes it has, compared with the
+    median of earlier windows of the same length whose run succeeded. With fewer than `min_runs` of
+    them it says so and holds: a first run has no history."""
 
     check: Literal["size_vs_history"]
     of: Literal["files", "bytes"] = "bytes"
@@ -168,17 +193,21 @@ class SizeVsHistoryCheck(SourceGateCheck):
     runs: StrictInt = Field(default=10, ge=1, le=200)
     """How many earlier windows are looked at, the latest ones."""
     min_runs: StrictInt = Field(default=3, ge=1)
-    """With fewer earlier windows than this there is nothing to compare with yet, and the check holds."""
+    """With fewer earlier windows than this there is nothing to compare with yet, and the check
+    holds."""
     tolerance: StrictFloat = Field(default=0.5, gt=0, le=100)
-    """How far from the median is right, as a share of it: 0.5 is half to one and a half times the median. From 1 on, nothing is too little."""
+    """How far from the median is right, as a share of it: 0.5 is half to one and a half times the
+    median. From 1 on, nothing is too little."""
     alike: Literal["any", "time_of_day", "time_of_week"] = "any"
-    """Which earlier windows count: all, those that start at the same time of day, or of the same day of the week (UTC)."""
+    """Which earlier windows count: all, those that start at the same time of day, or of the same
+    day of the week (UTC)."""
 
     @model_validator(mode="after")
     def _enough_runs(self) -> Self:
         if self.min_runs > self.runs:
             raise ValueError(
-                f"`min_runs` ({self.min_runs}) is larger than `runs` ({self.runs}): there would never be enough of them to compare with"
+                f"`min_runs` ({self.min_runs}) is larger than `runs` ({self.runs}): there would "
+                "never be enough of them to compare with"
             )
         return self
 
@@ -188,44 +217,54 @@ class SizeVsHistoryCheck(SourceGateCheck):
 
 
 class DuplicateFilesCheck(SourceGateCheck):
-    """No two files of the window have the same content. Files of equal size are compared by their first and last 4 kB, and those
-    that still agree by an MD5 of all their bytes, as stored. Empty files are not compared. An object store's etags are not used: the
-    same bytes uploaded in other parts have another one."""
+    """No two files of the window have the same content. Files of equal size are compared by their
+    first and last 4 kB, and those that still agree by an MD5 of all their bytes, as stored. Empty
+    files are not compared. An object store's etags are not used: the same bytes uploaded in other
+    parts have another one."""
 
     check: Literal["duplicate_files"]
 
 
 class NoBomCheck(SourceGateCheck):
-    """No file begins with a UTF-8 byte order mark. It is the one thing about lines that no check of lines can see: Spark's reader takes
-    the mark off the first line, and shipper puts it back. Costs one open and three bytes of every file that is left to ship."""
+    """No file begins with a UTF-8 byte order mark. It is the one thing about lines that no check of
+    lines can see: Spark's reader takes the mark off the first line, and shipper puts it back. Costs
+    one open and three bytes of every file that is left to ship."""
 
     check: Literal["no_bom"]
 
 
 ListingCheck = (
-    FilesCheck | TotalBytesCheck | FreshnessCheck | FilesPerCheck | SizeVsHistoryCheck | DuplicateFilesCheck | NoBomCheck
+    FilesCheck
+    | TotalBytesCheck
+    | FreshnessCheck
+    | FilesPerCheck
+    | SizeVsHistoryCheck
+    | DuplicateFilesCheck
+    | NoBomCheck
 )
 
 
 class SumClosesCheck(GateCheck):
-    """Lines read = filtered + quarantined + delivered + already there, for the cluster and for each file; and each of these figures, and
-    the records of each topic, are the same by Spark's own count, by the tasks' receipts and in the ledger, read anew. Costs a read of the
-    ledger."""
+    """Lines read = filtered + quarantined + delivered + already there, for the cluster and for each
+    file; and each of these figures, and the records of each topic, are the same by Spark's own
+    count, by the tasks' receipts and in the ledger, read anew. Costs a read of the ledger."""
 
     check: Literal["sum_closes"]
 
 
 class ChecksumCheck(GateCheck):
-    """The sum of xxhash64(value) over all records, modulo 2^64: what Spark computed from the lines = what the ledger holds of them; and
-    for each file and topic, what the tasks computed = what the ledger says of this run's chunks. Costs Spark an aggregate in the same
-    scan, and only if it is asked for."""
+    """The sum of xxhash64(value) over all records, modulo 2^64: what Spark computed from the lines
+    = what the ledger holds of them; and for each file and topic, what the tasks computed = what the
+    ledger says of this run's chunks. Costs Spark an aggregate in the same scan, and only if it is
+    asked for."""
 
     check: Literal["checksum"]
 
 
 class QuarantineRateCheck(GateCheck):
-    """The share of the lines read in this run that went to the quarantine topic. Needs `quarantine`, whose own `max_rate` fails the ship
-    itself; this one may be stricter, or only warn."""
+    """The share of the lines read in this run that went to the quarantine topic. Needs
+    `quarantine`, whose own `max_rate` fails the ship itself; this one may be stricter, or only
+    warn."""
 
     check: Literal["quarantine_rate"]
     max_rate: StrictFloat = Field(ge=0, le=1)
@@ -233,25 +272,37 @@ class QuarantineRateCheck(GateCheck):
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
         if facts.quarantines is False:
-            yield ("check",), "it needs `quarantine`: without it no record goes there, and the first bad one fails the run"
+            yield (
+                ("check",),
+                "it needs `quarantine`: without it no record goes there, and the first bad one "
+                "fails the run",
+            )
 
 
 class ReadBackCheck(GateCheck):
-    """What lies in the topics is what was sent, as a `read_committed` consumer sees it that shares no code with the producer. It begins
-    where each partition ended before this run's first byte and goes to the end as of now. Not for compacted topics, which forget records."""
+    """What lies in the topics is what was sent, as a `read_committed` consumer sees it that shares
+    no code with the producer. It begins where each partition ended before this run's first byte and
+    goes to the end as of now. Not for compacted topics, which forget records."""
 
     check: Literal["read_back"]
     mode: Literal["offsets", "sample", "full"] = "sample"
-    """`full`: every partition is read; records are counted and their values hashed, per partition where the ledger knows it, and per
-    topic. `sample`: a quarter of each topic's partitions, others for another window; all of them for records with keys, since the
-    ledger does not know which partition these went to. `offsets`: nothing is read; the partitions must have moved on by at least as many
-    offsets as records were sent. `sample` and `full` need the right to read the topics."""
+    """`full`: every partition is read; records are counted and their values hashed, per partition
+    where the ledger knows it, and per topic. `sample`: a quarter of each topic's partitions, others
+    for another window; all of them for records with keys, since the ledger does not know which
+    partition these went to. `offsets`: nothing is read; the partitions must have moved on by at
+    least as many offsets as records were sent. `sample` and `full` need the right to read the
+    topics."""
     shared: StrictBool = False
-    """Whether other producers write to these topics too (another pipeline is one). Then nobody can tell whose records are whose, so only
-    *at least as many* can be checked, and no checksums: a record that is missing may be made up for by somebody else's."""
+    """Whether other producers write to these topics too (another pipeline is one). Then nobody can
+    tell whose records are whose, so only *at least as many* can be checked, and no checksums: a
+    record that is missing may be made up for by somebody else's."""
     timeout_seconds: Seconds = Field(default=180.0, alias="timeout", ge=1)
-    """Longest time without a record, after which the check cannot be evaluated. A `read_committed` reader waits at a transaction that is
-    open: let it be longer than that of everybody who writes to the topic."""
+    """Longest time without a record, after which the check cannot be evaluated. A `read_committed`
+    reader waits at a transaction that is open: let it be longer than that of everybody who writes
+    to the topic."""
 
 
-DeliveryCheck = Annotated[SumClosesCheck | ChecksumCheck | QuarantineRateCheck | ReadBackCheck, Field(discriminator="check")]
+DeliveryCheck = Annotated[
+    SumClosesCheck | ChecksumCheck | QuarantineRateCheck | ReadBackCheck,
+    Field(discriminator="check"),
+]

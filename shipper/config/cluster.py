@@ -1,4 +1,5 @@
-"""The Kafka side: a cluster and what its clients are given (``config/clusters/*.yaml``), and how records travel there (`delivery`)."""
+"""The Kafka side: a cluster and what its clients are given (``config/clusters/*.yaml``), and how
+records travel there (`delivery`)."""
 
 from __future__ import annotations
 
@@ -11,18 +12,44 @@ from pydantic import Field, Secret, StrictInt, WithJsonSchema, field_validator, 
 
 from shipper.config.avro import SchemaRegistry
 from shipper.config.properties import ALLOWED, property_faults
-from shipper.config.rules import NAME_PATTERN, Fault, Model, bootstrap_fault, legal_topic, original, refuse, reserved_topics
+from shipper.config.rules import (
+    NAME_PATTERN,
+    Fault,
+    Model,
+    bootstrap_fault,
+    legal_topic,
+    original,
+    refuse,
+    reserved_topics,
+)
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
 from shipper.errors import WrongProperties
 
 PropertyValue = str | int | float | bool
-Properties = dict[str, Annotated[Secret[PropertyValue | None], WithJsonSchema({"type": ["string", "number", "boolean"]})]]
-"""Settings of librdkafka. Every value hides from print, log and JSON, since any may be a secret; None: it is a reference that is
-not known here."""
-_SECRET_WORDS = ("password", "passphrase", "secret", "pem", "username", "oauthbearer.config", "oauthbearer.extensions")
+Properties = dict[
+    str,
+    Annotated[
+        Secret[PropertyValue | None], WithJsonSchema({"type": ["string", "number", "boolean"]})
+    ],
+]
+"""Settings of librdkafka. Every value hides from print, log and JSON, since any may be a secret;
+None: it is a reference that is not known here."""
+_SECRET_WORDS = (
+    "password",
+    "passphrase",
+    "secret",
+    "pem",
+    "username",
+    "oauthbearer.config",
+    "oauthbearer.extensions",
+)
 _UNVERIFIED = (
     ("enable.ssl.certificate.verification", "false", "the brokers' certificates are not verified"),
-    ("ssl.endpoint.identification.algorithm", "none", "the brokers' names are not compared with their certificates"),
+    (
+        "ssl.endpoint.identification.algorithm",
+        "none",
+        "the brokers' names are not compared with their certificates",
+    ),
 )
 
 
@@ -30,79 +57,115 @@ class Delivery(Model):
     """How records travel and what is promised about them."""
 
     guarantee: Literal["exactly_once", "at_least_once", "prefer_exactly_once"] = "exactly_once"
-    """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction. `at_least_once`: no transactions; the
-    ledger record follows when the records are acknowledged, so a fault doubles at most the chunks that were in flight.
-    `prefer_exactly_once`: the second one only where the cluster has no transactions; the report says which it was."""
+    """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction.
+    `at_least_once`: no transactions; the ledger record follows when the records are acknowledged,
+    so a fault doubles at most the chunks that were in flight. `prefer_exactly_once`: the second one
+    only where the cluster has no transactions; the report says which it was."""
     ordering: Literal["none", "file"] = "none"
-    """`file`: records of a file keep their order within a partition, also across retries. It costs: files are read one after the
-    other by a single task, and each goes to one partition through one lane, so over distance the rate is that of one lane."""
+    """`file`: records of a file keep their order within a partition, also across retries. It costs:
+    files are read one after the other by a single task, and each goes to one partition through one
+    lane, so over distance the rate is that of one lane."""
     tuning: Literal["auto", "off"] = "auto"
-    """`auto`: lanes, batches and chunks are sized before each run from the measured round trip, the cluster's `bandwidth`, the
-    topics' `max.message.bytes` and how well a sample of the files compresses. What is set by hand stays. `off`: sizes for a short link."""
-    chunk_size_bytes: Bytes | None = Field(default=None, alias="chunk_size", ge=1_000, le=256_000_000)
-    """Values per transaction, in uncompressed bytes. Sized by `tuning` if not given. May change from run to run."""
+    """`auto`: lanes, batches and chunks are sized before each run from the measured round trip, the
+    cluster's `bandwidth`, the topics' `max.message.bytes` and how well a sample of the files
+    compresses. What is set by hand stays. `off`: sizes for a short link."""
+    chunk_size_bytes: Bytes | None = Field(
+        default=None, alias="chunk_size", ge=1_000, le=256_000_000
+    )
+    """Values per transaction, in uncompressed bytes. Sized by `tuning` if not given. May change
+    from run to run."""
     lanes: StrictInt | None = Field(default=None, ge=1, le=128)
-    """Transactional producers per Spark task. Sized by `tuning` if not given. May change from run to run."""
-    batch_size_bytes: Bytes | None = Field(default=None, alias="batch_size", ge=1_000, le=100_000_000)
-    """What a lane sends to a partition at a time, in uncompressed bytes. The broker compares the compressed batch with the topic's
-    `max.message.bytes`; one that turns out too large is halved and sent again. Sized by `tuning` if not given. May change from run to run."""
+    """Transactional producers per Spark task. Sized by `tuning` if not given. May change from run
+    to run."""
+    batch_size_bytes: Bytes | None = Field(
+        default=None, alias="batch_size", ge=1_000, le=100_000_000
+    )
+    """What a lane sends to a partition at a time, in uncompressed bytes. The broker compares the
+    compressed batch with the topic's `max.message.bytes`; one that turns out too large is halved
+    and sent again. Sized by `tuning` if not given. May change from run to run."""
     memory_bytes: Bytes = Field(default=80_000_000, alias="memory", ge=1_000_000)
-    """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 450 MB over a long link (measured
-    with 13 lanes), 300 MB over a short one."""
+    """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 450 MB
+    over a long link (measured with 13 lanes), 300 MB over a short one."""
     partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"
-    """Where records without a key go: `all` partitions in turn, chunk by chunk; only those in a list, which every topic of the pipeline
-    must have; or `share`: every lane keeps to its own share, so that a slow partition holds up its own lanes only. With `ordering: file`
-    each file has one of them."""
+    """Where records without a key go: `all` partitions in turn, chunk by chunk; only those in a
+    list, which every topic of the pipeline must have; or `share`: every lane keeps to its own
+    share, so that a slow partition holds up its own lanes only. With `ordering: file` each file has
+    one of them."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
-    """Most bytes per second on the wire, over all tasks of a run, to each cluster. See also the cluster's `rate_limit`."""
+    """Most bytes per second on the wire, over all tasks of a run, to each cluster. See also the
+    cluster's `rate_limit`."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
     """Codec of the batches on the wire and in the topic."""
     metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
-    """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails. Other topics do not wait for it. One that
-    an ACL forbids is waited for 15 s at most."""
+    """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails.
+    Other topics do not wait for it. One that an ACL forbids is waited for 15 s at most."""
     on_recreated: Literal["fail", "resend"] = "fail"
-    """Policy for a topic that was deleted, and maybe created anew, after records of the run's files were delivered to it. The ledger keeps
-    the topic's id, so the run notices. `fail`: the run fails before the first byte, and names the topic and the number of records. `resend`:
-    the run sends exactly the records that are gone; records in other topics, or in the new topic, are not sent again."""
+    """Policy for a topic that was deleted, and maybe created anew, after records of the run's files
+    were delivered to it. The ledger keeps the topic's id, so the run notices. `fail`: the run fails
+    before the first byte, and names the topic and the number of records. `resend`: the run sends
+    exactly the records that are gone; records in other topics, or in the new topic, are not sent
+    again."""
     stall_timeout_seconds: Seconds | None = Field(default=None, alias="stall_timeout", ge=1)
-    """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file system that does not answer, an expression
-    that takes for ever on some line. By default 30m, or 10m more than `metadata_wait` and `transaction_timeout` if that is longer; a
-    `rate_limit` that makes chunks slower than that prolongs it."""
-    transaction_timeout_seconds: Seconds = Field(default=120.0, alias="transaction_timeout", ge=10, le=900)
-    """After this the broker aborts a transaction that nobody ends. Brokers allow 15m at most by default."""
+    """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file
+    system that does not answer, an expression that takes for ever on some line. By default 30m, or
+    10m more than `metadata_wait` and `transaction_timeout` if that is longer; a `rate_limit` that
+    makes chunks slower than that prolongs it."""
+    transaction_timeout_seconds: Seconds = Field(
+        default=120.0, alias="transaction_timeout", ge=10, le=900
+    )
+    """After this the broker aborts a transaction that nobody ends. Brokers allow 15m at most by
+    default."""
     lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1, le=86_400)
-    """How long a run that has died without a word keeps the next one waiting. Renewed every third of it."""
+    """How long a run that has died without a word keeps the next one waiting. Renewed every third
+    of it."""
     lease_wait_seconds: Seconds = Field(default=60.0, alias="lease_wait", ge=0, le=86_400)
-    """How long a second run of the same pipeline and cluster waits for the first before it stops and says who holds the lease."""
+    """How long a second run of the same pipeline and cluster waits for the first before it stops
+    and says who holds the lease."""
 
     @model_validator(mode="after")
     def _sizes_fit_each_other(self) -> Delivery:
-        batch, chunk, lanes, memory = self.batch_size_bytes, self.chunk_size_bytes, self.lanes, self.memory_bytes
+        batch, chunk, lanes, memory = (
+            self.batch_size_bytes,
+            self.chunk_size_bytes,
+            self.lanes,
+            self.memory_bytes,
+        )
         if batch and chunk and batch > chunk:
             raise ValueError(
-                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a batch could never fill"
+                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a "
+                "batch could never fill"
             )
         if (chunk or batch or 0) * (lanes or 1) > memory:
             raise ValueError(
-                "`lanes` × `chunk_size` is more than `memory`: every lane holds the chunk that it sends, so they would not fit; "
-                "raise `memory` or lower one of them"
+                "`lanes` × `chunk_size` is more than `memory`: every lane holds the chunk that it "
+                "sends, so they would not fit; raise `memory` or lower one of them"
             )
-        if self.stall_timeout_seconds is not None and self.stall_timeout_seconds <= self.longest_wait_seconds:
+        if (
+            self.stall_timeout_seconds is not None
+            and self.stall_timeout_seconds <= self.longest_wait_seconds
+        ):
             raise ValueError(
-                "`stall_timeout` is not longer than `metadata_wait` and `transaction_timeout` together: a ship would be stopped while it "
-                "rightly waits for a topic; raise it, or lower one of them"
+                "`stall_timeout` is not longer than `metadata_wait` and `transaction_timeout` "
+                "together: a ship would be stopped while it rightly waits for a topic; raise it, "
+                "or lower one of them"
             )
         if isinstance(self.partitions, tuple) and (
             min(self.partitions, default=0) < 0 or len(set(self.partitions)) < len(self.partitions)
         ):
-            raise ValueError("`partitions` names a partition twice, or one below 0; they are numbered from 0")
+            raise ValueError(
+                "`partitions` names a partition twice, or one below 0; they are numbered from 0"
+            )
         if self.partitions == ():
-            raise ValueError("`partitions` is an empty list: records without a key could go nowhere; name some, or write `all`")
+            raise ValueError(
+                "`partitions` is an empty list: records without a key could go nowhere; name some, "
+                "or write `all`"
+            )
         return self
 
     @property
     def longest_wait_seconds(self) -> float:
-        """How long nothing may move although all is as it should be: a topic is waited for, or a transaction times out."""
+        """How long nothing may move although all is as it should be: a topic is waited for, or a
+        transaction times out."""
         return self.metadata_wait_seconds + self.transaction_timeout_seconds
 
     @property
@@ -115,19 +178,24 @@ class Ledger(Model):
     """The compacted topic on the target cluster that knows what was delivered."""
 
     topic: str = "_shipper.{pipeline}"
-    """Its name. `{pipeline}` gives every pipeline a ledger of its own, so that none waits for another's open transactions."""
+    """Its name. `{pipeline}` gives every pipeline a ledger of its own, so that none waits for
+    another's open transactions."""
     replication_factor: int | None = Field(default=None, ge=1)
-    """For creating it. By default 3, or as many as there are brokers; with 3 or more it gets `min.insync.replicas=2`. A ledger that is lost means
-    that everything is sent again, so each plan warns when it is less durable than the pipeline's topics."""
+    """For creating it. By default 3, or as many as there are brokers; with 3 or more it gets
+    `min.insync.replicas=2`. A ledger that is lost means that everything is sent again, so each plan
+    warns when it is less durable than the pipeline's topics."""
     create: bool = True
-    """Whether a run may create it. If not, create it yourself: two partitions, cleanup.policy=compact,
-    message.timestamp.type=LogAppendTime."""
+    """Whether a run may create it. If not, create it yourself: two partitions,
+    cleanup.policy=compact, message.timestamp.type=LogAppendTime."""
 
     @field_validator("topic")
     @classmethod
     def _legal_topic(cls, value: str) -> str:
         if not legal_topic(value.replace("{pipeline}", "x")):
-            raise ValueError("a topic name has letters, digits, '.', '_' and '-' only; the one placeholder is {pipeline}")
+            raise ValueError(
+                "a topic name has letters, digits, '.', '_' and '-' only; the one placeholder is "
+                "{pipeline}"
+            )
         return value
 
 
@@ -138,18 +206,25 @@ class Cluster(Model):
     """Name that pipelines use."""
     bootstrap: str = Field(min_length=1, examples=["kafka-1.example:9092,kafka-2.example:9092"])
     """Comma-separated host:port, or a list of them."""
-    properties: Properties = Field(default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*ALLOWED]}})
-    """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`, `sasl.username`, `sasl.password`, `ssl.ca.location`
-    and others that are listed below, as librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
+    properties: Properties = Field(
+        default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*ALLOWED]}}
+    )
+    """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`,
+    `sasl.username`, `sasl.password`, `ssl.ca.location` and others that are listed below, as
+    librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
     `${airflow:CONNECTION.password}`); no value is ever printed or logged."""
     bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
-    """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that in-flight bytes are at least
-    bandwidth × round trip; more than the link has costs memory only."""
+    """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that
+    in-flight bytes are at least bandwidth × round trip; more than the link has costs memory only.
+    """
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
-    airflow_pool: str | None = Field(default=None, min_length=1, max_length=256, examples=["kafka_frankfurt"])
-    """Pool of Airflow's of which each ship to the cluster takes a slot, so that its slots are the most pipelines that ship there at once. It must
-    exist: `airflow pools set kafka_frankfurt 4 'ships to frankfurt'`. By default Airflow's `default_pool`, like all other tasks."""
+    airflow_pool: str | None = Field(
+        default=None, min_length=1, max_length=256, examples=["kafka_frankfurt"]
+    )
+    """Pool of Airflow's of which each ship to the cluster takes a slot, so that its slots are the
+    most pipelines that ship there at once. It must exist: `airflow pools set kafka_frankfurt 4
+    'ships to frankfurt'`. By default Airflow's `default_pool`, like all other tasks."""
     ledger: Ledger = Ledger()
     schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
     """For pipelines with `records.avro`."""
@@ -157,7 +232,11 @@ class Cluster(Model):
     @field_validator("bootstrap", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        return ",".join(value) if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value) else value
+        return (
+            ",".join(value)
+            if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+            else value
+        )
 
     @field_validator("bootstrap")
     @classmethod
@@ -178,41 +257,54 @@ class Cluster(Model):
         return found.get_secret_value() if found is not None else None
 
     def warnings(self) -> Iterator[Fault]:
-        """Yield what is allowed and may be a mistake all the same. No value of a property is in it."""
+        """Yield what is allowed and may be a mistake all the same. No value of a property
+        is in it."""
         for place, why in self.schema_registry.warnings() if self.schema_registry else ():
             yield ("schema_registry", *place), why
         yield from self._in_the_clear()
 
     @property
     def in_the_clear(self) -> str:
-        """That records, or passwords too, can be read on their way; empty if they cannot, or go no further than this machine."""
+        """That records, or passwords too, can be read on their way; empty if they cannot, or go no
+        further than this machine."""
         return "; ".join(why for _, why in self._in_the_clear())
 
     def _in_the_clear(self) -> Iterator[Fault]:
         if all(map(_on_this_machine, self.bootstrap.split(","))):
             return
         protocol = str(self.property_value("security.protocol") or "plaintext").lower()
-        unknown = "security.protocol" in self.properties and self.property_value("security.protocol") is None
+        unknown = (
+            "security.protocol" in self.properties
+            and self.property_value("security.protocol") is None
+        )
         if protocol.endswith("plaintext") and not unknown:
-            what = "passwords and records travel" if protocol.startswith("sasl") else "records travel"
+            what = (
+                "passwords and records travel" if protocol.startswith("sasl") else "records travel"
+            )
             in_properties = "security.protocol" in self.properties
             yield (
                 ("properties", "security.protocol") if in_properties else ("bootstrap",),
-                f"{what} in the clear to {protocol.upper()} listeners of other machines; use SSL or SASL_SSL",
+                f"{what} in the clear to {protocol.upper()} listeners of other machines; use SSL "
+                "or SASL_SSL",
             )
             return
         values = _values(self.properties)
         for name, weak, why in _UNVERIFIED:
             if name in values and str(values[name]).lower() == weak:
-                yield ("properties", name), f"{why}, so a machine in between can read what is sent; remove `{name}`"
+                yield (
+                    ("properties", name),
+                    f"{why}, so a machine in between can read what is sent; remove `{name}`",
+                )
 
     def ledger_topic(self, pipeline: str) -> str:
-        """Name of the ledger topic of the pipeline with this name. A replay shares its pipeline's: none must be made, nor allowed, for it."""
+        """Name of the ledger topic of the pipeline with this name. A replay shares its pipeline's:
+        none must be made, nor allowed, for it."""
         return self.ledger.topic.replace("{pipeline}", original(pipeline))
 
     @property
     def reserved_topics(self) -> str:
-        """Regular expression, for Python and Java, of the names that no record may be sent to: see :func:`reserved_topics`."""
+        """Regular expression, for Python and Java, of the names that no record may be sent to: see
+        :func:`reserved_topics`."""
         return reserved_topics(self.ledger.topic)
 
 
@@ -221,7 +313,8 @@ def _values(properties: Properties) -> dict[str, PropertyValue | None]:
 
 
 def _on_this_machine(broker: str) -> bool:
-    """Whether ``host:port`` is loopback; so is what is a reference still, as far as anybody knows."""
+    """Whether ``host:port`` is loopback; so is what is a reference still, as far as anybody
+    knows."""
     host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
     if host == "localhost" or "${" in broker:
         return True
@@ -236,35 +329,49 @@ def _plain(value: Any) -> Any:
 
 
 def client_settings(cluster: Cluster) -> dict[str, Any]:
-    """What every Kafka client of the cluster is given: where it is, and what the user set. Values that may be secrets are still hidden in
-    ``pydantic.Secret``."""
+    """What every Kafka client of the cluster is given: where it is, and what the user set. Values
+    that may be secrets are still hidden in ``pydantic.Secret``."""
     return {"bootstrap.servers": cluster.bootstrap, **cluster.properties}
 
 
 def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``settings`` in the clear, for the constructor of a client alone. Raises WrongProperties for a reference that nobody has looked up."""
+    """``settings`` in the clear, for the constructor of a client alone. Raises WrongProperties for
+    a reference that nobody has looked up."""
     found = {name: _plain(value) for name, value in settings.items()}
     unknown = [name for name, value in found.items() if value is None]
     if unknown:
-        raise WrongProperties(f"{', '.join(unknown)}: what the reference stands for is not known in this process")
+        raise WrongProperties(
+            f"{', '.join(unknown)}: what the reference stands for is not known in this process"
+        )
     return found
 
 
 def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongProperties:
-    """The error for ``why``, which librdkafka said when it refused to make a client. Values in it that may be secrets are taken out."""
+    """The error for ``why``, which librdkafka said when it refused to make a client. Values in it
+    that may be secrets are taken out."""
     return WrongProperties(
-        f"cluster {cluster}: no client can be made with its `properties`: {without_secrets(settings, why)}. "
-        f"Correct them in clusters/{cluster}.yaml; `shipper validate` checks them."
+        f"cluster {cluster}: no client can be made with its `properties`: "
+        f"{without_secrets(settings, why)}. Correct them in clusters/{cluster}.yaml; `shipper "
+        "validate` checks them."
     )
 
 
 def without_secrets(settings: Mapping[str, Any], text: str) -> str:
-    """librdkafka's words without values that may be secrets. A file that is not there is named, since OpenSSL does not name it."""
+    """librdkafka's words without values that may be secrets. A file that is not there is named,
+    since OpenSSL does not name it."""
     for name, value in settings.items():
         path = str(_plain(value))
-        if name in text and name.endswith((".location", ".file", ".keytab")) and not Path(path).exists():
+        if (
+            name in text
+            and name.endswith((".location", ".file", ".keytab"))
+            and not Path(path).exists()
+        ):
             return f"{name}: there is no file {path}"
-    text = " ".join(text.removeprefix("Failed to create producer: ").removeprefix("Failed to create consumer: ").split())
+    text = " ".join(
+        text.removeprefix("Failed to create producer: ")
+        .removeprefix("Failed to create consumer: ")
+        .split()
+    )
     for name, value in settings.items():
         if any(word in name for word in _SECRET_WORDS):
             shown = str(_plain(value))

@@ -1,5 +1,5 @@
-"""The checks of the source gate that look at lines, and the part of a pipeline below `gates`. All that one scope (`sample`, `full`) has to answer
-is read in one scan."""
+"""The checks of the source gate that look at lines, and the part of a pipeline below `gates`. All
+that one scope (`sample`, `full`) has to answer is read in one scan."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ from shipper.config.rules import (
 )
 from shipper.config.units import Bytes, Seconds, write_size
 
-Column = Annotated[str, Field(min_length=1, description="`value`, `key`, or a column of `records.columns`.")]
+Column = Annotated[
+    str, Field(min_length=1, description="`value`, `key`, or a column of `records.columns`.")
+]
 
 
 class ContentCheck(SourceGateCheck):
     """A check for which lines are read."""
 
     on: Literal["sample", "full"] = "sample"
-    """`sample`: `gates.sample_files` pieces of the files that are about to be shipped, the same ones each time. `full`: all of them."""
+    """`sample`: `gates.sample_files` pieces of the files that are about to be shipped, the same
+    ones each time. `full`: all of them."""
 
 
 class RateCheck(ContentCheck):
@@ -60,21 +63,26 @@ class RecordCheck(RateCheck):
     """A check that says of each single record whether it is right."""
 
     severity: Literal["block", "quarantine", "warn"] = "block"  # type: ignore[assignment]
-    """`block`: a share below `min_rate` closes the gate. `warn`: it is only reported. `quarantine`: it is reported, and each record
-    that is not right goes to the pipeline's quarantine topic instead, with the check as its reason."""
+    """`block`: a share below `min_rate` closes the gate. `warn`: it is only reported. `quarantine`:
+    it is reported, and each record that is not right goes to the pipeline's quarantine topic
+    instead, with the check as its reason."""
 
     whole: ClassVar[str] = ""
     sql_field: ClassVar[str] = "column"
     """The key that Spark's complaint about :meth:`condition` is shown at."""
 
     def condition(self) -> str:
-        """Spark SQL, true of a record that is right (null: it is not), over `value`, `key` and the columns of `records.columns`."""
+        """Spark SQL, true of a record that is right (null: it is not), over `value`, `key` and the
+        columns of `records.columns`."""
         raise NotImplementedError
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
         yield from super().faults(facts)
         if self.severity == "quarantine" and facts.quarantines is False:
-            yield ("severity",), "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline"
+            yield (
+                ("severity",),
+                "`quarantine` needs a topic to go to: add `quarantine: {topic: …}` to the pipeline",
+            )
 
 
 class RowsCheck(CountCheck, ContentCheck):
@@ -94,12 +102,14 @@ class NotNullCheck(RecordCheck):
 
 
 class MatchesCheck(RecordCheck):
-    """The share of records in whose column the regex is found. Bytes that are no UTF-8 are looked at as U+FFFD."""
+    """The share of records in whose column the regex is found. Bytes that are no UTF-8 are looked
+    at as U+FFFD."""
 
     check: Literal["matches"]
     column: Column = "value"
     regex: str = Field(min_length=1, examples=[r"^\S+ "])
-    """A Java regular expression. It may be found anywhere in the text: begin it with `^` and end it with `$` to match all of it."""
+    """A Java regular expression. It may be found anywhere in the text: begin it with `^` and end it
+    with `$` to match all of it."""
 
     sql_field: ClassVar[str] = "regex"
 
@@ -108,7 +118,8 @@ class MatchesCheck(RecordCheck):
 
 
 class JsonCheck(RecordCheck):
-    """The share of records whose column is a JSON object. Text after the object's end is not seen."""
+    """The share of records whose column is a JSON object. Text after the object's end is
+    not seen."""
 
     check: Literal["json"]
     column: Column = "value"
@@ -124,13 +135,18 @@ class AllowedCheck(RecordCheck):
     check: Literal["allowed"]
     column: Column
     values: tuple[StrictStr | StrictInt, ...] = Field(min_length=1)
-    """The values that are right, compared as text: `200` is the column's `200`, be it text or a whole number."""
+    """The values that are right, compared as text: `200` is the column's `200`, be it text or a
+    whole number."""
 
     @field_validator("values")
     @classmethod
     def _values_differ(cls, values: tuple[str | int, ...]) -> tuple[str | int, ...]:
         texts = [str(value) for value in values]
-        refuse(((index,), f"{text!r} is named twice") for index, text in enumerate(texts) if text in texts[:index])
+        refuse(
+            ((index,), f"{text!r} is named twice")
+            for index, text in enumerate(texts)
+            if text in texts[:index]
+        )
         return values
 
     def condition(self) -> str:
@@ -139,19 +155,21 @@ class AllowedCheck(RecordCheck):
 
 
 class InWindowCheck(RateCheck):
-    """The share of records whose time lies in the window, or near it. A column that is text is read as a time; what is none, and
-    what is null, is not in the window."""
+    """The share of records whose time lies in the window, or near it. A column that is text is read
+    as a time; what is none, and what is null, is not in the window."""
 
     check: Literal["in_window"]
     column: str = Field(min_length=1)
-    """A column of `records.columns`, of type TIMESTAMP, DATE or text such as `2026-11-01T06:00:00Z`. Without a zone it is UTC."""
+    """A column of `records.columns`, of type TIMESTAMP, DATE or text such as
+    `2026-11-01T06:00:00Z`. Without a zone it is UTC."""
     before_seconds: Seconds = Field(default=0.0, alias="before")
     """How long before the window's start is right: records that came late."""
     after_seconds: Seconds = Field(default=0.0, alias="after")
     """How long after the window's end is right: clocks that run ahead."""
 
     whole: ClassVar[str] = (
-        "the records of a file would depend on the window that it is shipped in, and a rerun with a wider one would ship others"
+        "the records of a file would depend on the window that it is shipped in, and a rerun with "
+        "a wider one would ship others"
     )
 
     def condition_in(self, start: dt.datetime, end: dt.datetime) -> str:
@@ -163,8 +181,9 @@ class InWindowCheck(RateCheck):
 
 
 class LineLengthCheck(ContentCheck):
-    """The lengths of lines, in bytes without the line's end. Give one bound at least. `p50: 200B` says that at least 50 % of the lines
-    have at most 200 bytes; so bounds on percentiles are checked exactly, without sorting."""
+    """The lengths of lines, in bytes without the line's end. Give one bound at least. `p50: 200B`
+    says that at least 50 % of the lines have at most 200 bytes; so bounds on percentiles are
+    checked exactly, without sorting."""
 
     check: Literal["line_length"]
     min_bytes: Bytes | None = Field(default=None, alias="min", ge=1)
@@ -178,15 +197,22 @@ class LineLengthCheck(ContentCheck):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        named = {"min": self.min_bytes, "p50": self.p50_bytes, "p99": self.p99_bytes, "max": self.max_bytes}
+        named = {
+            "min": self.min_bytes,
+            "p50": self.p50_bytes,
+            "p99": self.p99_bytes,
+            "max": self.max_bytes,
+        }
         given = [(name, value) for name, value in named.items() if value is not None]
         if not given:
-            raise ValueError(f"it needs a bound, one of {', '.join(named)}: without one every length would pass")
+            raise ValueError(
+                f"it needs a bound, one of {', '.join(named)}: without one every length would pass"
+            )
         for (low, small), (high, large) in pairwise(given):
             if small > large:
                 raise ValueError(
-                    f"`{low}` ({write_size(small)}) is larger than `{high}` ({write_size(large)}): they must ascend in the order "
-                    f"{', '.join(named)}"
+                    f"`{low}` ({write_size(small)}) is larger than `{high}` ({write_size(large)}): "
+                    f"they must ascend in the order {', '.join(named)}"
                 )
         return self
 
@@ -202,20 +228,25 @@ class Share(Model):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min > self.max:
-            raise ValueError(f"`min` ({self.min}) is larger than `max` ({self.max}): no share is right")
+            raise ValueError(
+                f"`min` ({self.min}) is larger than `max` ({self.max}): no share is right"
+            )
         return self
 
 
 class RouteRateCheck(ContentCheck):
-    """The share of each topic in the records, by `routes`: no topic falls silent, and none swallows the others. A topic whose name is
-    known before reading must get a record at least, unless `topics` says otherwise; of topics with a `{column}` only those that
-    `topics` names are looked at. A sample may miss a rare topic: use `on: full`, or `min: 0` for it."""
+    """The share of each topic in the records, by `routes`: no topic falls silent, and none swallows
+    the others. A topic whose name is known before reading must get a record at least, unless
+    `topics` says otherwise; of topics with a `{column}` only those that `topics` names are looked
+    at. A sample may miss a rare topic: use `on: full`, or `min: 0` for it."""
 
     check: Literal["route_rate"]
     min_share: StrictFloat = Field(default=0.0, ge=0, lt=1)
-    """Smallest share of each topic whose name is known before reading. Even at 0 it must get a record."""
+    """Smallest share of each topic whose name is known before reading. Even at 0 it must get a
+    record."""
     topics: dict[str, Share] = Field(default_factory=dict)
-    """Topic → bounds of its share, in place of `min_share`: `{errors.web: {min: 0.001, max: 0.05}}`; `min: 0` lets it be empty."""
+    """Topic → bounds of its share, in place of `min_share`: `{errors.web: {min: 0.001, max:
+    0.05}}`; `min: 0` lets it be empty."""
 
     @field_validator("topics")
     @classmethod
@@ -227,17 +258,28 @@ class RouteRateCheck(ContentCheck):
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
         if facts.topics is None:
             return
-        patterns = [".*".join(re.escape(part) for part in TOPIC_COLUMN.split(topic)[::2]) for topic in facts.topics]
+        patterns = [
+            ".*".join(re.escape(part) for part in TOPIC_COLUMN.split(topic)[::2])
+            for topic in facts.topics
+        ]
         for topic in self.topics:
             if not any(re.fullmatch(pattern, topic) for pattern in patterns):
-                yield ("topics", topic, THE_KEY), f"no route leads to topic {topic!r}{suggestion(topic, facts.topics)}"
+                yield (
+                    ("topics", topic, THE_KEY),
+                    f"no route leads to topic {topic!r}{suggestion(topic, facts.topics)}",
+                )
         if not self.topics and all(TOPIC_COLUMN.search(topic) for topic in facts.topics):
-            yield (), "there is no topic to look at: every route's topic depends on the record; name some under `topics`"
+            yield (
+                (),
+                "there is no topic to look at: every route's topic depends on the record; name "
+                "some under `topics`",
+            )
 
 
 class SchemaCheck(RecordCheck):
-    """The share of lines with the fields that are expected: of JSON objects (`fields`, at their top level), or of lines cut at a
-    delimiter (`columns`). A field that is missing, a new one, and a line that is no JSON object are drift. Delimiters in quotes count."""
+    """The share of lines with the fields that are expected: of JSON objects (`fields`, at their top
+    level), or of lines cut at a delimiter (`columns`). A field that is missing, a new one, and a
+    line that is no JSON object are drift. Delimiters in quotes count."""
 
     check: Literal["schema"]
     column: Column = "value"
@@ -255,13 +297,28 @@ class SchemaCheck(RecordCheck):
     @model_validator(mode="after")
     def _one_format(self) -> Self:
         if bool(self.fields) == (self.columns is not None):
-            raise ValueError("it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not both")
+            raise ValueError(
+                "it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not "
+                "both"
+            )
         of_json = [name for name in ("optional", "new_fields") if name in self.model_fields_set]
         if self.columns is not None and of_json:
-            raise ValueError(f"`{of_json[0]}` and `columns` contradict each other: it is about JSON objects; remove one of them")
+            raise ValueError(
+                f"`{of_json[0]}` and `columns` contradict each other: it is about JSON objects; "
+                "remove one of them"
+            )
         if self.fields and "delimiter" in self.model_fields_set:
-            raise ValueError("`delimiter` and `fields` contradict each other: a JSON object has no delimiter; remove one of them")
-        if twice := sorted({name for name in (*self.fields, *self.optional) if (*self.fields, *self.optional).count(name) > 1}):
+            raise ValueError(
+                "`delimiter` and `fields` contradict each other: a JSON object has no delimiter; "
+                "remove one of them"
+            )
+        if twice := sorted(
+            {
+                name
+                for name in (*self.fields, *self.optional)
+                if (*self.fields, *self.optional).count(name) > 1
+            }
+        ):
             raise ValueError(f"{twice[0]!r} is named twice")
         return self
 
@@ -270,7 +327,11 @@ class SchemaCheck(RecordCheck):
             column, delimiter = sql_column(self.column), sql_literal(self.delimiter)
             removed = f"octet_length({column}) - octet_length(replace({column}, {delimiter}, ''))"
             return f"{removed} = {(self.columns - 1) * len(self.delimiter.encode())}"
-        return self.has_all() if self.new_fields == "allow" else f"{self.has_all()} AND NOT {self.has_new()}"
+        return (
+            self.has_all()
+            if self.new_fields == "allow"
+            else f"{self.has_all()} AND NOT {self.has_new()}"
+        )
 
     def keys(self) -> str:
         """SQL: the names of the object's fields; null if it is no JSON object."""
@@ -280,7 +341,9 @@ class SchemaCheck(RecordCheck):
         return f"(size(array_except({sql_array(self.fields)}, {self.keys()})) = 0)"
 
     def has_new(self) -> str:
-        return f"(size(array_except({self.keys()}, {sql_array((*self.fields, *self.optional))})) > 0)"
+        return (
+            f"(size(array_except({self.keys()}, {sql_array((*self.fields, *self.optional))})) > 0)"
+        )
 
 
 class ConditionCheck(RecordCheck):
@@ -303,14 +366,17 @@ class ConditionCheck(RecordCheck):
 
 
 class UniqueCheck(RateCheck):
-    """The share of records that have their value to themselves: distinct values / records. It finds files or lines that came twice.
-    Counted exactly for up to some million records; beyond, on every n-th value by its hash, of which all copies are counted."""
+    """The share of records that have their value to themselves: distinct values / records. It finds
+    files or lines that came twice. Counted exactly for up to some million records; beyond, on every
+    n-th value by its hash, of which all copies are counted."""
 
     check: Literal["unique"]
     column: str = Field(default="value", min_length=1)
     """`value`, `key`, or a column of `records.columns`. Nulls do not count."""
 
-    whole: ClassVar[str] = "it is about records against each other, and says of none that it is the one too many"
+    whole: ClassVar[str] = (
+        "it is about records against each other, and says of none that it is the one too many"
+    )
 
 
 SourceCheck = Annotated[
@@ -331,16 +397,24 @@ SourceCheck = Annotated[
 
 
 class Gates(Model):
-    """What must hold before the first byte leaves and after the last one arrived (evaluated by Great Expectations)."""
+    """What must hold before the first byte leaves and after the last one arrived (evaluated by
+    Great Expectations)."""
 
     sample_files: StrictInt = Field(default=4, ge=1)
-    """How many pieces of files a `sample` is: that many files, spread evenly over the list, or several pieces of each if there are fewer."""
+    """How many pieces of files a `sample` is: that many files, spread evenly over the list, or
+    several pieces of each if there are fewer."""
     sample_piece_bytes: Bytes = Field(default=2_000_000, alias="sample_piece", ge=64 * 2**10)
-    """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any place, and pieces are spread over the file;
-    of any other file that is larger, the piece is its first 20,000 lines."""
-    source: tuple[SourceCheck, ...] = Field(default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1)
-    """Checks before shipping. A gate without a check would always be open, so an empty list is refused."""
-    delivery: tuple[DeliveryCheck, ...] = Field(default=(SumClosesCheck(check="sum_closes"),), min_length=1)
+    """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any
+    place, and pieces are spread over the file; of any other file that is larger, the piece is its
+    first 20,000 lines."""
+    source: tuple[SourceCheck, ...] = Field(
+        default=(FilesCheck(check="files"), RowsCheck(check="rows")), min_length=1
+    )
+    """Checks before shipping. A gate without a check would always be open, so an empty list is
+    refused."""
+    delivery: tuple[DeliveryCheck, ...] = Field(
+        default=(SumClosesCheck(check="sum_closes"),), min_length=1
+    )
     """Checks after shipping, each kind once."""
 
     @field_validator("delivery")
@@ -348,7 +422,10 @@ class Gates(Model):
     def _each_kind_once(cls, delivery: tuple[DeliveryCheck, ...]) -> tuple[DeliveryCheck, ...]:
         kinds = [check.check for check in delivery]
         refuse(
-            ((index, kind, "check"), f"there is a {kind!r} above already; it looks at everything, so keep one of them")
+            (
+                (index, kind, "check"),
+                f"there is a {kind!r} above already; it looks at everything, so keep one of them",
+            )
             for index, kind in enumerate(kinds)
             if kind in kinds[:index]
         )

@@ -1,11 +1,13 @@
 """``${…}`` in configuration: what is filled in, from where, and when.
 
-``${NAME}`` and ``${NAME:-default}`` are variables of the environment; as in a shell, the default is taken for one that is unset or
-empty. Cluster files, and the keys of `source.s3`, know two more: ``${file:/run/secrets/kafka}``, a file that nobody else may read, and
-``${airflow:CONNECTION.password}``, a connection of Airflow's. What is filled in is not looked at again, so a password may hold any
-character.
+``${NAME}`` and ``${NAME:-default}`` are variables of the environment; as in a shell, the default is
+taken for one that is unset or empty. Cluster files, and the keys of `source.s3`, know two more:
+``${file:/run/secrets/kafka}``, a file that nobody else may read, and
+``${airflow:CONNECTION.password}``, a connection of Airflow's. What is filled in is not looked at
+again, so a password may hold any character.
 
-Airflow parses DAGs in a process that need not know a secret: there, what is not known is left for later (``leave``).
+Airflow parses DAGs in a process that need not know a secret: there, what is not known is left for
+later (``leave``).
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ ReferenceKind = Literal["environment", "file", "airflow"]
 EVERYTHING: frozenset[ReferenceKind] = frozenset({"environment", "file", "airflow"})
 #: What only a task of Airflow's can know.
 OF_AIRFLOW: frozenset[ReferenceKind] = frozenset({"airflow"})
-#: Holds what was looked up by somebody else, as JSON: ``{"airflow:kafka.password": "…"}``. Airflow's task gives it to its child.
+#: Holds what was looked up by somebody else, as JSON: ``{"airflow:kafka.password": "…"}``.
+#: Airflow's task gives it to its child.
 GIVEN_VARIABLE = "SHIPPER_REFERENCES"
 
 NOTHING = object()
@@ -87,7 +90,8 @@ class ReferenceValues:
         if reference.kind == "airflow":
             if str(reference) not in self.given:
                 raise NotKnown(
-                    f"${{{reference}}}: Airflow's tasks look it up, and found no such connection or field; on the command line set "
+                    f"${{{reference}}}: Airflow's tasks look it up, and found no such connection "
+                    "or field; on the command line set "
                     f'{GIVEN_VARIABLE} to {{"{reference}": "…"}}'
                 )
             return str(self.given[str(reference)])
@@ -95,15 +99,19 @@ class ReferenceValues:
         if default is not None:
             return self.environment.get(name) or default
         if name not in self.environment:
-            raise NotKnown(f"the environment variable {name} is not set; set it, or write a default: ${{{name}:-…}}")
+            raise NotKnown(
+                f"the environment variable {name} is not set; set it, or write a default: "
+                f"${{{name}:-…}}"
+            )
         return self.environment[name]
 
 
 def read_secret(path: Path) -> str:
-    """The file's text without the line end at its end. Raises NotKnown for one that others may read.
+    """The file's text without the line end at its end. Raises NotKnown for one that others may
+    read.
 
-    PostgreSQL's rule for its private key: one's own file may be open to nobody else; one of root's also to a group, since that is how
-    secrets are mounted for a process that is not root.
+    PostgreSQL's rule for its private key: one's own file may be open to nobody else; one of root's
+    also to a group, since that is how secrets are mounted for a process that is not root.
     """
     try:
         with path.open("rb") as file:
@@ -114,7 +122,8 @@ def read_secret(path: Path) -> str:
             if found.st_mode & others:
                 mode = f"0{stat.S_IMODE(found.st_mode):o}"
                 raise NotKnown(
-                    f"{path} holds a secret and others may read it (mode {mode}): `chmod 600`, or `mode: 0400` where it is mounted"
+                    f"{path} holds a secret and others may read it (mode {mode}): `chmod 600`, or "
+                    "`mode: 0400` where it is mounted"
                 )
             content = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
@@ -128,13 +137,19 @@ def read_secret(path: Path) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def references_in(data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = ()) -> Iterator[Reference]:
+def references_in(
+    data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = ()
+) -> Iterator[Reference]:
     """Those in the strings at ``wanted`` paths that are written as they should be."""
     if isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             yield from references_in(value, wanted, (*path, key))
     elif isinstance(data, str) and wanted(path):
-        yield from (found for match in _REFERENCE.finditer(data) if isinstance(found := _parsed(match), Reference))
+        yield from (
+            found
+            for match in _REFERENCE.finditer(data)
+            if isinstance(found := _parsed(match), Reference)
+        )
 
 
 def fill_in(
@@ -147,11 +162,12 @@ def fill_in(
     left: Callable[[KeyPath, str], Any] = lambda path, text: text,
     path: KeyPath = (),
 ) -> tuple[Any, list[Problem]]:
-    """``data`` with every reference in the strings at ``wanted`` paths replaced, and a problem for each that cannot be.
+    """``data`` with every reference in the strings at ``wanted`` paths replaced, and a problem for
+    each that cannot be.
 
     Args:
-        kinds: which kinds may stand here.
-        leave: kinds that need not be known yet; files and connections of them are not even looked at. ``left`` then says what stands in
+        kinds: which kinds may stand here. leave: kinds that need not be known yet; files and
+        connections of them are not even looked at. ``left`` then says what stands in
             the string's place; :data:`NOTHING`: its key is left out.
 
     A string with a problem stays as it is.
@@ -161,7 +177,9 @@ def fill_in(
         filled: dict[Any, Any] = {}
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             here = (*path, key)
-            filled[key], more = fill_in(value, known, wanted, kinds=kinds, leave=leave, left=left, path=here)
+            filled[key], more = fill_in(
+                value, known, wanted, kinds=kinds, leave=leave, left=left, path=here
+            )
             problems += more
         filled = {key: value for key, value in filled.items() if value is not NOTHING}
         return (filled if isinstance(data, dict) else list(filled.values())), problems
@@ -175,7 +193,9 @@ def fill_in(
         if isinstance(reference, str):
             problems.append(Problem(path, reference))
         elif reference.kind not in kinds:
-            problems.append(Problem(path, f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here"))
+            problems.append(
+                Problem(path, f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here")
+            )
         elif reference.kind in leave and reference.kind != "environment":
             later = True
         else:
@@ -198,11 +218,20 @@ def _parsed(match: re.Match[str]) -> Reference | str:
     """The reference, or what is wrong with it. Quotes nothing of it that may be a secret."""
     if match["name"] is not None:
         default = match["default"]
-        return Reference("environment", match["name"], None if default is None else default.removeprefix(":-"))
+        return Reference(
+            "environment", match["name"], None if default is None else default.removeprefix(":-")
+        )
     if match["kind"] == "file":
-        return Reference("file", match["what"]) if match["what"].startswith("/") else "${file:…} needs an absolute path"
+        return (
+            Reference("file", match["what"])
+            if match["what"].startswith("/")
+            else "${file:…} needs an absolute path"
+        )
     if match["kind"] == "airflow":
         if _CONNECTION.fullmatch(match["what"]):
             return Reference("airflow", match["what"])
-        return "a connection of Airflow's is written ${airflow:CONNECTION.password}, or .login, .host, .port, .schema, .extra.KEY"
+        return (
+            "a connection of Airflow's is written ${airflow:CONNECTION.password}, or .login, "
+            ".host, .port, .schema, .extra.KEY"
+        )
     return "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"

@@ -1,8 +1,9 @@
-"""What is wrong with a configuration, in a user's words: pydantic's errors as problems at the user's own paths, and problems as faults with file,
-line and column.
+"""What is wrong with a configuration, in a user's words: pydantic's errors as problems at the
+user's own paths, and problems as faults with file, line and column.
 
-pydantic tells where by the models' structure: shorthands written out, the `check` of a gate as one more step. A user
-sees the path that is in the file. What may stand at a path is read from the models' annotations.
+pydantic tells where by the models' structure: shorthands written out, the `check` of a gate as one
+more step. A user sees the path that is in the file. What may stand at a path is read from the
+models' annotations.
 """
 
 from __future__ import annotations
@@ -28,44 +29,65 @@ _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 @dataclass(frozen=True)
 class ConfigFault:
-    """One thing that is wrong. ``str()`` of it is the line that a user reads; no secret is in it."""
+    """One thing that is wrong. ``str()`` of it is the line that a user reads; no secret is
+    in it."""
 
     file: str
     line: int | None
-    """From 1, as is ``column``; None if the fault has no place in a file: a folder that is missing, for instance."""
+    """From 1, as is ``column``; None if the fault has no place in a file: a folder that is missing,
+    for instance."""
     column: int | None
     field: str
-    """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a whole."""
+    """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a
+    whole."""
     message: str
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+        place = ":".join(
+            str(part) for part in (self.file, self.line, self.column) if part is not None
+        )
+        return (
+            f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+        )
 
     @classmethod
     def of(cls, problem: Problem, file: YamlFile, shown: str) -> ConfigFault:
         """``problem`` of ``file``, with the file's path as ``shown``."""
         if problem.position is None and (origin := file.origin(problem.path)):
             other, name, path = origin
-            return cls(name, *other.position(path), dotted(path), f"{problem.message} (as a default of {shown})")
-        line, column = problem.position or (file.position(problem.path) if file.parsed else (None, None))
+            return cls(
+                name,
+                *other.position(path),
+                dotted(path),
+                f"{problem.message} (as a default of {shown})",
+            )
+        line, column = problem.position or (
+            file.position(problem.path) if file.parsed else (None, None)
+        )
         return cls(shown, line, column, dotted(problem.path), problem.message)
 
 
 def dotted(path: KeyPath) -> str:
     """``("routes", 1, "when")`` → ``"routes[1].when"``."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in path
+    ).removeprefix(".")
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[Problem]:
-    """All errors about ``file.data``, which was validated as ``model``; in pydantic's order, each once."""
+    """All errors about ``file.data``, which was validated as ``model``; in pydantic's order, each
+    once."""
     found = []
     for details in error.errors():
         location = details["loc"]
         of_key = location[-1:] == (THE_KEY,)
-        problem = _problem(details, _spot(location[:-1] if of_key else location, model, file.data), file)
+        problem = _problem(
+            details, _spot(location[:-1] if of_key else location, model, file.data), file
+        )
         if problem is not None:
-            found.append(replace(problem, position=file.key_position(problem.path)) if of_key else problem)
+            found.append(
+                replace(problem, position=file.key_position(problem.path)) if of_key else problem
+            )
     return list(dict.fromkeys(found))
 
 
@@ -112,7 +134,11 @@ def _at(data: Any, path: KeyPath) -> Any:
         if isinstance(data, dict):
             data = data.get(step)
         else:
-            data = data[step] if isinstance(data, list) and isinstance(step, int) and step < len(data) else None
+            data = (
+                data[step]
+                if isinstance(data, list) and isinstance(step, int) and step < len(data)
+                else None
+            )
     return data
 
 
@@ -125,15 +151,23 @@ def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None
         return Problem(path, _unknown_key(spot), file.key_position(path))
     if kind == "missing":
         if spot.owner is Pipeline and path == ("routes",):
-            return Problem(("topic",), "missing: every record needs a topic; write `topic: NAME`, or a table under `routes`")
+            return Problem(
+                ("topic",),
+                "missing: every record needs a topic; write `topic: NAME`, or a table under "
+                "`routes`",
+            )
         return Problem(path, "missing; it has no default")
     if kind.startswith("union_tag_"):
         known = list(variants(spot.annotation))
         if "tag" not in context:
             return Problem(path, f"`check` is missing{suggestion('', known)}")
-        return Problem((*path, "check"), f"unknown check {context['tag']!r}{suggestion(str(context['tag']), known)}")
+        return Problem(
+            (*path, "check"),
+            f"unknown check {context['tag']!r}{suggestion(str(context['tag']), known)}",
+        )
     if kind == "too_short" and _at(file.data, path) != []:
-        return None  # pydantic counts the entries without an error only; the others are reported by themselves
+        # pydantic counts the entries without an error only; the others are reported by themselves
+        return None
     found = _found(kind, spot, file)
     if enumerated := words(bare(spot.annotation)):
         return Problem(path, f"{found}{suggestion(file.text(path) or '', enumerated)}")
@@ -152,14 +186,22 @@ def _unknown_key(spot: _Spot) -> str:
         return f"unknown key; did you mean {in_code.alias!r}? allowed: {', '.join(keys)}"
     if owner is Pipeline:
         sections = {name: bare(field.annotation) for name, field in yaml_keys(Pipeline).items()}
-        homes = [f"`{name}`" for name, model in sections.items() if is_model(model) and key in yaml_keys(model)]
+        homes = [
+            f"`{name}`"
+            for name, model in sections.items()
+            if is_model(model) and key in yaml_keys(model)
+        ]
         if homes:
-            return f"unknown key at the top; it belongs into {' or '.join(homes)}; check the indentation"
+            return (
+                f"unknown key at the top; it belongs into {' or '.join(homes)}; check the "
+                "indentation"
+            )
     return f"unknown key{suggestion(key, keys)}"
 
 
 def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
-    """What stands in the file; nothing if the model keeps it out of its own repr, as it does with secrets."""
+    """What stands in the file; nothing if the model keeps it out of its own repr, as it does with
+    secrets."""
     value = _at(file.data, spot.path)
     if isinstance(value, dict | list):
         what = "a section" if isinstance(value, dict) else "a list"
@@ -180,7 +222,11 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> 
         case "value_error":
             return str(context["error"])
         case "string_type":
-            return "expected one text" if isinstance(value, dict | list) else "expected text; put it into quotes"
+            return (
+                "expected one text"
+                if isinstance(value, dict | list)
+                else "expected text; put it into quotes"
+            )
         case "string_too_short":
             return "it must not be empty"
         case "string_pattern_mismatch":
@@ -199,7 +245,11 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> 
             unit = unit_of(spot.field) if spot.field else None
             bound, value = next(iter(context.items()))
             return f"it must be {_BOUNDS[bound]} {written(value, unit)}"
-    return "expected a date or time, such as 2026-11-01 or 2026-11-01T06:00+01:00" if kind.startswith("date") else None
+    return (
+        "expected a date or time, such as 2026-11-01 or 2026-11-01T06:00+01:00"
+        if kind.startswith("date")
+        else None
+    )
 
 
 # --- What the models' annotations say
@@ -227,7 +277,8 @@ def item(annotation: Any) -> Any:
 
 
 def variants(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The models of a union that are told apart by `check`, by its value; also of a single such model. Else empty."""
+    """The models of a union that are told apart by `check`, by its value; also of a single such
+    model. Else empty."""
     annotation = bare(annotation)
     models = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     return {
@@ -256,7 +307,14 @@ def yaml_keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 def unit_of(field: FieldInfo) -> Unit | None:
     """The unit of a field that is a number with one, else None."""
-    return next((mark for mark in (*field.metadata, *_metadata(field.annotation)) if isinstance(mark, Unit)), None)
+    return next(
+        (
+            mark
+            for mark in (*field.metadata, *_metadata(field.annotation))
+            if isinstance(mark, Unit)
+        ),
+        None,
+    )
 
 
 def _metadata(annotation: Any) -> Iterator[Any]:

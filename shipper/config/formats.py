@@ -1,4 +1,5 @@
-"""What files hold and how they are packed: the parts of `source` and `records` that decide how a file is cut into records."""
+"""What files hold and how they are packed: the parts of `source` and `records` that decide how a
+file is cut into records."""
 
 from __future__ import annotations
 
@@ -22,20 +23,28 @@ _OBJECTS = ("jsonl", "csv")
 
 
 class Csv(Model):
-    """How CSV files are written. RFC 4180: a quote inside of quotes is written twice, and a quoted field may hold line ends."""
+    """How CSV files are written. RFC 4180: a quote inside of quotes is written twice, and a quoted
+    field may hold line ends."""
 
-    columns: tuple[str, ...] | None = Field(default=None, min_length=1, examples=[["time", "service", "status"]])
-    """Names of the fields, for files without a header; then the first row is a record. By default the first row of each file names them."""
+    columns: tuple[str, ...] | None = Field(
+        default=None, min_length=1, examples=[["time", "service", "status"]]
+    )
+    """Names of the fields, for files without a header; then the first row is a record. By default
+    the first row of each file names them."""
     delimiter: str = Field(default=",", min_length=1, max_length=1, examples=["\t"])
     """Between fields: one ASCII character."""
     quote: str | None = Field(default='"', min_length=1, max_length=1)
-    """Around fields that hold the delimiter, a quote or a line end: one ASCII character. `null`: nothing is quoted."""
+    """Around fields that hold the delimiter, a quote or a line end: one ASCII character. `null`:
+    nothing is quoted."""
     encoding: str = Field(
-        default="UTF-8", pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$", examples=["ISO-8859-1", "windows-1252", "UTF-16"]
+        default="UTF-8",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$",
+        examples=["ISO-8859-1", "windows-1252", "UTF-16"],
     )
-    """How the files write text, by a name that Java knows (the IANA's). Records are UTF-8 whatever it is. A row with bytes that are no text in it is
-    a JSON array, which `records.parse` cannot parse: it goes to quarantine as `unparseable`, or fails the run where there is none. A first row of
-    that kind, which names the fields, fails the file."""
+    """How the files write text, by a name that Java knows (the IANA's). Records are UTF-8 whatever
+    it is. A row with bytes that are no text in it is a JSON array, which `records.parse` cannot
+    parse: it goes to quarantine as `unparseable`, or fails the run where there is none. A first row
+    of that kind, which names the fields, fails the file."""
 
     @field_validator("delimiter", "quote")
     @classmethod
@@ -54,18 +63,27 @@ class Csv(Model):
     @field_validator("columns")
     @classmethod
     def _columns_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        refuse(((i,), f"{name!r} is named twice") for i, name in enumerate(value or ()) if name in (value or ())[:i])
+        refuse(
+            ((i,), f"{name!r} is named twice")
+            for i, name in enumerate(value or ())
+            if name in (value or ())[:i]
+        )
         return value
 
 
 def source_faults(format: Format, codec: Codec, csv: Csv | None) -> Iterator[Fault]:
     """Contradictions between the fields of `source`."""
     if csv is not None and format != "csv":
-        yield ("csv",), f"`csv` and `format: {format}` contradict each other: set `format: csv`, or remove `csv`"
+        yield (
+            ("csv",),
+            f"`csv` and `format: {format}` contradict each other: set `format: csv`, or remove "
+            "`csv`",
+        )
     if codec != "auto" and format in TABLES:
         yield (
             ("codec",),
-            f"`codec` and `format: {format}` contradict each other: such files are packed inside, and say how; remove `codec`",
+            f"`codec` and `format: {format}` contradict each other: such files are packed inside, "
+            "and say how; remove `codec`",
         )
 
 
@@ -74,20 +92,30 @@ def starts_with_fault(format: Format) -> str:
     return (
         ""
         if format == "text"
-        else f"`starts_with` and `source.format: {format}` contradict each other: it is for text; remove one"
+        else (
+            f"`starts_with` and `source.format: {format}` contradict each other: it is for "
+            "text; remove one"
+        )
     )
 
 
 def with_objects_asked_for(data: dict[str, Any]) -> dict[str, Any]:
-    """A pipeline as it was written, with the default of `records.parse` for formats whose records are to be JSON objects: that they are."""
+    """A pipeline as it was written, with the default of `records.parse` for formats whose records
+    are to be JSON objects: that they are."""
     source, records = data.get("source"), data.get("records", {})
-    if isinstance(source, dict) and source.get("format") in _OBJECTS and isinstance(records, dict) and "parse" not in records:
+    if (
+        isinstance(source, dict)
+        and source.get("format") in _OBJECTS
+        and isinstance(records, dict)
+        and "parse" not in records
+    ):
         return {**data, "records": {"parse": {"json": True}, **records}}
     return data
 
 
 def deciding(format: Format, codec: Codec, csv: Csv | None) -> dict[str, Any]:
-    """What of this decides which records a file becomes, for the digest; what was not there before `format` is left out at its default."""
+    """What of this decides which records a file becomes, for the digest; what was not there before
+    `format` is left out at its default."""
     found: dict[str, Any] = {"format": format}
     if codec != "auto":
         found["codec"] = codec

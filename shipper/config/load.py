@@ -1,7 +1,9 @@
-"""From ``config/`` to models: every file read, checked and cross-checked, all faults of all files at once.
+"""From ``config/`` to models: every file read, checked and cross-checked, all faults of all files
+at once.
 
-Imports the standard library, ruamel.yaml and pydantic only and touches nothing but the files and the environment, since
-Airflow does this each time it parses the DAG file. Nothing is cached: what is returned is what the files say now.
+Imports the standard library, ruamel.yaml and pydantic only and touches nothing but the files and
+the environment, since Airflow does this each time it parses the DAG file. Nothing is cached: what
+is returned is what the files say now.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from shipper.config.cluster import Cluster
-from shipper.config.environment import EVERYTHING, NOTHING, Reference, ReferenceKind, ReferenceValues, fill_in, references_in
+from shipper.config.environment import (
+    EVERYTHING,
+    NOTHING,
+    Reference,
+    ReferenceKind,
+    ReferenceValues,
+    fill_in,
+    references_in,
+)
 from shipper.config.explain import ConfigFault, dotted, problems_of
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
@@ -42,7 +52,8 @@ class LoadedConfig:
     faults: tuple[ConfigFault, ...]
     """All that is wrong anywhere, in the order of files and lines."""
     broken: dict[str, tuple[ConfigFault, ...]]
-    """Faults of each pipeline that has some, by its file's stem. A pipeline is broken too if a cluster that it names is."""
+    """Faults of each pipeline that has some, by its file's stem. A pipeline is broken too if a
+    cluster that it names is."""
     warnings: tuple[ConfigFault, ...] = ()
     """What is allowed and may be a mistake all the same."""
 
@@ -50,8 +61,9 @@ class LoadedConfig:
 def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
     """The pipeline in ``pipelines/NAME.yaml``. Raises ConfigError with all faults of the file.
 
-    The clusters that it names must have files; what is in those, :func:`load_cluster` checks. ``leave``: kinds of references that
-    need not be known yet, see :mod:`shipper.config.environment`.
+    The clusters that it names must have files; what is in those, :func:`load_cluster` checks.
+    ``leave``: kinds of references that need not be known yet, see
+    :mod:`shipper.config.environment`.
     """
     file = _pipelines(config_dir, leave).one(name)
     clusters = _clusters(config_dir)
@@ -64,10 +76,14 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] 
     return _right(file, more)
 
 
-def load_pipeline_alone(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
-    """As :func:`load_pipeline`, whatever there is of the clusters that it names, and whatever the platform allows. Raises ConfigError.
+def load_pipeline_alone(
+    config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()
+) -> Pipeline:
+    """As :func:`load_pipeline`, whatever there is of the clusters that it names, and whatever the
+    platform allows. Raises ConfigError.
 
-    For a copy of the files: a relative path would lie below what is allowed in the one place, and not in the other."""
+    For a copy of the files: a relative path would lie below what is allowed in the one place, and
+    not in the other."""
     found = _platform(config_dir)
     unbound = replace(found, platform=found.platform.model_copy(update={"allow": None}))
     return _right(Folder(config_dir, Pipeline, leave, unbound).one(name))
@@ -79,15 +95,21 @@ def load_cluster(config_dir: Path, name: str, leave: Collection[ReferenceKind] =
 
 
 def references(config_dir: Path, pipeline: str) -> set[Reference]:
-    """All that the pipeline's file and those of its clusters refer to, known or not. Never raises."""
+    """All that the pipeline's file and those of its clusters refer to, known or not. Never
+    raises."""
     pipelines, clusters = _pipelines(config_dir), _clusters(config_dir)
     named = pipelines.file(pipeline).data.get("clusters")
-    names = [name for name in named if isinstance(name, str)] if isinstance(named, list | dict) else []
-    return pipelines.references(pipeline).union(*(clusters.references(name) for name in names if name in clusters.stems()))
+    names = (
+        [name for name in named if isinstance(name, str)] if isinstance(named, list | dict) else []
+    )
+    return pipelines.references(pipeline).union(
+        *(clusters.references(name) for name in names if name in clusters.stems())
+    )
 
 
 def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedConfig:
-    """Every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes no other down."""
+    """Every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes no
+    other down."""
     if not config_dir.is_dir():
         return LoadedConfig({}, {}, (missing_folder(config_dir),), {})
     of_clusters, of_pipelines = _clusters(config_dir, leave), _pipelines(config_dir, leave)
@@ -96,14 +118,19 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
     pipelines, broken = _read_pipelines(of_pipelines, of_clusters, reasons)
     faults = [fault for file in clusters.values() for fault in file.faults]
     faults += [fault for found in broken.values() for fault in found]
-    # A file with the wrong ending beside one with the right one breaks nothing, but is a fault nevertheless.
+    # A file with the wrong ending beside one with the right one breaks nothing, but is a fault
+    # nevertheless.
     faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
     faults += of_pipelines.platform.faults if of_pipelines.platform else ()
     if not pipelines and not broken:
         message = "no pipeline here; a pipeline is a file NAME.yaml in this folder"
         faults.append(ConfigFault(of_pipelines.shown, None, None, "", message))
     right = {stem: file.model for stem, file in clusters.items() if file.model is not None}
-    warnings = [clusters[stem].fault(path, why) for stem, model in right.items() for path, why in model.warnings()]
+    warnings = [
+        clusters[stem].fault(path, why)
+        for stem, model in right.items()
+        for path, why in model.warnings()
+    ]
     return LoadedConfig(pipelines, right, in_order(faults), broken, in_order(warnings))
 
 
@@ -135,30 +162,41 @@ def _read_pipelines(
 
 
 def pipeline_names(config_dir: Path) -> set[str] | None:
-    """Return the names of the pipelines that have a file, right or not; None if there is no folder of them, or it cannot be read."""
+    """Return the names of the pipelines that have a file, right or not; None if there is no folder
+    of them, or it cannot be read."""
     try:
-        names = {path.stem for path in (config_dir / "pipelines").iterdir() if path.suffix.lower() in (".yaml", ".yml")}
+        names = {
+            path.stem
+            for path in (config_dir / "pipelines").iterdir()
+            if path.suffix.lower() in (".yaml", ".yml")
+        }
     except OSError:
         return None
     return {name for name in names if not name.startswith(".")}
 
 
 def locate(config_dir: Path, pipeline: str, field: str, message: str) -> ConfigFault:
-    """What somebody else found wrong with a pipeline, Spark with ``routes[1].when`` for instance, with file, line and column."""
+    """What somebody else found wrong with a pipeline, Spark with ``routes[1].when`` for instance,
+    with file, line and column."""
     folder = _pipelines(config_dir)
     file = folder.file(pipeline)
     paths = {dotted(path): path for path in file.paths()}
     written = field if field in paths else _SHORTHANDS.get(field, field)
     around = written
-    while around and around not in paths:  # what is not in the file is shown at the section that it would be in
+    while (
+        around and around not in paths
+    ):  # what is not in the file is shown at the section that it would be in
         around = around[: max(around.rfind("."), around.rfind("["), 0)]
     if file.origin(paths.get(around, ())):
         return ConfigFault.of(Problem(paths[around], message), file, folder.show(pipeline))
-    return ConfigFault(folder.show(pipeline), *file.position(paths.get(around, ())), written, message)
+    return ConfigFault(
+        folder.show(pipeline), *file.position(paths.get(around, ())), written, message
+    )
 
 
 def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault:
-    """What a Kafka client said of a cluster's properties, at the property that it names if it names one."""
+    """What a Kafka client said of a cluster's properties, at the property that it names if it names
+    one."""
     folder = _clusters(config_dir)
     file = read_yaml(folder.path(cluster))
     written = [path for path in file.paths() if len(path) == 2 and path[0] == "properties"]
@@ -168,7 +206,8 @@ def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault
 
 
 def load_platform(config_dir: Path) -> Platform:
-    """What ``shipper.yaml`` says; nothing if there is none. Raises ConfigError with all faults of the file."""
+    """What ``shipper.yaml`` says; nothing if there is none. Raises ConfigError with all faults of
+    the file."""
     found = _platform(config_dir)
     if found.faults:
         raise ConfigError("\n".join(str(fault) for fault in found.faults))
@@ -197,24 +236,35 @@ def _right(file: ConfigFile[M], more: Iterable[ConfigFault] = ()) -> M:
 def _cluster_faults(
     file: ConfigFile[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
 ) -> list[ConfigFault]:
-    """Clusters that the pipeline names and that have no file, or, by ``reasons``, a broken one. Looks at what is in the
-    file and not at the model, so that a fault elsewhere does not hide these."""
+    """Clusters that the pipeline names and that have no file, or, by ``reasons``, a broken one.
+    Looks at what is in the file and not at the model, so that a fault elsewhere does not hide
+    these."""
     names = file.yaml.data.get("clusters")
     stems = clusters.stems()
     faults = []
-    places = names.items() if isinstance(names, dict) else enumerate(names) if isinstance(names, list) else ()
+    places = (
+        names.items()
+        if isinstance(names, dict)
+        else enumerate(names)
+        if isinstance(names, list)
+        else ()
+    )
     for place, entry in places:
         name = place if isinstance(names, dict) else entry
         if isinstance(name, str) and (name not in stems or name in reasons):
-            unknown = f"no cluster {name!r}{suggestion(name, stems, 'there are') or clusters.none_here()}"
+            unknown = (
+                f"no cluster {name!r}{suggestion(name, stems, 'there are') or clusters.none_here()}"
+            )
             message = f"cluster {name!r} is broken: {reasons[name]}" if name in reasons else unknown
             faults.append(file.fault(("clusters", place), message))
     return faults
 
 
-def _ledgers(clusters: Folder[Cluster], file: ConfigFile[Pipeline], known: Collection[str] = ()) -> dict[str, str]:
-    """Cluster → its `ledger.topic`, of those that the pipeline names and that give one; as written, since a cluster's secrets need not be
-    there for that."""
+def _ledgers(
+    clusters: Folder[Cluster], file: ConfigFile[Pipeline], known: Collection[str] = ()
+) -> dict[str, str]:
+    """Cluster → its `ledger.topic`, of those that the pipeline names and that give one; as written,
+    since a cluster's secrets need not be there for that."""
     found = {}
     for name in file.model.clusters if file.model else ():
         path = clusters.path(name)
@@ -233,13 +283,23 @@ def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> It
     places: list[tuple[KeyPath, str]] = []
     for index, route in enumerate(file.model.routes):
         if not route.columns:
-            places.append((("routes", index, "topic") if "routes" in file.yaml.data else ("topic",), route.topic))
-        places += [(("routes", index, "topics", number), topic) for number, topic in enumerate(route.topics)]
+            places.append(
+                (
+                    ("routes", index, "topic") if "routes" in file.yaml.data else ("topic",),
+                    route.topic,
+                )
+            )
+        places += [
+            (("routes", index, "topics", number), topic)
+            for number, topic in enumerate(route.topics)
+        ]
     for name, target in file.model.targets.items():
         for index, route in enumerate(target.routes):
             place = ("clusters", name, "routes", index)
             places += [((*place, "topic"), route.topic)] if not route.columns else []
-            places += [((*place, "topics", number), topic) for number, topic in enumerate(route.topics)]
+            places += [
+                ((*place, "topics", number), topic) for number, topic in enumerate(route.topics)
+            ]
     if file.model.quarantine:
         places.append((("quarantine", "topic"), file.model.quarantine.topic))
     for path, topic in places if named else ():
@@ -249,20 +309,27 @@ def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> It
             yield file.fault(path, str(error))
 
 
-def _registry_faults(file: ConfigFile[Pipeline], clusters: Folder[Cluster]) -> Iterator[ConfigFault]:
-    """Clusters without a registry of a pipeline that needs one; as written, as in :func:`_ledgers`."""
+def _registry_faults(
+    file: ConfigFile[Pipeline], clusters: Folder[Cluster]
+) -> Iterator[ConfigFault]:
+    """Clusters without a registry of a pipeline that needs one; as written, as in
+    :func:`_ledgers`."""
     if file.model is None or file.model.records.avro is None:
         return
     for name in file.model.clusters:
         path = clusters.path(name)
         if path.is_file() and not read_yaml(path).data.get("schema_registry"):
-            why = f"cluster {name!r} has no `schema_registry`, which numbers the schema: say in {clusters.show(name)} where it is"
+            why = (
+                f"cluster {name!r} has no `schema_registry`, which numbers the schema: say in "
+                f"{clusters.show(name)} where it is"
+            )
             yield file.fault(("records", "avro"), why)
 
 
 def _former_faults(file: ConfigFile[Pipeline], folder: Folder[Pipeline]) -> Iterator[ConfigFault]:
-    """Names in `formerly` that another pipeline has, or had before: two would write to one ledger, and each would take the other's windows for its
-    own. A circle of names is such a case: one of them has a file."""
+    """Names in `formerly` that another pipeline has, or had before: two would write to one ledger,
+    and each would take the other's windows for its own. A circle of names is such a case: one of
+    them has a file."""
     if file.model is None or not file.model.formerly:
         return
     stems = folder.stems()
@@ -272,11 +339,16 @@ def _former_faults(file: ConfigFile[Pipeline], folder: Folder[Pipeline]) -> Iter
         place: KeyPath = ("formerly",) if single else ("formerly", index)
         if name in stems:
             yield file.fault(
-                place, f"pipeline {name!r} exists: a name that it had before can have no file; rename that file, or remove this"
+                place,
+                f"pipeline {name!r} exists: a name that it had before can have no file; rename "
+                "that file, or remove this",
             )
         for stem, names in others.items():
             if name in names:
-                why = f"pipeline {stem!r} was formerly {name!r} too, and one ledger is for one pipeline: remove the name from one of them"
+                why = (
+                    f"pipeline {stem!r} was formerly {name!r} too, and one ledger is for one "
+                    "pipeline: remove the name from one of them"
+                )
                 yield file.fault(place, why)
 
 
@@ -306,15 +378,20 @@ class ConfigFile(Generic[M]):
 
 
 class Folder(Generic[M]):
-    """``config/pipelines`` or ``config/clusters``: YAML files of one kind, each named for what is in it.
+    """``config/pipelines`` or ``config/clusters``: YAML files of one kind, each named for what is
+    in it.
 
     Args:
-        leave: kinds of references that need not be known yet, see :mod:`shipper.config.environment`.
-        platform: what pipelines may use, and their defaults.
+        leave: kinds of references that need not be known yet, see
+        :mod:`shipper.config.environment`. platform: what pipelines may use, and their defaults.
     """
 
     def __init__(
-        self, config_dir: Path, model: type[M], leave: Collection[ReferenceKind] = (), platform: PlatformFile | None = None
+        self,
+        config_dir: Path,
+        model: type[M],
+        leave: Collection[ReferenceKind] = (),
+        platform: PlatformFile | None = None,
     ) -> None:
         self._config_dir = config_dir
         self._key = "cluster" if model is Cluster else "pipeline"
@@ -337,8 +414,9 @@ class Folder(Generic[M]):
         return [path.stem for path in self._files() if path.suffix == ".yaml"]
 
     def misnamed(self) -> Iterator[tuple[str, ConfigFault]]:
-        """(stem, fault) of files that look like ours but would be ignored, and of two whose names differ in letter case
-        only: the ids of DAGs and the names of files are not told apart by case everywhere."""
+        """(stem, fault) of files that look like ours but would be ignored, and of two whose names
+        differ in letter case only: the ids of DAGs and the names of files are not told apart by
+        case everywhere."""
         by_lower: dict[str, str] = {}
         for path in self._files():
             if path.suffix != ".yaml":
@@ -365,7 +443,9 @@ class Folder(Generic[M]):
             for stem, fault in self.misnamed():
                 if stem == name:
                     raise ConfigError(str(fault))
-            raise ConfigError(f"no {self._key} {name!r}{suggestion(name, stems, 'there are') or self.none_here()}")
+            raise ConfigError(
+                f"no {self._key} {name!r}{suggestion(name, stems, 'there are') or self.none_here()}"
+            )
         return self.read(name)
 
     def none_here(self) -> str:
@@ -377,18 +457,30 @@ class Folder(Generic[M]):
         file, shown = self.file(stem), self.show(stem)
         problems, model = list(file.problems), None
         if self.platform and self.platform.faults:  # it might forbid what stands here
-            problems.append(Problem((), f"the platform's file is broken: {self.platform.faults[0]}", BEGINNING))
+            problems.append(
+                Problem((), f"the platform's file is broken: {self.platform.faults[0]}", BEGINNING)
+            )
         if file.parsed:
             data, missing = self._filled_in(file)
-            problems = [_without_secret(problem) if self._model is Cluster else problem for problem in (*problems, *missing)]
+            problems = [
+                _without_secret(problem) if self._model is Cluster else problem
+                for problem in (*problems, *missing)
+            ]
             known = {problem.path for problem in problems}
             try:
-                # By the keys of the YAML only: `chunk_size_bytes`, a name in the code, is an unknown key here.
+                # By the keys of the YAML only: `chunk_size_bytes`, a name in the code, is an
+                # unknown key here.
                 model = self._model.model_validate(data, by_alias=True, by_name=False)
             except ValidationError as error:
                 # What pydantic thinks of a value that is known to be wrong would be said twice.
-                problems += [problem for problem in problems_of(error, self._model, file) if problem.path not in known]
-            if data.get(self._key, stem) != stem and all(problem.path != (self._key,) for problem in problems):
+                problems += [
+                    problem
+                    for problem in problems_of(error, self._model, file)
+                    if problem.path not in known
+                ]
+            if data.get(self._key, stem) != stem and all(
+                problem.path != (self._key,) for problem in problems
+            ):
                 problems.append(self._other_name(stem, file))
         if self.platform and isinstance(model, Pipeline):
             problems += self.platform.beyond(file, model, self._config_dir)
@@ -402,7 +494,11 @@ class Folder(Generic[M]):
 
     def references(self, stem: str) -> set[Reference]:
         """All that the file holds; none if it cannot be read."""
-        return set(references_in(self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers))
+        return set(
+            references_in(
+                self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers
+            )
+        )
 
     def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
         if self._model is not Cluster:
@@ -413,37 +509,65 @@ class Folder(Generic[M]):
                 kinds=frozenset[ReferenceKind]({"environment"}),
                 leave=self._leave,
             )
-            written_out = [Problem(path, why) for path, why in unnamed_keys(file.data.get("records"))]
+            written_out = [
+                Problem(path, why) for path, why in unnamed_keys(file.data.get("records"))
+            ]
             if written_out:
                 return data, [*problems, *written_out]
-            data, more = fill_in(data, ReferenceValues.here(), _is_secret, leave=self._leave, left=lambda path, text: None)
+            data, more = fill_in(
+                data,
+                ReferenceValues.here(),
+                _is_secret,
+                leave=self._leave,
+                left=lambda path, text: None,
+            )
             return data, [*problems, *more]
-        return fill_in(file.data, ReferenceValues.here(), _anything, kinds=EVERYTHING, leave=self._leave, left=_not_known_yet)
+        return fill_in(
+            file.data,
+            ReferenceValues.here(),
+            _anything,
+            kinds=EVERYTHING,
+            leave=self._leave,
+            left=_not_known_yet,
+        )
 
     def _other_name(self, stem: str, file: YamlFile) -> Problem:
         found = file.text((self._key,))
-        message = f"found {found!r}, but the file is {stem}.yaml; the two must be the same: rename the file or change the name"
+        message = (
+            f"found {found!r}, but the file is {stem}.yaml; the two must be the same: rename the "
+            "file or change the name"
+        )
         return Problem((self._key,), message)
 
 
 def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
     """``faults`` by file, line and column, each once."""
-    return tuple(sorted(dict.fromkeys(faults), key=lambda fault: (fault.file, fault.line or 0, fault.column or 0)))
+    return tuple(
+        sorted(
+            dict.fromkeys(faults),
+            key=lambda fault: (fault.file, fault.line or 0, fault.column or 0),
+        )
+    )
 
 
 def missing_folder(config_dir: Path) -> ConfigFault:
     """That there is no ``config_dir``."""
-    message = f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
+    message = (
+        f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
+    )
     return ConfigFault(str(config_dir), None, None, "", message)
 
 
 def _pipeline_refers(path: KeyPath) -> bool:
-    """Where a pipeline may have references: not in SQL, expressions and globs, where `${` may mean something else."""
+    """Where a pipeline may have references: not in SQL, expressions and globs, where `${` may mean
+    something else."""
     return _in_the_open(path) or _is_secret(path)
 
 
 def _in_the_open(path: KeyPath) -> bool:
-    return path in (("source",), ("source", "path"), ("runs_uri",)) or (path[:2] == _S3 and not _is_secret(path))
+    return path in (("source",), ("source", "path"), ("runs_uri",)) or (
+        path[:2] == _S3 and not _is_secret(path)
+    )
 
 
 def _is_secret(path: KeyPath) -> bool:
@@ -457,7 +581,8 @@ def _anything(path: KeyPath) -> bool:
 
 
 def _not_known_yet(path: KeyPath, text: str) -> Any:
-    """What stands for a reference of a cluster file's meanwhile: None for a property, itself where it is text, else the default."""
+    """What stands for a reference of a cluster file's meanwhile: None for a property, itself where
+    it is text, else the default."""
     if path[:1] == _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
         return None
     return text if path in (("cluster",), ("bootstrap",), (*_REGISTRY, "url")) else NOTHING
@@ -471,7 +596,8 @@ def _without_secret(problem: Problem) -> Problem:
 
 
 def show(config_dir: Path, path: Path) -> str:
-    """``path`` for people: as given if that is relative, else relative to the working directory or to the folder above ``config_dir``."""
+    """``path`` for people: as given if that is relative, else relative to the working directory or
+    to the folder above ``config_dir``."""
     if path.is_absolute():
         for base in (Path.cwd(), config_dir.parent):
             if path.is_relative_to(base):

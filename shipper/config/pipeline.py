@@ -1,8 +1,10 @@
-"""What a user may write in ``config/pipelines/*.yaml``; what is below `records` and `delivery` is in modules of its own.
+"""What a user may write in ``config/pipelines/*.yaml``; what is below `records` and `delivery` is
+in modules of its own.
 
-Every model is frozen and forbids unknown keys. Durations and sizes carry their unit in the YAML value (``10m``,
-``64MB``) and in the field's name in code (``_seconds``, ``_bytes``). The JSON Schemas for editors and the option
-reference are generated from here, so a field's description is the documentation.
+Every model is frozen and forbids unknown keys. Durations and sizes carry their unit in the YAML
+value (``10m``, ``64MB``) and in the field's name in code (``_seconds``, ``_bytes``). The JSON
+Schemas for editors and the option reference are generated from here, so a field's description is
+the documentation.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from shipper.config.formats import (
 )
 from shipper.config.formats import deciding as deciding_format
 from shipper.config.properties import deciding
-from shipper.config.records import GIVEN_COLUMNS, Quarantine, Records, Route, Target, as_targets, route_faults
+from shipper.config.records import (
+    GIVEN_COLUMNS,
+    Quarantine,
+    Records,
+    Route,
+    Target,
+    as_targets,
+    route_faults,
+)
 from shipper.config.rules import (
     CLASS_PATTERN,
     NAME_PATTERN,
@@ -57,76 +67,96 @@ class Source(Model):
     """Where the files of a window lie. A bare string is taken as `path`."""
 
     path: str = Field(min_length=1, examples=["s3a://logs/web/{window_start:%Y/%m/%d/%H}/"])
-    """URI of a folder or a glob: `s3a://`, `hdfs://`, `viewfs://`, `file://`, or a path relative to the folder above `config/`.
-    `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the finest unit in the pattern) of the window, so that a
-    wide window reads every folder in it; `{window_end:…}` is the end of each tick of the schedule in it, or the window's. Patterns are
-    made of `%Y %m %d %j %H %M %S`, and of `%-m %-d %-j %-H %-M %-S` for numbers without a leading zero (`hour=6`). `${NAME}` and
-    `${NAME:-default}` are taken from the environment."""
+    """URI of a folder or a glob: `s3a://`, `hdfs://`, `viewfs://`, `file://`, or a path relative to
+    the folder above `config/`. `{window_start:%Y-%m-%d}` is filled in for every hour, day, … (the
+    finest unit in the pattern) of the window, so that a wide window reads every folder in it;
+    `{window_end:…}` is the end of each tick of the schedule in it, or the window's. Patterns are
+    made of `%Y %m %d %j %H %M %S`, and of `%-m %-d %-j %-H %-M %-S` for numbers without a leading
+    zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
     s3: S3 | None = None
-    """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by reference. S3A's jars come by themselves."""
+    """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by
+    reference. S3A's jars come by themselves."""
     include: str = "*"
-    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken;
-    [every reason](../../docs/left-out.md)."""
+    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`,
+    `.inprogress`, `.tmp` or `.part`, are not taken; [every reason](../../docs/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
-    """Which files belong to a window. `path`: those in the folders that `path` names for it; all, if it names none. `modified`: those under
-    `path` that were last modified in the window, by the clock of the file system, for writers that put everything into one folder. A file
-    then belongs to one window, and one that is written to again to another one. `path` is listed whole each time, and has no placeholder."""
+    """Which files belong to a window. `path`: those in the folders that `path` names for it; all,
+    if it names none. `modified`: those under `path` that were last modified in the window, by the
+    clock of the file system, for writers that put everything into one folder. A file then belongs
+    to one window, and one that is written to again to another one. `path` is listed whole each
+    time, and has no placeholder."""
     recursive: StrictBool = False
     """Whether files in folders below `path` count too."""
     format: Format = "text"
-    """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays); or several, with `records.starts_with`. `jsonl`: the
-    same, and a line that is no JSON object is `unparseable`. `csv`: every row becomes a JSON object, all its fields text; one with another
-    number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: every row becomes a JSON object, by the file's own schema.
-    `whole_file`: a file is one record, byte for byte, of `records.max_line` at most. [More](../../docs/guide.md#formats)."""
+    """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays); or
+    several, with `records.starts_with`. `jsonl`: the same, and a line that is no JSON object is
+    `unparseable`. `csv`: every row becomes a JSON object, all its fields text; one with another
+    number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: every row becomes a
+    JSON object, by the file's own schema. `whole_file`: a file is one record, byte for byte, of
+    `records.max_line` at most. [More](../../docs/guide.md#formats)."""
     codec: Codec = "auto"
-    """How files are packed. `auto`: their first bytes say it, whatever their name: gzip, bzip2, zstd, lz4 (frames), snappy (frames), or not at
-    all; a name that promises something else is an error. Any other: all of them are packed so, whatever name they have. `none`: their bytes are
-    taken as they are. `hadoop_snappy`: blocks, as Hadoop's SnappyCodec writes them, which nothing in them says."""
+    """How files are packed. `auto`: their first bytes say it, whatever their name: gzip, bzip2,
+    zstd, lz4 (frames), snappy (frames), or not at all; a name that promises something else is an
+    error. Any other: all of them are packed so, whatever name they have. `none`: their bytes are
+    taken as they are. `hadoop_snappy`: blocks, as Hadoop's SnappyCodec writes them, which nothing
+    in them says."""
     csv: Csv | None = None
     """How CSV files are written, with `format: csv`."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
-    """A file that was modified less than this ago is still being written: the plan leaves it out and says so. A scheduled run begins
-    this long after its window has closed, so that the window's last files are in it."""
+    """A file that was modified less than this ago is still being written: the plan leaves it out
+    and says so. A scheduled run begins this long after its window has closed, so that the window's
+    last files are in it."""
     split_size_bytes: Bytes = Field(default=32 * 2**20, alias="split_size", ge=SMALLEST_SPLIT_BYTES)
-    """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped under one size is
-    refused under another."""
+    """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped
+    under one size is refused under another."""
     lookback_seconds: Seconds = Field(default=86_400.0, alias="lookback")
-    """How far back each run of the schedule also looks, in whole windows: files there that the ledger of a cluster does not hold came late, or were
-    being written, or were left by a run that failed, and are shipped in the same run, by the window that they belong to. Costs a listing,
-    and no reading. Never before `schedule.start`, nor before the pipeline's first scheduled run. `0s`: only the window's own folders.
-    A run that is asked for by hand, and a backfill, never look back."""
+    """How far back each run of the schedule also looks, in whole windows: files there that the
+    ledger of a cluster does not hold came late, or were being written, or were left by a run that
+    failed, and are shipped in the same run, by the window that they belong to. Costs a listing, and
+    no reading. Never before `schedule.start`, nor before the pipeline's first scheduled run. `0s`:
+    only the window's own folders. A run that is asked for by hand, and a backfill, never look back.
+    """
     on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
-    """What to do with a file that has other bytes (size or modification time) than when it was shipped: stop, leave it,
-    or ship it anew. `continue`: if the file begins with all that was shipped of it, which is proven by checksums, only the rest is shipped;
-    if it begins otherwise, it is a new file, and shipped whole; if nobody can tell, it is left out with a warning. `continue` also holds for a
-    file that grew and was renamed. A new file at the path of one that was renamed is not a replaced one.
-    [More](../../docs/guide.md#a-new-file-at-an-old-path)."""
+    """What to do with a file that has other bytes (size or modification time) than when it was
+    shipped: stop, leave it, or ship it anew. `continue`: if the file begins with all that was
+    shipped of it, which is proven by checksums, only the rest is shipped; if it begins otherwise,
+    it is a new file, and shipped whole; if nobody can tell, it is left out with a warning.
+    `continue` also holds for a file that grew and was renamed. A new file at the path of one that
+    was renamed is not a replaced one. [More](../../docs/guide.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
-    """What to do with a new file that begins like one that was shipped and is gone. `recognise`: read it once, and hold its records against the
-    checksums of what was shipped. If they are the same, nothing is sent twice. If that cannot be told, the file is left out with a warning.
-    `ship`: a new name is a new file, and its records are sent. [More](../../docs/guide.md#files-that-are-renamed)."""
+    """What to do with a new file that begins like one that was shipped and is gone. `recognise`:
+    read it once, and hold its records against the checksums of what was shipped. If they are the
+    same, nothing is sent twice. If that cannot be told, the file is left out with a warning.
+    `ship`: a new name is a new file, and its records are sent.
+    [More](../../docs/guide.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
-    """What a file that cannot be read (corrupt, cut off, no permission, a format that shipper does not read) means.
-    `skip_and_fail`: all other files are shipped, and the run fails and names each bad one. `fail`: nothing is sent if the plan or the source gate
-    sees one. `quarantine`: one record with the reason `unreadable` stands for it in the quarantine topic, the ledger has it as done, and
-    the run succeeds with a note; packed files are then read once before they are shipped, so that none is in quarantine and in its topic. A file
-    whose first bytes are those of a packed file, under a name that does not say so, is never quarantined: its first line may look so by
+    """What a file that cannot be read (corrupt, cut off, no permission, a format that shipper does
+    not read) means. `skip_and_fail`: all other files are shipped, and the run fails and names each
+    bad one. `fail`: nothing is sent if the plan or the source gate sees one. `quarantine`: one
+    record with the reason `unreadable` stands for it in the quarantine topic, the ledger has it as
+    done, and the run succeeds with a note; packed files are then read once before they are shipped,
+    so that none is in quarantine and in its topic. A file whose first bytes are those of a packed
+    file, under a name that does not say so, is never quarantined: its first line may look so by
     intent. The run fails and names the file; `codec: none` takes it as text."""
     when_empty: Literal["fail", "succeed"] = "fail"
-    """What a window without any file means: a failed run (a source went silent), or nothing to do."""
+    """What a window without any file means: a failed run (a source went silent), or nothing
+    to do."""
 
     formerly: tuple[str, ...] | None = Field(default=None, examples=[["hdfs://nn1:8020/logs/web/"]])
-    """Folders in which the files lay before they were moved, or were reached by another host, mount or scheme: each in place of the part of
-    `path` in front of its first placeholder or glob. A file that was shipped from there is not shipped again from here, if its path below,
-    its size and its modification time are the same. By default the ledger knows: every ship writes down where the files lay. Needed once, if they
-    moved before shipper did so; `[]` if what lies here now is something else than what lay there."""
+    """Folders in which the files lay before they were moved, or were reached by another host, mount
+    or scheme: each in place of the part of `path` in front of its first placeholder or glob. A file
+    that was shipped from there is not shipped again from here, if its path below, its size and its
+    modification time are the same. By default the ledger knows: every ship writes down where the
+    files lay. Needed once, if they moved before shipper did so; `[]` if what lies here now is
+    something else than what lay there."""
 
     @field_validator("include", mode="before")
     @classmethod
     def _one_glob(cls, value: Any) -> Any:
         if isinstance(value, list | tuple):
             raise ValueError(
-                "found a list; expected one glob. Several belong at the end of `path`, as in `logs/web/{*.log,*.gz}`"
+                "found a list; expected one glob. Several belong at the end of `path`, as in "
+                "`logs/web/{*.log,*.gz}`"
             )
         return value
 
@@ -143,18 +173,26 @@ class Source(Model):
     @field_validator("formerly")
     @classmethod
     def _formerly_are_folders(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        why = "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or file:/mnt/logs/"
+        why = (
+            "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or "
+            "file:/mnt/logs/"
+        )
         refuse(((index,), why) for index, root in enumerate(value or ()) if not SCHEME.match(root))
-        return value and tuple(re.sub(r"^file:/+", "file:/", root).rstrip("/") + "/" for root in value)
+        return value and tuple(
+            re.sub(r"^file:/+", "file:/", root).rstrip("/") + "/" for root in value
+        )
 
     @field_validator("window_by")
     @classmethod
     def _one_way_to_find_a_window(cls, value: str, info: ValidationInfo) -> str:
         why = (
-            "`modified` and the placeholder in `path` contradict each other: a file would have to be in the window's folder and be modified "
-            "in the window too; remove the one or the other"
+            "`modified` and the placeholder in `path` contradict each other: a file would have to "
+            "be in the window's folder and be modified in the window too; remove the one or the "
+            "other"
         )
-        refuse([((), why)] if value == "modified" and "{window_" in info.data.get("path", "") else [])
+        refuse(
+            [((), why)] if value == "modified" and "{window_" in info.data.get("path", "") else []
+        )
         return value
 
     @field_validator("s3")
@@ -163,7 +201,8 @@ class Source(Model):
         path = info.data.get("path", "s3a://")
         if value is not None and not path.startswith(("s3a://", "${")):
             raise ValueError(
-                f"`s3` is for a `path` that begins with s3a://, and this one is {path}; leave it out, or correct the path"
+                f"`s3` is for a `path` that begins with s3a://, and this one is {path}; leave it "
+                "out, or correct the path"
             )
         return value
 
@@ -176,43 +215,52 @@ class Source(Model):
 
 
 class Limits(Model):
-    """Against windows and lines that are not what anybody expected. A run that would go beyond `max_files` or `max_bytes` stops at the plan:
-    nothing is sent."""
+    """Against windows and lines that are not what anybody expected. A run that would go beyond
+    `max_files` or `max_bytes` stops at the plan: nothing is sent."""
 
     max_files: StrictInt = Field(default=100_000, ge=1)
     """Most files in one window."""
     max_bytes: Bytes | None = None
     """Most bytes (as stored) in one window; unlimited by default."""
     max_topics: StrictInt = Field(default=1_000, ge=1, le=100_000)
-    """Most topics that one Spark task takes from lines by a route's `matching`. Records of any topic beyond these are not shipped: they go
-    to quarantine as `too_many_topics` or, without one, fail the run. Topics that are listed do not count."""
+    """Most topics that one Spark task takes from lines by a route's `matching`. Records of any
+    topic beyond these are not shipped: they go to quarantine as `too_many_topics` or, without one,
+    fail the run. Topics that are listed do not count."""
 
 
 class Notify(Model):
     """A notice by one of Airflow's notifiers. Sent by the DAG only; `shipper run` prints."""
 
-    on: tuple[Literal["failure", "late", "warning", "success"], ...] = Field(default=("failure",), min_length=1)
+    on: tuple[Literal["failure", "late", "warning", "success"], ...] = Field(
+        default=("failure",), min_length=1
+    )
     """`failure`: the run failed. `late`: it has not ended when `schedule.deliver_within` is over,
     or a later run finds that an earlier window is not complete. `warning`: it succeeded, and a
-    check of severity `warn` does not hold, records were quarantined, or counts disagree. `success`: it succeeded, with or without
-    warnings."""
-    notifier: str = Field(pattern=CLASS_PATTERN, examples=["airflow.providers.slack.notifications.slack.SlackNotifier"])
-    """Full name of the notifier's class, a subclass of Airflow's `BaseNotifier`. Its provider must be installed where the DAG is
-    parsed and where its tasks run."""
+    check of severity `warn` does not hold, records were quarantined, or counts disagree. `success`:
+    it succeeded, with or without warnings."""
+    notifier: str = Field(
+        pattern=CLASS_PATTERN,
+        examples=["airflow.providers.slack.notifications.slack.SlackNotifier"],
+    )
+    """Full name of the notifier's class, a subclass of Airflow's `BaseNotifier`. Its provider must
+    be installed where the DAG is parsed and where its tasks run."""
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    """Its arguments. Those that the notifier templates may use `{{ notice.title }}`, `{{ notice.text }}`, `{{ notice.cause }}`, …
-    beside what Airflow's templates know: docs/operations.md lists them. No secrets: name an Airflow connection."""
+    """Its arguments. Those that the notifier templates may use `{{ notice.title }}`, `{{
+    notice.text }}`, `{{ notice.cause }}`, … beside what Airflow's templates know:
+    docs/operations.md lists them. No secrets: name an Airflow connection."""
 
 
 class Pipeline(Model):
     """One stream of log files."""
 
     name: str = Field(alias="pipeline", pattern=NAME_PATTERN)
-    """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. A pipeline that is
-    renamed is a new one, with an empty ledger, unless it says what it was called `formerly`."""
+    """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. A
+    pipeline that is renamed is a new one, with an empty ledger, unless it says what it was called
+    `formerly`."""
     formerly: tuple[str, ...] = ()
-    """Names that the pipeline had before, the latest first; one may stand without brackets. It goes on where the earlier name ended: with the same
-    ledger, results, history and beginning of its schedule, all of which keep the first of its names. Nothing is shipped again, and no window is
+    """Names that the pipeline had before, the latest first; one may stand without brackets. It goes
+    on where the earlier name ended: with the same ledger, results, history and beginning of its
+    schedule, all of which keep the first of its names. Nothing is shipped again, and no window is
     left out. None of these names may be that of another pipeline."""
     owner: str = "shipper"
     """Team that is called when a run is red."""
@@ -225,21 +273,27 @@ class Pipeline(Model):
     source: Source
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
-    """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short for a table of one line."""
+    """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short
+    for a table of one line."""
     targets: dict[str, Target] = Field(alias="clusters")
-    """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from the others. In place of the list a section for
-    each, `{frankfurt: {routes: [...]}, tokyo: {}}`, says what is different there."""
+    """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from
+    the others. In place of the list a section for each, `{frankfurt: {routes: [...]}, tokyo: {}}`,
+    says what is different there."""
     quarantine: Quarantine | None = Field(default=None, validate_default=True)
-    """Where records go that cannot be shipped. Without it the first of them fails the run, with its file and number."""
+    """Where records go that cannot be shipped. Without it the first of them fails the run, with its
+    file and number."""
     delivery: Delivery = Delivery()
     gates: Gates = Gates()
     limits: Limits = Limits()
     runner: Runner = Runner()
-    access_control: dict[str, tuple[str, ...]] = Field(default_factory=dict, examples=[{"edge-team": ["can_read", "can_edit"]}])
-    """Role in Airflow → what it may do with the DAG (`can_read`, `can_edit`, `can_delete`), for an auth manager that knows roles. Who
-    may trigger may also send everything again."""
+    access_control: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, examples=[{"edge-team": ["can_read", "can_edit"]}]
+    )
+    """Role in Airflow → what it may do with the DAG (`can_read`, `can_edit`, `can_delete`), for an
+    auth manager that knows roles. Who may trigger may also send everything again."""
     runs_uri: str = "runs"
-    """Where step results and reports are written: a folder (relative to the one above `config/`) or any fsspec URL."""
+    """Where step results and reports are written: a folder (relative to the one above `config/`) or
+    any fsspec URL."""
 
     @field_validator("runs_uri")
     @classmethod
@@ -253,15 +307,17 @@ class Pipeline(Model):
         if not isinstance(data, dict):
             return data
         data = dict(data)
-        if "topic" in data and "routes" not in data:  # with both, `topic` stays, and is refused as no key of a pipeline
+        if (
+            "topic" in data and "routes" not in data
+        ):  # with both, `topic` stays, and is refused as no key of a pipeline
             data["routes"] = [{"topic": data.pop("topic")}]
         for key, field in SHORTHANDS.items():
             if isinstance(data.get(key), str):
                 data[key] = {field: data[key]}
         return with_objects_asked_for(data)
 
-    # What follows are validators of fields and not of the whole, so that a fault elsewhere in the file does not hide
-    # theirs. Each sees the fields above its own, if those are right.
+    # What follows are validators of fields and not of the whole, so that a fault elsewhere in the
+    # file does not hide theirs. Each sees the fields above its own, if those are right.
 
     @field_validator("formerly", mode="before")
     @classmethod
@@ -271,8 +327,14 @@ class Pipeline(Model):
     @field_validator("formerly")
     @classmethod
     def _former_names(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        why = "no name of a pipeline, which begins with a letter and has letters, digits, `-` and `_`"
-        refuse(((index,), why) for index, name in enumerate(names) if not re.fullmatch(NAME_PATTERN, name))
+        why = (
+            "no name of a pipeline, which begins with a letter and has letters, digits, `-` and `_`"
+        )
+        refuse(
+            ((index,), why)
+            for index, name in enumerate(names)
+            if not re.fullmatch(NAME_PATTERN, name)
+        )
         known = [info.data.get("name"), *names]
         refuse(
             ((index,), f"{name!r} stands here twice, or is its name now")
@@ -284,7 +346,11 @@ class Pipeline(Model):
     @field_validator("source")
     @classmethod
     def _lookback_needs_a_schedule(cls, source: Source, info: ValidationInfo) -> Source:
-        if "lookback_seconds" in source.model_fields_set and source.lookback_seconds and info.data.get("schedule", True) is None:
+        if (
+            "lookback_seconds" in source.model_fields_set
+            and source.lookback_seconds
+            and info.data.get("schedule", True) is None
+        ):
             refuse([(("lookback",), "needs `schedule`: only a run of the schedule looks back")])
         return source
 
@@ -296,8 +362,9 @@ class Pipeline(Model):
         if within and within <= settle:
             place = ("settle",) if "settle_seconds" in source.model_fields_set else ()
             why = (
-                f"every run would be late: a file is read {format_duration(settle)} after it was modified at the earliest (`settle`), and "
-                f"`schedule.deliver_within` ends {format_duration(within)} after the window; raise that, or lower `settle`"
+                f"every run would be late: a file is read {format_duration(settle)} after it was "
+                "modified at the earliest (`settle`), and `schedule.deliver_within` ends "
+                f"{format_duration(within)} after the window; raise that, or lower `settle`"
             )
             refuse([(place, why)])
         return source
@@ -312,22 +379,34 @@ class Pipeline(Model):
 
     @field_validator("notify")
     @classmethod
-    def _late_needs_a_deadline(cls, notify: tuple[Notify, ...], info: ValidationInfo) -> tuple[Notify, ...]:
+    def _late_needs_a_deadline(
+        cls, notify: tuple[Notify, ...], info: ValidationInfo
+    ) -> tuple[Notify, ...]:
         if "schedule" not in info.data:
             return notify
         schedule: Schedule | None = info.data["schedule"]
-        late = [(index, "on", entry.on.index("late")) for index, entry in enumerate(notify) if "late" in entry.on]
+        late = [
+            (index, "on", entry.on.index("late"))
+            for index, entry in enumerate(notify)
+            if "late" in entry.on
+        ]
         if schedule is None or schedule.deliver_within_seconds is None:
-            refuse((place, "`late` needs `schedule.deliver_within`: without it no run is ever late") for place in late)
+            refuse(
+                (place, "`late` needs `schedule.deliver_within`: without it no run is ever late")
+                for place in late
+            )
         elif not late:
             raise ValueError(
-                "`schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of it; add one, or leave it out"
+                "`schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of "
+                "it; add one, or leave it out"
             )
         return notify
 
     @field_validator("routes")
     @classmethod
-    def _every_record_has_a_route(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
+    def _every_record_has_a_route(
+        cls, routes: tuple[Route, ...], info: ValidationInfo
+    ) -> tuple[Route, ...]:
         refuse((*route_faults(routes, _columns(info)), *_avro_faults(routes, info)))
         return routes
 
@@ -338,26 +417,39 @@ class Pipeline(Model):
 
     @field_validator("targets")
     @classmethod
-    def _every_record_has_a_route_there(cls, targets: dict[str, Target], info: ValidationInfo) -> dict[str, Target]:
+    def _every_record_has_a_route_there(
+        cls, targets: dict[str, Target], info: ValidationInfo
+    ) -> dict[str, Target]:
         columns = _columns(info)
         refuse(
             ((name, "routes", *place), why)
             for name, target in targets.items()
-            for place, why in (*route_faults(target.routes, columns), *_avro_faults(target.routes, info))
+            for place, why in (
+                *route_faults(target.routes, columns),
+                *_avro_faults(target.routes, info),
+            )
         )
         return targets
 
     @field_validator("quarantine")
     @classmethod
-    def _quarantine_is_apart(cls, quarantine: Quarantine | None, info: ValidationInfo) -> Quarantine | None:
+    def _quarantine_is_apart(
+        cls, quarantine: Quarantine | None, info: ValidationInfo
+    ) -> Quarantine | None:
         routes: tuple[Route, ...] = info.data.get("routes", ())
         source: Source | None = info.data.get("source")
         if quarantine is None and source and source.on_unreadable == "quarantine":
-            raise ValueError("`source.on_unreadable: quarantine` needs `quarantine`: there is no topic for what cannot be read")
+            raise ValueError(
+                "`source.on_unreadable: quarantine` needs `quarantine`: there is no topic for what "
+                "cannot be read"
+            )
         targets: dict[str, Target] = info.data.get("targets", {})
         routes = (*routes, *(route for target in targets.values() for route in target.routes))
         if quarantine and any(quarantine.topic in (route.topic, *route.topics) for route in routes):
-            why = f"{quarantine.topic!r} is a route's topic too: nobody could tell its records from those in quarantine; name another"
+            why = (
+                f"{quarantine.topic!r} is a route's topic too: nobody could tell its records "
+                "from those in quarantine; name another"
+            )
             refuse([(("topic",), why)])
         return quarantine
 
@@ -369,8 +461,8 @@ class Pipeline(Model):
         chunk = delivery.chunk_size_bytes
         if chunk and bundle and "max_bytes" in bundle.model_fields_set and bundle.max_bytes > chunk:
             raise ValueError(
-                "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines are bundled, so such a bundle "
-                "could never fill"
+                "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines "
+                "are bundled, so such a bundle could never fill"
             )
         return delivery
 
@@ -380,7 +472,8 @@ class Pipeline(Model):
         given = info.data  # what is broken is not in it
         records, source, routes = (given.get(name) for name in ("records", "source", "routes"))
         facts = PipelineFacts(
-            columns=records and ["value", *(["key"] if records.key is not None else []), *records.named_columns],
+            columns=records
+            and ["value", *(["key"] if records.key is not None else []), *records.named_columns],
             source_path=source and source.path,
             topics=routes and [route.topic for route in routes],
             quarantines=given["quarantine"] is not None if "quarantine" in given else None,
@@ -413,14 +506,21 @@ class Pipeline(Model):
         target = self.targets.get(cluster, Target())
         if target == Target():
             return self
-        delivery = self.delivery.model_copy(update={"rate_limit": target.rate_limit or self.delivery.rate_limit})
-        return self.model_copy(update={"routes": target.routes or self.routes, "delivery": delivery})
+        delivery = self.delivery.model_copy(
+            update={"rate_limit": target.rate_limit or self.delivery.rate_limit}
+        )
+        return self.model_copy(
+            update={"routes": target.routes or self.routes, "delivery": delivery}
+        )
 
     def all_routes(self) -> Iterator[tuple[str, Route]]:
         """Those of the pipeline, and those of its clusters; with the place of each in the file."""
         yield from ((f"routes[{index}]", route) for index, route in enumerate(self.routes))
         for name, target in self.targets.items():
-            yield from ((f"clusters.{name}.routes[{index}]", route) for index, route in enumerate(target.routes))
+            yield from (
+                (f"clusters.{name}.routes[{index}]", route)
+                for index, route in enumerate(target.routes)
+            )
 
     def fixed_topics(self) -> Iterator[str]:
         """Topics whose name is known before any record is read, in routing order, each once."""
@@ -428,7 +528,11 @@ class Pipeline(Model):
 
     def listed_topics(self) -> Iterator[str]:
         """Topics that are written out somewhere, of routes with a `{column}` too; each once."""
-        yield from dict.fromkeys(topic for route in self.routes for topic in (route.topics if route.columns else (route.topic,)))
+        yield from dict.fromkeys(
+            topic
+            for route in self.routes
+            for topic in (route.topics if route.columns else (route.topic,))
+        )
 
     def may_ship_to(self, topic: str) -> bool:
         """Whether a record can go there: a route's topic, or the quarantine's."""
@@ -443,7 +547,8 @@ class Pipeline(Model):
 
     @property
     def split_size_bytes(self) -> int:
-        """Where files are cut. Not at all for `ordering: file`: only one task after the other could keep the order of two splits."""
+        """Where files are cut. Not at all for `ordering: file`: only one task after the other could
+        keep the order of two splits."""
         cut = self.delivery.ordering == "none" and self.source.format not in ONE_PIECE
         return self.source.split_size_bytes if cut else WHOLE_FILES_BYTES
 
@@ -453,18 +558,26 @@ class Pipeline(Model):
         return self.runner.cores if self.delivery.ordering == "none" else 1
 
     def transform_digest(self) -> str:
-        """12 hex digits over all that decides which records a file becomes and where they go. A file that was shipped
-        in part under another digest is refused unless the run says `reship`. Not in it: how lines are packed into bundles (ADR 5), and what
-        goes to quarantine, since the ledger has that record by record (ADR 9); so neither are the topics that a route allows. A part
-        that a pipeline does not use is left out, so that a newer shipper takes no older one's file for changed."""
-        unused = {name for name in ("parse", "drop", "starts_with") if not getattr(self.records, name)}
+        """12 hex digits over all that decides which records a file becomes and where they go. A
+        file that was shipped in part under another digest is refused unless the run says `reship`.
+        Not in it: how lines are packed into bundles (ADR 5), and what goes to quarantine, since the
+        ledger has that record by record (ADR 9); so neither are the topics that a route allows. A
+        part that a pipeline does not use is left out, so that a newer shipper takes no older one's
+        file for changed."""
+        unused = {
+            name for name in ("parse", "drop", "starts_with") if not getattr(self.records, name)
+        }
         if self.records.max_line_bytes == Records.model_fields["max_line_bytes"].default:
             unused.add("max_line_bytes")
         decides = {
             **deciding_format(self.source.format, self.source.codec, self.source.csv),
             "split_size": self.split_size_bytes,
             "records": self.records.model_dump(exclude={"bundle", "redact", "avro", *unused}),
-            **({"redact": [rule.decides() for rule in self.records.redact]} if self.records.redact else {}),
+            **(
+                {"redact": [rule.decides() for rule in self.records.redact]}
+                if self.records.redact
+                else {}
+            ),
             **({"avro": self.records.avro.decides()} if self.records.avro else {}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],
             **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),

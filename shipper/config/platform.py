@@ -1,5 +1,5 @@
-"""``config/shipper.yaml``: what those who run the platform decide for all pipelines. Optional; without it, whoever writes a pipeline is trusted
-as whoever runs the platform is (SECURITY.md).
+"""``config/shipper.yaml``: what those who run the platform decide for all pipelines. Optional;
+without it, whoever writes a pipeline is trusted as whoever runs the platform is (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -22,35 +22,61 @@ from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
 NAME = "shipper.yaml"
 #: Settings that neither load code nor read secrets nor send anything anywhere.
 _PLAIN_SETTINGS = (
-    "spark.executor.memory", "spark.executor.memoryOverhead", "spark.executor.cores", "spark.executor.instances", "spark.cores.max",
-    "spark.driver.memoryOverhead", "spark.driver.maxResultSize", "spark.dynamicAllocation.*", "spark.task.cpus", "spark.task.maxFailures",
-    "spark.network.timeout", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled",
-    "spark.sql.adaptive.coalescePartitions.enabled", "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
-    "spark.sql.adaptive.coalescePartitions.minPartitionSize", "spark.sql.adaptive.coalescePartitions.parallelismFirst",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes", "spark.sql.adaptive.skewJoin.enabled", "spark.sql.execution.arrow.*",
-    "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.legacy.*", "spark.sql.parser.*",
-)  # fmt: skip
+    "spark.executor.memory",
+    "spark.executor.memoryOverhead",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.cores.max",
+    "spark.driver.memoryOverhead",
+    "spark.driver.maxResultSize",
+    "spark.dynamicAllocation.*",
+    "spark.task.cpus",
+    "spark.task.maxFailures",
+    "spark.network.timeout",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.adaptive.coalescePartitions.enabled",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
+    "spark.sql.adaptive.skewJoin.enabled",
+    "spark.sql.execution.arrow.*",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.legacy.*",
+    "spark.sql.parser.*",
+)
 
 
 class Allow(Model):
-    """What pipelines may use. It binds what stands in a pipeline's own file, not what `defaults` give it. `*` stands for anything."""
+    """What pipelines may use. It binds what stands in a pipeline's own file, not what `defaults`
+    give it. `*` stands for anything."""
 
-    runners: tuple[Literal["local", "standalone", "yarn", "kubernetes"], ...] = ("local", "standalone", "yarn", "kubernetes")
+    runners: tuple[Literal["local", "standalone", "yarn", "kubernetes"], ...] = (
+        "local",
+        "standalone",
+        "yarn",
+        "kubernetes",
+    )
     """Kinds of `runner`."""
     programs: tuple[str, ...] = Field(default=(), examples=[["/opt/shipper/bin/python"]])
-    """What `runner.python`, `runner.archive` and `runner.spark_submit` may name. By default nothing: jobs run in the environment that runs
-    shipper."""
+    """What `runner.python`, `runner.archive` and `runner.spark_submit` may name. By default
+    nothing: jobs run in the environment that runs shipper."""
     spark_settings: tuple[str, ...] = _PLAIN_SETTINGS
-    """What `runner.conf` may set. By default settings of size and of SQL; those that load code, such as `spark.jars`, `spark.plugins` or
-    `spark.driver.extraJavaOptions`, only if they are listed here, or set in `defaults`."""
+    """What `runner.conf` may set. By default settings of size and of SQL; those that load code,
+    such as `spark.jars`, `spark.plugins` or `spark.driver.extraJavaOptions`, only if they are
+    listed here, or set in `defaults`."""
     notifiers: tuple[str, ...] = Field(default=(), examples=[["airflow.providers.slack.*"]])
-    """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look up its connections; hence none by default."""
+    """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look
+    up its connections; hence none by default."""
     sources: tuple[str, ...] | None = Field(default=None, examples=[["s3a://logs/web/"]])
-    """Folders in which `source` must lie, by its text and by what each plan lists. Not asked for by default. A path may then have no backslash,
-    and no brace around a slash."""
+    """Folders in which `source` must lie, by its text and by what each plan lists. Not asked for by
+    default. A path may then have no backslash, and no brace around a slash."""
     s3: tuple[str, ...] = ("region", "path_style", "requester_pays")
-    """Keys of `source.s3` that pipelines may set. By default those that choose neither a server nor an identity: a key that is sent to a server of
-    the author's choice, or another role of this machine, is for `defaults`, or for those whom you list it for."""
+    """Keys of `source.s3` that pipelines may set. By default those that choose neither a server nor
+    an identity: a key that is sent to a server of the author's choice, or another role of this
+    machine, is for `defaults`, or for those whom you list it for."""
     runs: tuple[str, ...] | None = Field(default=None, examples=[["s3a://shipper-runs/"]])
     """Folders in which `runs_uri` must lie. Not asked for by default."""
 
@@ -59,20 +85,31 @@ class Platform(Model):
     """What those who run the platform decide for all pipelines. Nobody else may write this file."""
 
     allow: Allow | None = None
-    """Bounds of what pipelines may use. Without it there are none: who writes a pipeline may run programs as shipper's user."""
+    """Bounds of what pipelines may use. Without it there are none: who writes a pipeline may run
+    programs as shipper's user."""
     environment: tuple[str, ...] = Field(default=(), examples=[["LOG_ARCHIVE_*"]])
-    """Variables that a job's process gets of the environment, besides those that all need and that its files refer to."""
-    index: str = Field(default="runs/shipments.sqlite", min_length=1, examples=["/var/lib/shipper/shipments.sqlite"])
-    """File in which each run notes what became of its window, for the Shipments page: relative to the folder above this one's, on a disk of this
-    machine. A cache: it may be deleted, and `shipper index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
+    """Variables that a job's process gets of the environment, besides those that all need and that
+    its files refer to."""
+    index: str = Field(
+        default="runs/shipments.sqlite",
+        min_length=1,
+        examples=["/var/lib/shipper/shipments.sqlite"],
+    )
+    """File in which each run notes what became of its window, for the Shipments page: relative to
+    the folder above this one's, on a disk of this machine. A cache: it may be deleted, and `shipper
+    index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
     machines, each has its own, and `shipper index` keeps the page's up to date."""
     keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
-    """How long results in `runs_uri`, and what the index has of them, are kept. A run removes its pipeline's older ones in the end, and so
-    does `shipper index`. What tells of a window that is not complete stays, and so do a pipeline's 200 newest windows. No file counts as
-    unshipped by it."""
-    defaults: dict[str, Any] = Field(default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}])
-    """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and maps are merged key by key, all else is
-    replaced. A section that lacks a required key, such as a `schedule` without `cron`, counts only where a pipeline has that section."""
+    """How long results in `runs_uri`, and what the index has of them, are kept. A run removes its
+    pipeline's older ones in the end, and so does `shipper index`. What tells of a window that is
+    not complete stays, and so do a pipeline's 200 newest windows. No file counts as unshipped by
+    it."""
+    defaults: dict[str, Any] = Field(
+        default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}]
+    )
+    """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and
+    maps are merged key by key, all else is replaced. A section that lacks a required key, such as a
+    `schedule` without `cron`, counts only where a pipeline has that section."""
 
     @field_validator("index")
     @classmethod
@@ -103,7 +140,9 @@ class PlatformFile:
         if not self.platform.defaults or self.faults or not own.parsed:
             return own
         data = merge(self.platform.defaults, own.data)
-        return replace(own, data=data, base=self.file, base_shown=self.shown, base_path=("defaults",))
+        return replace(
+            own, data=data, base=self.file, base_shown=self.shown, base_path=("defaults",)
+        )
 
     def beyond(self, own: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[Problem]:
         """What the pipeline's own file says and may not say."""
@@ -112,12 +151,20 @@ class PlatformFile:
             return
         runner = pipeline.runner
         yield from self._outside(own, ("runner", "kind"), runner.kind, "runners", allow.runners)
-        for key, program in (("python", runner.python), ("archive", runner.archive), ("spark_submit", runner.spark_submit)):
+        for key, program in (
+            ("python", runner.python),
+            ("archive", runner.archive),
+            ("spark_submit", runner.spark_submit),
+        ):
             yield from self._outside(own, ("runner", key), program, "programs", allow.programs)
         for setting in runner.conf:
-            yield from self._outside(own, ("runner", "conf", setting), setting, "spark_settings", allow.spark_settings)
+            yield from self._outside(
+                own, ("runner", "conf", setting), setting, "spark_settings", allow.spark_settings
+            )
         for index, notify in enumerate(pipeline.notify):
-            yield from self._outside(own, ("notify", index, "notifier"), notify.notifier, "notifiers", allow.notifiers)
+            yield from self._outside(
+                own, ("notify", index, "notifier"), notify.notifier, "notifiers", allow.notifiers
+            )
         yield from self._beyond_s3(own, pipeline, allow.s3)
         source = ("source",) if own.text(("source",)) is not None else ("source", "path")
         for path, uri, name, roots in (
@@ -125,10 +172,15 @@ class PlatformFile:
             (("runs_uri",), pipeline.runs_uri, "runs", allow.runs),
         ):
             if roots is not None:
-                below = any(lies_below(resolve_uri(config_dir, uri), resolve_uri(config_dir, root)) for root in roots)
+                below = any(
+                    lies_below(resolve_uri(config_dir, uri), resolve_uri(config_dir, root))
+                    for root in roots
+                )
                 yield from self._outside(own, path, uri, name, roots, inside=below)
 
-    def _beyond_s3(self, own: YamlFile, pipeline: Pipeline, allowed: tuple[str, ...]) -> Iterator[Problem]:
+    def _beyond_s3(
+        self, own: YamlFile, pipeline: Pipeline, allowed: tuple[str, ...]
+    ) -> Iterator[Problem]:
         """Quotes no value: it may be a secret."""
         for key in yaml_keys(S3) if pipeline.source.s3 else ():
             path = ("source", "s3", key)
@@ -136,22 +188,35 @@ class PlatformFile:
                 line = self.file.position(("allow", "s3")).line
                 yield Problem(
                     path,
-                    f"{self.shown}:{line} allows no `{key}` here (`allow.s3`: {', '.join(allowed) or 'none'}); leave it out, or ask those who run "
-                    "the platform",
+                    f"{self.shown}:{line} allows no `{key}` here (`allow.s3`: "
+                    f"{', '.join(allowed) or 'none'}); leave it out, or ask those who run the "
+                    "platform",
                 )
 
     def _outside(
-        self, own: YamlFile, path: KeyPath, value: str | None, name: str, allowed: tuple[str, ...], *, inside: bool | None = None
+        self,
+        own: YamlFile,
+        path: KeyPath,
+        value: str | None,
+        name: str,
+        allowed: tuple[str, ...],
+        *,
+        inside: bool | None = None,
     ) -> Iterator[Problem]:
         if value is None or path not in own.own_paths():
             return
-        if inside if inside is not None else any(fnmatchcase(value, pattern) for pattern in allowed):
+        if (
+            inside
+            if inside is not None
+            else any(fnmatchcase(value, pattern) for pattern in allowed)
+        ):
             return
         line = self.file.position(("allow", name)).line
         yield Problem(
             path,
-            f"{own.text(path) or value!r} is not among what {self.shown}:{line} allows (`allow.{name}`: {', '.join(allowed) or 'none'}); "
-            "choose one of these, or ask those who run the platform",
+            f"{own.text(path) or value!r} is not among what {self.shown}:{line} allows "
+            f"(`allow.{name}`: {', '.join(allowed) or 'none'}); choose one of these, or ask "
+            "those who run the platform",
         )
 
 
@@ -168,15 +233,22 @@ def read_platform(config_dir: Path, shown: str) -> PlatformFile:
             problems += _faults_of_defaults(platform.defaults, file)
         except ValidationError as error:
             problems += problems_of(error, Platform, file)
-    return PlatformFile(shown, file, platform, tuple(ConfigFault.of(problem, file, shown) for problem in problems))
+    return PlatformFile(
+        shown, file, platform, tuple(ConfigFault.of(problem, file, shown) for problem in problems)
+    )
 
 
 def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What a pipeline says with the defaults below it. Only what both have is merged; nothing of ``own`` is lost."""
+    """What a pipeline says with the defaults below it. Only what both have is merged; nothing of
+    ``own`` is lost."""
     found: dict[str, Any] = {}
     routes = {"topic", "routes"}
     for key, value in defaults.items():
-        if key not in own and not (key in routes and routes & own.keys()) and not _lacks(key, value):
+        if (
+            key not in own
+            and not (key in routes and routes & own.keys())
+            and not _lacks(key, value)
+        ):
             found[key] = value
     for key, value in own.items():
         below = defaults.get(key)
@@ -184,12 +256,18 @@ def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             value = {SHORTHANDS[key]: value}
         if isinstance(below, str) and isinstance(value, dict) and key in SHORTHANDS:
             below = {SHORTHANDS[key]: below}
-        found[key] = _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        found[key] = (
+            _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        )
     return found
 
 
 def _deep(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = {key: _deep(below[key], above[key]) for key in below.keys() & above.keys() if _are_maps(below[key], above[key])}
+    both = {
+        key: _deep(below[key], above[key])
+        for key in below.keys() & above.keys()
+        if _are_maps(below[key], above[key])
+    }
     return {**below, **above, **both}
 
 
@@ -203,21 +281,30 @@ def _lacks(key: str, value: Any) -> bool:
     section = bare(field.annotation) if field else None
     if section is None or not isinstance(value, dict) or not is_model(section):
         return False
-    return any(found.is_required() and name not in value for name, found in yaml_keys(section).items())
+    return any(
+        found.is_required() and name not in value for name, found in yaml_keys(section).items()
+    )
 
 
 def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Problem]:
-    """What is wrong with ``defaults`` in a pipeline that says the rest. What only a whole pipeline can contradict is found in each."""
+    """What is wrong with ``defaults`` in a pipeline that says the rest. What only a whole pipeline
+    can contradict is found in each."""
     rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "clusters": ["any"]}
     if not {"topic", "routes"} & defaults.keys():
         rest["topic"] = "any"
-    required = {"schedule": {"cron": "@hourly"}, "source": {"path": "/any"}, "quarantine": {"topic": "any.other"}}
+    required = {
+        "schedule": {"cron": "@hourly"},
+        "source": {"path": "/any"},
+        "quarantine": {"topic": "any.other"},
+    }
     rest |= {key: needed for key, needed in required.items() if isinstance(defaults.get(key), dict)}
     whole = merge(rest, defaults)
     try:
         Pipeline.model_validate(whole, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = problems_of(error, Pipeline, YamlFile(data=whole, base=file, base_path=("defaults",)))
+        found = problems_of(
+            error, Pipeline, YamlFile(data=whole, base=file, base_path=("defaults",))
+        )
         there = [Problem(("defaults", *problem.path), problem.message) for problem in found]
         return [problem for problem in there if problem.path in file.own_paths()]
     return []

@@ -1,7 +1,9 @@
-"""Properties of librdkafka that a cluster file may set, each with its reason, and Spark's settings that `runner.conf` may not hold.
+"""Properties of librdkafka that a cluster file may set, each with its reason, and Spark's settings
+that `runner.conf` may not hold.
 
-Shipper's promises rest on how its clients are set, so a user may set what is on this list and nothing else. A test compares the list with what
-the installed librdkafka knows. Read with its CONFIGURATION.md (2.16) and, where that does not say enough, its source.
+Shipper's promises rest on how its clients are set, so a user may set what is on this list and
+nothing else. A test compares the list with what the installed librdkafka knows. Read with its
+CONFIGURATION.md (2.16) and, where that does not say enough, its source.
 """
 
 from __future__ import annotations
@@ -14,22 +16,33 @@ from typing import Any
 
 from shipper.config.rules import THE_KEY, Fault
 
-#: May be set in `properties`: how to find, reach and convince the brokers. None decides what is written, read, or heard of a connection.
+#: May be set in `properties`: how to find, reach and convince the brokers. None decides what is
+#: written, read, or heard of a connection.
 ALLOWED: dict[str, str] = {
-    "security.protocol": "`ssl` or `sasl_ssl` in production; the others send passwords and records in the clear",
-    "sasl.mechanisms": "how to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`",
+    "security.protocol": (
+        "`ssl` or `sasl_ssl` in production; the others send passwords and records in the clear"
+    ),
+    "sasl.mechanisms": (
+        "how to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`"
+    ),
     "sasl.mechanism": "the same as `sasl.mechanisms`",
     "sasl.username": "for `PLAIN` and `SCRAM`",
     "sasl.password": "for `PLAIN` and `SCRAM`; write a reference",
-    "sasl.kerberos.service.name": "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell",
-    "sasl.kerberos.principal": "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell",
-    "sasl.kerberos.keytab": "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell",
+    "sasl.kerberos.service.name": (
+        "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell"
+    ),
+    "sasl.kerberos.principal": (
+        "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell"
+    ),
+    "sasl.kerberos.keytab": (
+        "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell"
+    ),
     "sasl.kerberos.min.time.before.relogin": "how often the Kerberos ticket is renewed",
     "sasl.oauthbearer.method": "`oidc`: get tokens from `sasl.oauthbearer.token.endpoint.url`",
     "sasl.oauthbearer.client.id": "for `oidc`",
     "sasl.oauthbearer.client.credentials.client.id": "the same as `sasl.oauthbearer.client.id`",
     "sasl.oauthbearer.client.secret": "for `oidc`; write a reference",
-    "sasl.oauthbearer.client.credentials.client.secret": "the same as `sasl.oauthbearer.client.secret`",
+    "sasl.oauthbearer.client.credentials.client.secret": "the same as `sasl.oauthbearer.client.secret`",  # noqa: E501
     "sasl.oauthbearer.scope": "for `oidc`",
     "sasl.oauthbearer.extensions": "for `oidc`",
     "sasl.oauthbearer.token.endpoint.url": "for `oidc`: every client asks there for its token",
@@ -37,7 +50,7 @@ ALLOWED: dict[str, str] = {
     "sasl.oauthbearer.grant.type": "for `oidc`",
     "sasl.oauthbearer.assertion.algorithm": "for `oidc` with an assertion",
     "sasl.oauthbearer.assertion.private.key.file": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.private.key.passphrase": "for `oidc` with an assertion; write a reference",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "for `oidc` with an assertion; write a reference",  # noqa: E501
     "sasl.oauthbearer.assertion.private.key.pem": "for `oidc` with an assertion; write a reference",
     "sasl.oauthbearer.assertion.file": "for `oidc` with an assertion",
     "sasl.oauthbearer.assertion.claim.aud": "for `oidc` with an assertion",
@@ -60,27 +73,34 @@ ALLOWED: dict[str, str] = {
     "ssl.cipher.suites": "cipher suites that the client is willing to use, up to TLS 1.2",
     "ssl.curves.list": "curves that the client is willing to use",
     "ssl.sigalgs.list": "signature algorithms that the client is willing to use",
-    "ssl.endpoint.identification.algorithm": "`https` by default: the broker's name must be in its certificate; `none` is warned of",
-    "enable.ssl.certificate.verification": "`true` by default: the broker's certificate is verified; `false` is warned of",
+    "ssl.endpoint.identification.algorithm": "`https` by default: the broker's name must be in its certificate; `none` is warned of",  # noqa: E501
+    "enable.ssl.certificate.verification": "`true` by default: the broker's certificate is verified; `false` is warned of",  # noqa: E501
     "https.ca.location": "authorities for the token endpoint",
     "https.ca.pem": "the same as text",
     "client.id": "`shipper` by default; brokers' quotas and logs go by it",
     "client.dns.lookup": "how broker names become addresses",
     "broker.address.family": "IPv4, IPv6 or both",
     "broker.address.ttl": "how long a broker's address is remembered",
-    "socket.timeout.ms": "when a request counts as lost; shipper hears of it and begins a new epoch",
+    "socket.timeout.ms": (
+        "when a request counts as lost; shipper hears of it and begins a new epoch"
+    ),
     "socket.connection.setup.timeout.ms": "how long a connection may take to come up",
     "socket.keepalive.enable": "on by default",
     "socket.nagle.disable": "when bytes leave, not which",
     "socket.send.buffer.bytes": "for long fat links",
     "socket.receive.buffer.bytes": "for long fat links",
-    "connections.max.idle.ms": "0 or at least 310000: a shorter one closes connections that wait for an answer, and nobody hears of it",
+    "connections.max.idle.ms": (
+        "0 or at least 310000: a shorter one closes connections that wait "
+        "for an answer, and nobody hears of it"
+    ),
     "reconnect.backoff.ms": "20 by default",
     "reconnect.backoff.max.ms": "2000 by default",
-    "retry.backoff.ms": "how soon a request is repeated; the broker knows a repeated batch by its number",
+    "retry.backoff.ms": (
+        "how soon a request is repeated; the broker knows a repeated batch by its number"
+    ),
     "retry.backoff.max.ms": "as `retry.backoff.ms`",
     "topic.metadata.refresh.interval.ms": "how often leaders are asked for unprompted",
-    "topic.metadata.refresh.fast.interval.ms": "how often leaders are asked for while one is missing",
+    "topic.metadata.refresh.fast.interval.ms": "how often leaders are asked for while one is missing",  # noqa: E501
     "topic.metadata.refresh.sparse": "whether all topics are asked for",
     "topic.metadata.propagation.max.ms": "how long a new topic may be unknown to some broker",
     "metadata.max.age.ms": "how long what is known of topics counts",
@@ -94,8 +114,9 @@ ALLOWED: dict[str, str] = {
 _HARMLESS_TO_A_SHELL = re.compile(r"[\w./@:-]+", re.ASCII)
 #: Properties whose value counts as well; the reason in `ALLOWED` says which are taken.
 _VALUES: dict[str, Callable[[str], bool]] = {
-    # librdkafka closes an idle connection also while a request waits there for its answer, and says so to nobody. A request waits for
-    # `socket.timeout.ms` at most, which is 300,000 at most; up to 2 s are taken off for jitter.
+    # librdkafka closes an idle connection also while a request waits there for its answer, and says
+    # so to nobody. A request waits for `socket.timeout.ms` at most, which is 300,000 at most; up to
+    # 2 s are taken off for jitter.
     "connections.max.idle.ms": lambda value: value.isdecimal() and not 0 < int(value) < 310_000,
     **dict.fromkeys(
         ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab"),
@@ -105,18 +126,26 @@ _VALUES: dict[str, Callable[[str], bool]] = {
 
 
 def property_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what cannot stand in `properties`, at the name or at its value. A value that is not known yet is None."""
+    """Yield what cannot stand in `properties`, at the name or at its value. A value that is not
+    known yet is None."""
     for name, value in properties.items():
         if name not in ALLOWED:
             meant = difflib.get_close_matches(name, ALLOWED, n=1)
-            guess = f"did you mean {meant[0]!r}?" if meant else "shipper sets the others itself, since exactly-once rests on them"
+            guess = (
+                f"did you mean {meant[0]!r}?"
+                if meant
+                else "shipper sets the others itself, since exactly-once rests on them"
+            )
             yield (name, THE_KEY), f"no property that a cluster file may set; {guess}"
         elif name in _VALUES and value is not None and not _VALUES[name](str(value)):
             yield (name,), ALLOWED[name]
 
 
 _CUT = "it decides where files are cut"
-_READER = "it decides what the reader takes for a line or a file, and what it leaves out is counted by nobody"
+_READER = (
+    "it decides what the reader takes for a line or a file, and what it leaves out is counted by "
+    "nobody"
+)
 #: Setting, or a pattern of several → why it may not be set.
 PINNED_SPARK_SETTINGS = {
     "spark.sql.files.maxPartitionBytes": f"{_CUT}; set `source.split_size`",
@@ -142,17 +171,37 @@ PINNED_SPARK_SETTINGS = {
 }
 
 #: Regular expression of their names, for the schema.
-PINNED_PATTERN = f"^({'|'.join('.*'.join(map(re.escape, name.split('*'))) for name in PINNED_SPARK_SETTINGS)})$"
-#: Spark SQL's settings that say how work is done and not what comes out of it. All others count for the transform.
+PINNED_PATTERN = (
+    f"^({'|'.join('.*'.join(map(re.escape, name.split('*'))) for name in PINNED_SPARK_SETTINGS)})$"
+)
+#: Spark SQL's settings that say how work is done and not what comes out of it. All others count for
+#: the transform.
 _HARMLESS = (
-    "spark.sql.adaptive.*", "spark.sql.shuffle.*", "spark.sql.execution.*", "spark.sql.codegen.*", "spark.sql.ui.*",
-    "spark.sql.autoBroadcastJoinThreshold", "spark.sql.broadcastTimeout", "spark.sql.warehouse.dir", "spark.sql.debug.*",
-    "spark.sql.catalogImplementation", "spark.sql.inMemoryColumnarStorage.*", "spark.sql.redaction.*", "spark.sql.streaming.*",
-    "spark.sql.sources.parallelPartitionDiscovery.*", "spark.sql.event.*", "spark.sql.maxPlanStringLength",
-    "spark.sql.parquet.*", "spark.sql.orc.*", "spark.sql.hive.*", "spark.sql.thriftServer.*", "spark.sql.statistics.*",
+    "spark.sql.adaptive.*",
+    "spark.sql.shuffle.*",
+    "spark.sql.execution.*",
+    "spark.sql.codegen.*",
+    "spark.sql.ui.*",
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.broadcastTimeout",
+    "spark.sql.warehouse.dir",
+    "spark.sql.debug.*",
+    "spark.sql.catalogImplementation",
+    "spark.sql.inMemoryColumnarStorage.*",
+    "spark.sql.redaction.*",
+    "spark.sql.streaming.*",
+    "spark.sql.sources.parallelPartitionDiscovery.*",
+    "spark.sql.event.*",
+    "spark.sql.maxPlanStringLength",
+    "spark.sql.parquet.*",
+    "spark.sql.orc.*",
+    "spark.sql.hive.*",
+    "spark.sql.thriftServer.*",
+    "spark.sql.statistics.*",
     "spark.sql.cbo.*",
-)  # fmt: skip
-#: What Spark 4.2 has without being told: written out it changes nothing. Set for every session, so that no `spark-defaults.conf` decides.
+)
+#: What Spark 4.2 has without being told: written out it changes nothing. Set for every session, so
+#: that no `spark-defaults.conf` decides.
 SQL_DEFAULTS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
@@ -165,13 +214,16 @@ def fault_of_setting(key: str) -> str | None:
     """Why ``key`` may not stand in `runner.conf`, or None."""
     if not key.startswith("spark."):
         return "not a Spark setting; they begin with 'spark.'"
-    why = next((why for pattern, why in PINNED_SPARK_SETTINGS.items() if fnmatchcase(key, pattern)), None)
+    why = next(
+        (why for pattern, why in PINNED_SPARK_SETTINGS.items() if fnmatchcase(key, pattern)), None
+    )
     return why and f"pinned by shipper: {why}"
 
 
 def deciding(conf: Mapping[str, str]) -> dict[str, str]:
-    """Setting → value, in lower case, of those in ``conf`` that may change what a line becomes, such as `spark.sql.ansi.enabled`, and are not
-    Spark's defaults. They are part of the transform: a file that was begun under others cannot be finished under these."""
+    """Setting → value, in lower case, of those in ``conf`` that may change what a line becomes,
+    such as `spark.sql.ansi.enabled`, and are not Spark's defaults. They are part of the transform:
+    a file that was begun under others cannot be finished under these."""
     return {
         key: value.strip().lower()
         for key, value in sorted(conf.items())

@@ -1,5 +1,5 @@
-"""What becomes of a line: the parts of a pipeline below `records`, `routes` and `quarantine`. What Spark makes of them is spark_jobs.parsing and
-spark_jobs.frame."""
+"""What becomes of a line: the parts of a pipeline below `records`, `routes` and `quarantine`. What
+Spark makes of them is spark_jobs.parsing and spark_jobs.frame."""
 
 from __future__ import annotations
 
@@ -28,19 +28,31 @@ from shipper.config.rules import (
 )
 from shipper.config.units import Bytes, BytesPerSecond
 
-#: Columns that every line has before `records.columns`. The last one is shipper's own: the split that the line lies in.
+#: Columns that every line has before `records.columns`. The last one is shipper's own: the split
+#: that the line lies in.
 GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
 #: Header of a bundle: how many lines it holds, in decimal digits.
 LINES_HEADER = "shipper-lines"
 #: Rules and reasons share a byte per record.
 MOST_RULES = 60
 _WHY_NOT_BUNDLED = {
-    "key": "lines of a bundle may have different keys, and a record has one; remove `key`, or ship each line as a record",
-    "timestamp": "lines of a bundle have different times, and a record has one; remove `timestamp`, or ship each line as a record",
+    "key": (
+        "lines of a bundle may have different keys, and a record has one; remove `key`, or "
+        "ship each line as a record"
+    ),
+    "timestamp": (
+        "lines of a bundle have different times, and a record has one; remove "
+        "`timestamp`, or ship each line as a record"
+    ),
     "avro": "a bundle joins lines of text, and these are no text; remove `bundle`",
 }
 #: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
-UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = "unparseable", "unroutable", "too_large", "too_many_topics"
+UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = (
+    "unparseable",
+    "unroutable",
+    "too_large",
+    "too_many_topics",
+)
 #: A time that the topic refuses or would delete at once; no key, for a topic that needs one.
 TIMESTAMP, WITHOUT_KEY = "timestamp", "without_key"
 #: With `records.avro`: a value that does not fit the schema.
@@ -52,18 +64,24 @@ _DDL_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:`]+)[\s:]+\S")
 
 
 class Parse(Model):
-    """Makes columns of each line, for `records.columns`, `drop`, `routes`, keys, headers and gates. A line that cannot be parsed is
-    `unparseable`: it goes to `quarantine`, or fails the run where there is none. Lines that a rule of `drop` takes are not asked for.
-    The value stays the line, byte for byte."""
+    """Makes columns of each line, for `records.columns`, `drop`, `routes`, keys, headers and gates.
+    A line that cannot be parsed is `unparseable`: it goes to `quarantine`, or fails the run where
+    there is none. Lines that a rule of `drop` takes are not asked for. The value stays the line,
+    byte for byte."""
 
-    regex: str | None = Field(default=None, min_length=1, examples=[r"^(?<client>\S+) \S+ (?<status>\d{3})"])
-    """Java regular expression; each named group, `(?<name>…)`, becomes a string column, empty for a group that took no part. A line in
-    which it is found nowhere is unparseable; `^` and `$` tie it to the line's ends. Each group that something uses costs one more look
-    at the line."""
-    json_object: Literal[True] | str | None = Field(default=None, alias="json", examples=["service STRING, status INT"])
-    """Each line is a JSON object. Given a schema as in SQL (`service STRING, status INT`), its fields become columns, null where
-    the object has none; a line that is no object, or has a value of another type, is unparseable. `true`: no columns; take out what
-    you need in `records.columns` with `get_json_object(value, '$.status')`."""
+    regex: str | None = Field(
+        default=None, min_length=1, examples=[r"^(?<client>\S+) \S+ (?<status>\d{3})"]
+    )
+    """Java regular expression; each named group, `(?<name>…)`, becomes a string column, empty for a
+    group that took no part. A line in which it is found nowhere is unparseable; `^` and `$` tie it
+    to the line's ends. Each group that something uses costs one more look at the line."""
+    json_object: Literal[True] | str | None = Field(
+        default=None, alias="json", examples=["service STRING, status INT"]
+    )
+    """Each line is a JSON object. Given a schema as in SQL (`service STRING, status INT`), its
+    fields become columns, null where the object has none; a line that is no object, or has a value
+    of another type, is unparseable. `true`: no columns; take out what you need in `records.columns`
+    with `get_json_object(value, '$.status')`."""
 
     @field_validator("regex")
     @classmethod
@@ -72,14 +90,30 @@ class Parse(Model):
             return None
         groups = regex_groups(value)
         names = [name for name in groups if name is not None]
-        wrong = [name for name in _NAMED_AT_ALL.findall(value) if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", name)]
+        wrong = [
+            name
+            for name in _NAMED_AT_ALL.findall(value)
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", name)
+        ]
         if wrong:
-            raise ValueError(f"{wrong[0]!r} is no name of a group: Java takes letters and digits only, a letter first")
+            raise ValueError(
+                f"{wrong[0]!r} is no name of a group: Java takes letters and digits only, a letter "
+                "first"
+            )
         if "(?P<" in value:
-            raise ValueError("a named group is written (?<name>…) here, as in Java, not (?P<name>…)")
+            raise ValueError(
+                "a named group is written (?<name>…) here, as in Java, not (?P<name>…)"
+            )
         if not names:
-            raise ValueError("no named group: write (?<name>…) around each part of the line that is to be a column")
-        refuse(((), f"group {name!r} is named twice") for name in dict.fromkeys(names) if names.count(name) > 1)
+            raise ValueError(
+                "no named group: write (?<name>…) around each part of the line that is to be a "
+                "column"
+            )
+        refuse(
+            ((), f"group {name!r} is named twice")
+            for name in dict.fromkeys(names)
+            if names.count(name) > 1
+        )
         return value
 
     @field_validator("json_object")
@@ -92,7 +126,11 @@ class Parse(Model):
                 refuse([((), str(error))])
                 raise
             refuse(
-                ((), f"field {name!r}: a column's name has letters, digits and '_' only, and does not begin with a digit")
+                (
+                    (),
+                    f"field {name!r}: a column's name has letters, digits and '_' only, and does "
+                    "not begin with a digit",
+                )
                 for name in names
                 if not re.fullmatch(COLUMN_PATTERN, name)
             )
@@ -100,9 +138,16 @@ class Parse(Model):
 
     @model_validator(mode="after")
     def _one_way(self) -> Parse:
-        given = [name for name, way in (("regex", self.regex), ("json", self.json_object)) if way is not None]
+        given = [
+            name
+            for name, way in (("regex", self.regex), ("json", self.json_object))
+            if way is not None
+        ]
         if len(given) != 1:
-            both = "`regex` and `json` contradict each other: a line is parsed in one way; remove one of them"
+            both = (
+                "`regex` and `json` contradict each other: a line is parsed in one way; remove "
+                "one of them"
+            )
             raise ValueError(both if given else "`parse` needs `regex` or `json`")
         return self
 
@@ -115,75 +160,111 @@ class Parse(Model):
 
 
 def ddl_names(schema: str) -> list[str]:
-    """Names of the fields of a schema written as in SQL. Raises ValueError for what has no name and type; the rest is Spark's to check."""
+    """Names of the fields of a schema written as in SQL. Raises ValueError for what has no name and
+    type; the rest is Spark's to check."""
     names, part, depth = [], "", 0
     for character in schema + ",":
         depth += (character in "<(") - (character in ">)")
         if character == "," and depth == 0:
             found = _DDL_NAME.match(part)
             if found is None:
-                raise ValueError(f"{part.strip()!r} is no field: a schema is written `service STRING, status INT`")
+                raise ValueError(
+                    f"{part.strip()!r} is no field: a schema is written `service STRING, status "
+                    "INT`"
+                )
             names.append(found[1].strip("`"))
             part = ""
         else:
             part += character
-    twice = [name for index, name in enumerate(names) if name.lower() in (other.lower() for other in names[:index])]
+    twice = [
+        name
+        for index, name in enumerate(names)
+        if name.lower() in (other.lower() for other in names[:index])
+    ]
     if twice:
-        raise ValueError(f"field {twice[0]!r} is named twice (SQL does not tell upper from lower case)")
+        raise ValueError(
+            f"field {twice[0]!r} is named twice (SQL does not tell upper from lower case)"
+        )
     return names
 
 
 class Bundle(Model):
-    """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`. Lines without a key travel and are
-    stored at a fraction of the cost; consumers must take the bundles apart (docs/consumer-contract.md says how). Everything is still
-    counted in lines. May be changed, or removed, from run to run: it decides how lines are packed, not which."""
+    """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`.
+    Lines without a key travel and are stored at a fraction of the cost; consumers must take the
+    bundles apart (docs/consumer-contract.md says how). Everything is still counted in lines. May be
+    changed, or removed, from run to run: it decides how lines are packed, not which."""
 
     max_bytes: Bytes = Field(default=64_000, ge=1_000, le=64_000_000)
-    """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a line's form (null, or with a `\\n` in
-    it), is a bundle of its own. Larger bundles than 64kB gain little; the topic's `max.message.bytes` is their limit, as for any record."""
+    """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a
+    line's form (null, or with a `\\n` in it), is a bundle of its own. Larger bundles than 64kB gain
+    little; the topic's `max.message.bytes` is their limit, as for any record."""
 
 
 class Records(Model):
-    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value` (the line), `file_path`,
-    `file_name`, `window_start` (the time in the file's path), `record_number` and `split_start` (the line's place), the columns of `parse` and those
-    named before it."""
+    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value`
+    (the line), `file_path`, `file_name`, `window_start` (the time in the file's path),
+    `record_number` and `split_start` (the line's place), the columns of `parse` and those named
+    before it."""
 
     starts_with: str | None = Field(default=None, min_length=1, examples=[r"\d{4}-\d\d-\d\d "])
-    """Records of several lines, such as stack traces: a Java regular expression; one begins at each line that begins with what it matches, and
-    goes on, line ends included, up to the next. The lines in front of the first match are a record of their own. For `source.format: text`. No
-    record is longer than `max_line`: of a pattern that never matches, a larger file is one that is too long."""
+    """Records of several lines, such as stack traces: a Java regular expression; one begins at each
+    line that begins with what it matches, and goes on, line ends included, up to the next. The
+    lines in front of the first match are a record of their own. For `source.format: text`. No
+    record is longer than `max_line`: of a pattern that never matches, a larger file is one that is
+    too long."""
     parse: Parse | None = None
-    """Columns from the line itself, by a regular expression or from JSON; the expressions below may use them. With `source.format: jsonl` and `csv`
-    the default is `{json: true}`; `null` ships what is no object too."""
-    columns: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"pattern": COLUMN_PATTERN}})
-    """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may use them."""
-    drop: dict[str, str] = Field(default_factory=dict, max_length=MOST_RULES, examples=[{"health_checks": "url = '/healthz'"}])
-    """Name → condition. A line for which it is true is not shipped, and counted under the name of the first such rule, by Spark, by
-    the tasks and in the ledger."""
+    """Columns from the line itself, by a regular expression or from JSON; the expressions below may
+    use them. With `source.format: jsonl` and `csv` the default is `{json: true}`; `null` ships what
+    is no object too."""
+    columns: dict[str, str] = Field(
+        default_factory=dict, json_schema_extra={"propertyNames": {"pattern": COLUMN_PATTERN}}
+    )
+    """Named expressions, evaluated in order; later ones, `routes`, topics as `{name}` and gates may
+    use them."""
+    drop: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=MOST_RULES,
+        examples=[{"health_checks": "url = '/healthz'"}],
+    )
+    """Name → condition. A line for which it is true is not shipped, and counted under the name of
+    the first such rule, by Spark, by the tasks and in the ledger."""
     max_line_bytes: Bytes = Field(default=2**20, alias="max_line", ge=1_000, le=64 * 2**20)
-    """Longest line in bytes that can become a record. A longer one is read past, never kept in memory: it goes to quarantine as `too_large`,
-    with its beginning, and without `quarantine` it fails the run, which names its file and number. Lower it to bound memory: a task's batch of lines
-    has up to 1 GiB, or 4,000 lines of this length if that is less."""
+    """Longest line in bytes that can become a record. A longer one is read past, never kept in
+    memory: it goes to quarantine as `too_large`, with its beginning, and without `quarantine` it
+    fails the run, which names its file and number. Lower it to bound memory: a task's batch of
+    lines has up to 1 GiB, or 4,000 lines of this length if that is less."""
     value: str = "value"
-    """The record's value. The default ships the line's bytes untouched; any string function reads them as UTF-8."""
+    """The record's value. The default ships the line's bytes untouched; any string function reads
+    them as UTF-8."""
     avro: Avro | None = None
-    """Ship values as Avro, by a schema that the cluster's Schema Registry knows. Not with `bundle`."""
-    redact: tuple[Redaction, ...] = Field(default=(), max_length=MOST_RULES, examples=[["email", "ipv4"]])
-    """Rules, one after the other, for everything that leaves in a record: its value, its key and its headers, in quarantine too, whatever they were
-    made from. Expressions and checks see the line as it was read, and names of topics are made before. All other bytes stay as they are."""
+    """Ship values as Avro, by a schema that the cluster's Schema Registry knows. Not with
+    `bundle`."""
+    redact: tuple[Redaction, ...] = Field(
+        default=(), max_length=MOST_RULES, examples=[["email", "ipv4"]]
+    )
+    """Rules, one after the other, for everything that leaves in a record: its value, its key and
+    its headers, in quarantine too, whatever they were made from. Expressions and checks see the
+    line as it was read, and names of topics are made before. All other bytes stay as they are."""
     key: str | None = None
-    """The record's key. A compacted topic takes no record without one: a record whose key is null goes to quarantine as `without_key`, or fails the
-    run where there is none. Keyed records go to the partition that Java's default partitioner (murmur2) would choose."""
-    headers: dict[str, str] = Field(default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}})
+    """The record's key. A compacted topic takes no record without one: a record whose key is null
+    goes to quarantine as `without_key`, or fails the run where there is none. Keyed records go to
+    the partition that Java's default partitioner (murmur2) would choose."""
+    headers: dict[str, str] = Field(
+        default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}}
+    )
     """Header name → expression. A null leaves the header out of that record."""
     timestamp: str | None = None
-    """The record's timestamp (type TIMESTAMP). Without it, and for a line for which it is null, the record has the time at which it is sent; a check
-    `not_null` refuses such lines. A topic bounds these times, by `message.timestamp.before.max.ms`, `message.timestamp.after.max.ms` and
-    `retention.ms`. A record with a time beyond, or not after 1970-01-01, is not sent: it goes to quarantine as `timestamp`, or fails the run where
-    there is none. With `message.timestamp.type=LogAppendTime` the topic has no such bounds, and the broker sets all times."""
+    """The record's timestamp (type TIMESTAMP). Without it, and for a line for which it is null, the
+    record has the time at which it is sent; a check `not_null` refuses such lines. A topic bounds
+    these times, by `message.timestamp.before.max.ms`, `message.timestamp.after.max.ms` and
+    `retention.ms`. A record with a time beyond, or not after 1970-01-01, is not sent: it goes to
+    quarantine as `timestamp`, or fails the run where there is none. With
+    `message.timestamp.type=LogAppendTime` the topic has no such bounds, and the broker sets all
+    times."""
     bundle: Bundle | None = None
-    """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line. `headers` may then depend on
-    the file only (`file_path`, `file_name`, columns made of these): a bundle never holds lines of two files."""
+    """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line.
+    `headers` may then depend on the file only (`file_path`, `file_name`, columns made of these): a
+    bundle never holds lines of two files."""
 
     @field_validator("starts_with")
     @classmethod
@@ -194,15 +275,23 @@ class Records(Model):
             always = False
         if always:
             raise ValueError(
-                "it matches where nothing is, so every line would begin a record; leave it out, or say what such a line begins with"
+                "it matches where nothing is, so every line would begin a record; leave it out, or "
+                "say what such a line begins with"
             )
         return value
 
     @field_validator("parse")
     @classmethod
     def _parsed_columns_are_new(cls, value: Parse | None) -> Parse | None:
-        taken = [name for name in (value.columns if value else ()) if name.lower() in (*GIVEN_COLUMNS, "key")]
-        refuse(((), f"{name!r} is taken: every record has it; name this column otherwise") for name in taken)
+        taken = [
+            name
+            for name in (value.columns if value else ())
+            if name.lower() in (*GIVEN_COLUMNS, "key")
+        ]
+        refuse(
+            ((), f"{name!r} is taken: every record has it; name this column otherwise")
+            for name in taken
+        )
         return value
 
     @field_validator("drop")
@@ -222,13 +311,34 @@ class Records(Model):
         for name in value:
             first = seen.setdefault(name.lower(), name)
             if not re.fullmatch(COLUMN_PATTERN, name):
-                faults.append(((name, THE_KEY), "a name has letters, digits and '_' only, and does not begin with a digit"))
+                faults.append(
+                    (
+                        (name, THE_KEY),
+                        "a name has letters, digits and '_' only, and does not begin with a digit",
+                    )
+                )
             elif name.lower() in (*GIVEN_COLUMNS, "key"):
-                faults.append(((name, THE_KEY), f"{name!r} is taken: every record has it; choose another name"))
+                faults.append(
+                    (
+                        (name, THE_KEY),
+                        f"{name!r} is taken: every record has it; choose another name",
+                    )
+                )
             elif name.lower() in parsed:
-                faults.append(((name, THE_KEY), f"{name!r} is a column of `records.parse` already; choose another name"))
+                faults.append(
+                    (
+                        (name, THE_KEY),
+                        f"{name!r} is a column of `records.parse` already; choose another name",
+                    )
+                )
             elif first != name:
-                faults.append(((name, THE_KEY), f"differs from {first!r} in letter case only, which SQL does not tell apart"))
+                faults.append(
+                    (
+                        (name, THE_KEY),
+                        f"differs from {first!r} in letter case only, which SQL does not tell "
+                        "apart",
+                    )
+                )
         refuse(faults)
         return value
 
@@ -237,16 +347,25 @@ class Records(Model):
     def _count_header_is_ours(cls, value: dict[str, str]) -> dict[str, str]:
         taken = [name for name in value if name == LINES_HEADER]
         refuse(
-            ((name, THE_KEY), f"{name!r} is set by shipper: how many lines a bundle holds; choose another name") for name in taken
+            (
+                (name, THE_KEY),
+                f"{name!r} is set by shipper: how many lines a bundle holds; choose another name",
+            )
+            for name in taken
         )
         return value
 
     @field_validator("bundle")
     @classmethod
-    def _bundled_lines_have_nothing_of_their_own(cls, value: Bundle | None, info: ValidationInfo) -> Bundle | None:
+    def _bundled_lines_have_nothing_of_their_own(
+        cls, value: Bundle | None, info: ValidationInfo
+    ) -> Bundle | None:
         if value is not None:
             own = [name for name in ("key", "timestamp", "avro") if info.data.get(name) is not None]
-            refuse(((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}") for name in own)
+            refuse(
+                ((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}")
+                for name in own
+            )
         return value
 
     @property
@@ -264,16 +383,19 @@ class Route(Model):
     """One line of the routing table; the first whose `when` holds takes the record."""
 
     topic: str = Field(min_length=1, examples=["logs.web", "logs.{service}"])
-    """Topic name; `{column}` is filled in from each record (`file_name`, or a column of `records.columns`). What a line says decides then
-    where it goes, so `topics` or `matching` must say where it may."""
+    """Topic name; `{column}` is filled in from each record (`file_name`, or a column of
+    `records.columns`). What a line says decides then where it goes, so `topics` or `matching` must
+    say where it may."""
     when: str | None = None
     """Spark SQL condition. The last route has none: it takes what is left."""
     topics: tuple[str, ...] = ()
-    """With a `{column}` in `topic`: the whole names of all topics that it may lead to. A record that would go to another one has no topic: it goes
-    to quarantine as `unroutable` or, without one, fails the run. May be changed at any time."""
+    """With a `{column}` in `topic`: the whole names of all topics that it may lead to. A record
+    that would go to another one has no topic: it goes to quarantine as `unroutable` or, without
+    one, fails the run. May be changed at any time."""
     matching: str | None = Field(default=None, min_length=1, examples=["logs\\\\.[a-z]{1,20}"])
-    """In place of `topics`: a Java regular expression for the whole name. `limits.max_topics` bounds how many there may be. Names that Kafka
-    does not take, ledgers of shipper (`_shipper.…`) and internal topics (`__…`) never match."""
+    """In place of `topics`: a Java regular expression for the whole name. `limits.max_topics`
+    bounds how many there may be. Names that Kafka does not take, ledgers of shipper (`_shipper.…`)
+    and internal topics (`__…`) never match."""
 
     @field_validator("topic")
     @classmethod
@@ -293,16 +415,21 @@ class Route(Model):
                 if getattr(self, name):
                     yield (
                         (name,),
-                        f"`{name}` is for a topic with a {{column}} in it; {self.topic!r} is the only one here; remove it",
+                        f"`{name}` is for a topic with a {{column}} in it; {self.topic!r} is the "
+                        "only one here; remove it",
                     )
         elif self.topics and self.matching is not None:
-            yield ("matching",), "`topics` and `matching` contradict each other: keep the list, or the pattern"
+            yield (
+                ("matching",),
+                "`topics` and `matching` contradict each other: keep the list, or the pattern",
+            )
         elif not self.topics and self.matching is None:
             example = TOPIC_COLUMN.sub("a", self.topic)
             yield (
                 ("topic",),
-                f"any line could choose any topic: list the ones that {self.topic!r} may lead to, `topics: [{example}, …]`, or give a pattern "
-                f"for them, `matching: '{self._prefix()}[a-z0-9-]{{1,40}}'`",
+                f"any line could choose any topic: list the ones that {self.topic!r} may lead to, "
+                f"`topics: [{example}, …]`, or give a pattern for them, `matching: "
+                f"'{self._prefix()}[a-z0-9-]{{1,40}}'`",
             )
         for index, topic in enumerate(self.topics):
             try:
@@ -321,8 +448,13 @@ class Route(Model):
         return re.fullmatch(".+".join(map(re.escape, parts)), topic) is not None
 
     def matches(self, topic: str) -> bool:
-        """Whether the route can lead to ``topic``. Of `matching`, what only Java understands is taken to match."""
-        if not legal_topic(topic) or re.fullmatch(reserved_topics(), topic) or not self._made_from_columns(topic):
+        """Whether the route can lead to ``topic``. Of `matching`, what only Java understands is
+        taken to match."""
+        if (
+            not legal_topic(topic)
+            or re.fullmatch(reserved_topics(), topic)
+            or not self._made_from_columns(topic)
+        ):
             return False
         if self.topics:
             return topic in self.topics
@@ -333,19 +465,30 @@ class Route(Model):
 
 
 def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> Iterator[Fault]:
-    """What is wrong with a routing table. ``columns``: names that a topic may be made of, None: not known."""
+    """What is wrong with a routing table. ``columns``: names that a topic may be made of, None: not
+    known."""
     for index, route in enumerate(routes[:-1]):
         if route.when is None:
-            yield (index,), f"the route to {route.topic!r} has no `when`, so the routes after it can never match"
+            yield (
+                (index,),
+                f"the route to {route.topic!r} has no `when`, so the routes after it can never "
+                "match",
+            )
     if routes and routes[-1].when is not None:
         yield (
             (len(routes) - 1, "when"),
             "the last route must have no `when`: it takes the records that match none before it",
         )
     for index, route in enumerate(routes):
-        unknown = [column for column in route.columns if columns is not None and column not in columns]
+        unknown = [
+            column for column in route.columns if columns is not None and column not in columns
+        ]
         for column in unknown:
-            yield (index, "topic"), f"no column {column!r}{suggestion(column, columns or ())}; `records.columns` defines them"
+            yield (
+                (index, "topic"),
+                f"no column {column!r}{suggestion(column, columns or ())}; `records.columns` "
+                "defines them",
+            )
         if not unknown:
             yield from (((index, *path), why) for path, why in route.faults())
 
@@ -369,34 +512,43 @@ def as_targets(clusters: Any) -> Any:
         return {name: {} if target is None else target for name, target in clusters.items()}
     names = [(i, name) for i, name in enumerate(clusters) if isinstance(name, str)]
     refuse(
-        ((i,), f"found {name}; expected text; put it into quotes") for i, name in enumerate(clusters) if (i, name) not in names
+        ((i,), f"found {name}; expected text; put it into quotes")
+        for i, name in enumerate(clusters)
+        if (i, name) not in names
     )
     refuse(((i,), f"{name!r} is named twice") for i, name in names if name in clusters[:i])
     return {name: {} for name in clusters}
 
 
 class Quarantine(Model):
-    """A topic for records that cannot be shipped, in place of a run that fails: what `records.parse` cannot parse, what has no legal
-    topic, what is too large for its topic, and what fails a check with severity `quarantine`. Each arrives exactly once, in the
-    transaction of the records around it, with headers that say why and where it came from (docs/consumer-contract.md). May be added,
-    changed or removed at any time: the ledger knows record by record what is in quarantine."""
+    """A topic for records that cannot be shipped, in place of a run that fails: what
+    `records.parse` cannot parse, what has no legal topic, what is too large for its topic, and what
+    fails a check with severity `quarantine`. Each arrives exactly once, in the transaction of the
+    records around it, with headers that say why and where it came from (docs/consumer-contract.md).
+    May be added, changed or removed at any time: the ledger knows record by record what is in
+    quarantine."""
 
     topic: str = Field(min_length=1, examples=["quarantine.web"])
-    """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share it."""
+    """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share
+    it."""
     max_rate: StrictFloat = Field(default=0.01, ge=0, le=1)
-    """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with more fails when everything is sent:
-    then the source has changed, rather than a few records of it being bad. A file that cannot be read counts as many records as its bytes
-    would hold. A row of CSV that is too long, or has other fields than the header, counts as many records as it has lines: one stray quote makes
-    one row of many. Any other record counts as one, however long it is."""
+    """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with
+    more fails when everything is sent: then the source has changed, rather than a few records of it
+    being bad. A file that cannot be read counts as many records as its bytes would hold. A row of
+    CSV that is too long, or has other fields than the header, counts as many records as it has
+    lines: one stray quote makes one row of many. Any other record counts as one, however long it
+    is."""
     keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
-    """How much of each record's value is kept: its first bytes. Key and headers are kept if none of them is longer. `0B` keeps nothing."""
+    """How much of each record's value is kept: its first bytes. Key and headers are kept if none of
+    them is longer. `0B` keeps nothing."""
 
     @field_validator("topic")
     @classmethod
     def _legal_topic(cls, value: str) -> str:
         if not legal_topic(value):
             raise ValueError(
-                "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters; no {column} here"
+                "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 "
+                "characters; no {column} here"
             )
         check_topic(value)
         return value

@@ -1,4 +1,5 @@
-"""`records.redact`: what is taken out of a record before it leaves. jvm/shipper/redact does it, spark_jobs.redact calls it."""
+"""`records.redact`: what is taken out of a record before it leaves. jvm/shipper/redact does it,
+spark_jobs.redact calls it."""
 
 from __future__ import annotations
 
@@ -20,38 +21,47 @@ _TOKEN = re.compile(r"\$(.?)", re.DOTALL)
 
 
 class KeyedHash(Model):
-    """Puts a hash in the place of what is found: the same text gives the same hash, so records can still be joined and counted, and who does not
-    know the key cannot find out by trying. The first 32 hex digits of HMAC-SHA256, of the text as it stands."""
+    """Puts a hash in the place of what is found: the same text gives the same hash, so records can
+    still be joined and counted, and who does not know the key cannot find out by trying. The first
+    32 hex digits of HMAC-SHA256, of the text as it stands."""
 
     key: Annotated[Secret[str | None], WithJsonSchema({"type": "string", "pattern": r"\$\{.+\}"})]
-    """A reference, `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.password}`, to 16 characters at least; make them by chance
-    (`openssl rand -hex 32`). No plan, log or report shows it. Another key makes other records: it is part of the transform."""
+    """A reference, `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.password}`, to 16 characters
+    at least; make them by chance (`openssl rand -hex 32`). No plan, log or report shows it. Another
+    key makes other records: it is part of the transform."""
 
     @field_validator("key")
     @classmethod
     def _hard_to_guess(cls, value: Secret[str | None]) -> Secret[str | None]:
         text = value.get_secret_value()
         if text is not None and len(text) < SHORTEST_KEY:
-            raise ValueError(f"the key has fewer than {SHORTEST_KEY} characters, and can be found by trying; make one by chance")
+            raise ValueError(
+                f"the key has fewer than {SHORTEST_KEY} characters, and can be found by trying; "
+                "make one by chance"
+            )
         return value
 
     @property
     def fingerprint(self) -> str:
         """Tells keys apart, and says nothing about them."""
-        return hmac.new((self.key.get_secret_value() or "").encode(), b"shipper: which key", hashlib.sha256).hexdigest()[:12]
+        return hmac.new(
+            (self.key.get_secret_value() or "").encode(), b"shipper: which key", hashlib.sha256
+        ).hexdigest()[:12]
 
 
 class Redaction(Model):
     """One rule. Text alone is short for `rule`."""
 
     rule: Literal["email", "ipv4", "ipv6", "card", "bearer"] | None = None
-    """`email`: addresses, `%40` for `@` too. `ipv4`. `ipv6`: in every spelling, with eight groups or a `::`. `card`: 13 to 19 digits, together
-    or in the groups that cards show, whose last is the right check digit (Luhn). `bearer`: what follows the word Bearer."""
+    """`email`: addresses, `%40` for `@` too. `ipv4`. `ipv6`: in every spelling, with eight groups
+    or a `::`. `card`: 13 to 19 digits, together or in the groups that cards show, whose last is the
+    right check digit (Luhn). `bearer`: what follows the word Bearer."""
     regex: str | None = Field(default=None, min_length=1, examples=[r"(?<=session=)\w+"])
-    """In place of `rule`: a Java regular expression. All that it finds in the text is replaced; what it finds of no length is not."""
+    """In place of `rule`: a Java regular expression. All that it finds in the text is replaced;
+    what it finds of no length is not."""
     with_: str | None = Field(default=None, alias="with", examples=["***"])
-    """What is put in its place: by default `[email]`, `[card]` and so on, and `[redacted]` for a `regex`. With `regex`, `$1` to `$9` are its groups
-    and `$$` is a dollar sign."""
+    """What is put in its place: by default `[email]`, `[card]` and so on, and `[redacted]` for a
+    `regex`. With `regex`, `$1` to `$9` are its groups and `$$` is a dollar sign."""
     hash_: KeyedHash | None = Field(default=None, alias="hash")
     """In place of `with`: a hash of what was found."""
 
@@ -63,18 +73,29 @@ class Redaction(Model):
     @model_validator(mode="after")
     def _one_of_each(self) -> Redaction:
         if (self.rule is None) == (self.regex is None):
-            both = "`rule` and `regex` contradict each other: a rule finds one thing; write two rules"
+            both = (
+                "`rule` and `regex` contradict each other: a rule finds one thing; write two rules"
+            )
             raise ValueError(both if self.rule else "a rule needs `rule` or `regex`")
         if self.with_ is not None and self.hash_ is not None:
-            raise ValueError("`with` and `hash` contradict each other: keep what is to stand in its place")
+            raise ValueError(
+                "`with` and `hash` contradict each other: keep what is to stand in its place"
+            )
         if self.regex is not None and self.with_ is not None:
             list(self.replacement())
         return self
 
     def replacement(self) -> Iterator[str | int]:
-        """Texts and numbers of groups, in order. Raises ValueError for a group that is not there."""
+        """Texts and numbers of groups, in order. Raises ValueError for a group that is not
+        there."""
         if self.regex is None or self.with_ is None:
-            yield self.with_ if self.with_ is not None else f"[{self.rule}]" if self.rule else REDACTED
+            yield (
+                self.with_
+                if self.with_ is not None
+                else f"[{self.rule}]"
+                if self.rule
+                else REDACTED
+            )
             return
         groups, at = len(regex_groups(self.regex)), 0
         for found in _TOKEN.finditer(self.with_):
@@ -85,7 +106,10 @@ class Redaction(Model):
             elif found[1].isdigit() and found[1].isascii() and 1 <= int(found[1]) <= groups:
                 yield int(found[1])
             else:
-                raise ValueError(f"`with`: ${found[1]} is no group of `regex`, which has {groups}; a dollar sign is written $$")
+                raise ValueError(
+                    f"`with`: ${found[1]} is no group of `regex`, which has {groups}; a dollar "
+                    "sign is written $$"
+                )
         yield self.with_[at:]
 
     def decides(self) -> dict[str, Any]:
@@ -104,6 +128,7 @@ def unnamed_keys(records: Any) -> Iterator[Fault]:
         key = hashed.get("key") if isinstance(hashed, dict) else None
         if key is not None and not (isinstance(key, str) and _KEY.fullmatch(key)):
             why = (
-                "a key is no part of a configuration; name where it is: ${NAME}, ${file:/path} or ${airflow:CONNECTION.password}"
+                "a key is no part of a configuration; name where it is: ${NAME}, ${file:/path} "
+                "or ${airflow:CONNECTION.password}"
             )
             yield ("records", "redact", index, "hash", "key"), why

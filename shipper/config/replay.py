@@ -1,7 +1,9 @@
-"""A replay: what was shipped once is shipped again by intent, as a run of a pipeline that is derived from the one in the file. Pure.
+"""A replay: what was shipped once is shipped again by intent, as a run of a pipeline that is
+derived from the one in the file. Pure.
 
-The derived pipeline has a name of its own, `PIPELINE.replay.ID`, and so its own place in the ledger: there nothing is shipped yet, and what one
-try of the replay has shipped the next one finds. All else (plan, gates, exactly once, receipts) is that of any run.
+The derived pipeline has a name of its own, `PIPELINE.replay.ID`, and so its own place in the
+ledger: there nothing is shipped yet, and what one try of the replay has shipped the next one finds.
+All else (plan, gates, exactly once, receipts) is that of any run.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ from shipper.config.records import Route
 from shipper.config.rules import REPLAY_INFIX, Model, check_topic, sql_literal
 from shipper.errors import UsageError
 
-#: The rule that takes out lines whose event time is not asked for. First of all: such a line is nothing else.
+#: The rule that takes out lines whose event time is not asked for. First of all: such a line is
+#: nothing else.
 OUTSIDE = "outside_replay"
-ID_HEADER, REASON_HEADER, FILE_HEADER = "shipper-replay", "shipper-replay-reason", "shipper-replay-file"
+ID_HEADER, REASON_HEADER, FILE_HEADER = (
+    "shipper-replay",
+    "shipper-replay-reason",
+    "shipper-replay-file",
+)
 
 
 class Replay(Model):
@@ -68,7 +75,10 @@ def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
             name: target.model_copy(
                 update={
                     "routes": _prefixed(pipeline.on(name), target.routes, replay.topic_prefix),
-                    "rate_limit": min([limit for limit in (target.rate_limit, replay.rate_limit) if limit], default=None),
+                    "rate_limit": min(
+                        [limit for limit in (target.rate_limit, replay.rate_limit) if limit],
+                        default=None,
+                    ),
                 }
             )
             for name, target in pipeline.targets.items()
@@ -78,7 +88,10 @@ def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
         "delivery": delivery.model_copy(update={"rate_limit": min(limits, default=None)}),
         # Checks of a listing say how a window's should be; these may be a few files, or old ones.
         "gates": pipeline.gates.model_copy(
-            update={"source": checks or (RowsCheck(check="rows"),), "delivery": _delivery_checks(pipeline, replay)}
+            update={
+                "source": checks or (RowsCheck(check="rows"),),
+                "delivery": _delivery_checks(pipeline, replay),
+            }
         ),
     }
     if pipeline.quarantine is not None:
@@ -91,7 +104,8 @@ def _delivery_checks(pipeline: Pipeline, replay: Replay) -> tuple[DeliveryCheck,
     """Runs of the pipeline itself may ship to its topics meanwhile."""
     shared = {"shared": True} if not replay.topic_prefix else {}
     return tuple(
-        check.model_copy(update=shared) if isinstance(check, ReadBackCheck) else check for check in pipeline.gates.delivery
+        check.model_copy(update=shared) if isinstance(check, ReadBackCheck) else check
+        for check in pipeline.gates.delivery
     )
 
 
@@ -100,17 +114,25 @@ def _outside(pipeline: Pipeline, replay: Replay) -> dict[str, str]:
         return {}
     if pipeline.records.timestamp is None:
         raise UsageError(
-            f"pipeline {pipeline.name} has no `records.timestamp`, so nobody knows when its lines happened: name a --window or --files in "
-            "place of --from and --to"
+            f"pipeline {pipeline.name} has no `records.timestamp`, so nobody knows when its lines "
+            "happened: name a --window or --files in place of --from and --to"
         )
     at = f"cast(({pipeline.records.timestamp}) as timestamp)"
-    start, end = (f"TIMESTAMP'{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%f}Z'" for moment in (replay.start, replay.end))
+    start, end = (
+        f"TIMESTAMP'{moment.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
+        for moment in (replay.start, replay.end)
+    )
     return {OUTSIDE: f"NOT coalesce({at} >= {start} AND {at} < {end}, false)"}
 
 
 def _provenance(replay: Replay) -> dict[str, str]:
-    """Which replay, and so when it was asked for; why; and where it came from. The same in each try."""
-    return {ID_HEADER: sql_literal(replay.id), REASON_HEADER: sql_literal(replay.reason), FILE_HEADER: "file_path"}
+    """Which replay, and so when it was asked for; why; and where it came from. The same in each
+    try."""
+    return {
+        ID_HEADER: sql_literal(replay.id),
+        REASON_HEADER: sql_literal(replay.reason),
+        FILE_HEADER: "file_path",
+    }
 
 
 def _prefixed(pipeline: Pipeline, routes: tuple[Route, ...], prefix: str) -> tuple[Route, ...]:
@@ -121,16 +143,26 @@ def _prefixed(pipeline: Pipeline, routes: tuple[Route, ...], prefix: str) -> tup
             update={
                 "topic": prefix + route.topic,
                 "topics": tuple(prefix + topic for topic in route.topics),
-                "matching": None if route.matching is None else f"{re.escape(prefix)}(?:{route.matching})",
+                "matching": None
+                if route.matching is None
+                else f"{re.escape(prefix)}(?:{route.matching})",
             }
         )
         for route in routes
     )
-    for topic in (topic for route in found for topic in (route.topics or (route.topic,)) if not route.columns or route.topics):
+    for topic in (
+        topic
+        for route in found
+        for topic in (route.topics or (route.topic,))
+        if not route.columns or route.topics
+    ):
         try:
             check_topic(topic)
         except ValueError as error:
             raise UsageError(f"--topic-prefix {prefix}: {topic}: {error}") from error
         if pipeline.may_ship_to(topic):
-            raise UsageError(f"--topic-prefix {prefix}: {topic} is a topic of the pipeline itself; choose another prefix")
+            raise UsageError(
+                f"--topic-prefix {prefix}: {topic} is a topic of the pipeline itself; choose "
+                "another prefix"
+            )
     return found

@@ -1,6 +1,8 @@
-"""What the models are made of: their base class, how a validator refuses, and what may be written in one value.
+"""What the models are made of: their base class, how a validator refuses, and what may be written
+in one value.
 
-No file, environment or network is touched here. Cron expressions, dates in paths, names of topics and hosts, and URIs are judged by their text.
+No file, environment or network is touched here. Cron expressions, dates in paths, names of topics
+and hosts, and URIs are judged by their text.
 """
 
 from __future__ import annotations
@@ -22,23 +24,29 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 #: pydantic's own last step to a key of a map.
 THE_KEY = "[key]"
 Fault = tuple[tuple[str | int, ...], str]
-"""The place below what is validated, and what is wrong there: ``((0, "when"), "why")``. A fault of a map's key, not of its value, is at
-``(key, THE_KEY)``."""
+"""The place below what is validated, and what is wrong there: ``((0, "when"), "why")``. A fault of
+a map's key, not of its value, is at ``(key, THE_KEY)``."""
 
 
 class Model(BaseModel):
     """Frozen, no unknown keys, and loadable by field name as well as by YAML key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
 
 def refuse(faults: Iterable[Fault]) -> None:
-    """Raises ValidationError with all faults of a validator at once, each at its own place; returns if there are none.
+    """Raises ValidationError with all faults of a validator at once, each at its own place; returns
+    if there are none.
 
     pydantic merges a ValidationError that a validator raises into its own, so the places survive.
     """
     details = [
-        InitErrorDetails(type=PydanticCustomError("fault", "{why}", {"why": why}), loc=place, input=None) for place, why in faults
+        InitErrorDetails(
+            type=PydanticCustomError("fault", "{why}", {"why": why}), loc=place, input=None
+        )
+        for place, why in faults
     ]
     if details:
         raise ValidationError.from_exception_data("", details)
@@ -51,24 +59,35 @@ ARCHIVE_PATTERN = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)[^,#\s]*\.(tar\.gz|tgz|zip)$"
 CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 #: What each pattern of a field means, for people.
 PATTERN_MEANINGS = {
-    NAME_PATTERN: "a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 characters at most",
+    NAME_PATTERN: (
+        "a name has lower-case letters, digits, '_' and '-' only, begins with a letter "
+        "and has 64 characters at most"
+    ),
     COLUMN_PATTERN: "a name has letters, digits and '_' only, and does not begin with a digit",
-    CLASS_PATTERN: "write the full name of a class: airflow.providers.slack.notifications.slack.SlackNotifier",
-    ARCHIVE_PATTERN: "write an absolute path or a URI that ends in .tar.gz, .tgz or .zip, and has no ',' and no '#'",
+    CLASS_PATTERN: (
+        "write the full name of a class: airflow.providers.slack.notifications.slack.SlackNotifier"
+    ),
+    ARCHIVE_PATTERN: (
+        "write an absolute path or a URI that ends in .tar.gz, .tgz or .zip, and has "
+        "no ',' and no '#'"
+    ),
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
 _MOST_NAMES_SHOWN = 20
-#: In the name of a replay (:mod:`shipper.config.replay`), between the pipeline's name and the replay's id; no pipeline's own has a dot.
+#: In the name of a replay (:mod:`shipper.config.replay`), between the pipeline's name and the
+#: replay's id; no pipeline's own has a dot.
 REPLAY_INFIX = ".replay."
 
 
 def original(pipeline: str) -> str:
-    """The pipeline in whose file a replay is written, by the replay's name; any other name is its own."""
+    """The pipeline in whose file a replay is written, by the replay's name; any other name is its
+    own."""
     return pipeline.partition(REPLAY_INFIX)[0]
 
 
 def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> str:
-    """``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be put after what was found."""
+    """``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be put after what was
+    found."""
     by_lower = {name.lower(): name for name in allowed}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
     guess = f"; did you mean {by_lower[close[0]]!r}?" if close else ";"
@@ -91,26 +110,34 @@ def legal_topic(name: str) -> bool:
 
 
 def reserved_topics(*ledgers: str) -> str:
-    """Regular expression, for Python and Java, of topics that are not for records: Kafka's and shipper's own, and the ledgers of
-    any pipeline by these names (as in a cluster's `ledger.topic`)."""
-    names = [re.escape(ledger).replace(re.escape("{pipeline}"), "[a-z][a-z0-9_-]{0,63}") for ledger in ledgers]
+    """Regular expression, for Python and Java, of topics that are not for records: Kafka's and
+    shipper's own, and the ledgers of any pipeline by these names (as in a cluster's
+    `ledger.topic`)."""
+    names = [
+        re.escape(ledger).replace(re.escape("{pipeline}"), "[a-z][a-z0-9_-]{0,63}")
+        for ledger in ledgers
+    ]
     return "|".join([r"__.*", r"_shipper\..*", *names])
 
 
 def check_topic(name: str, *ledgers: str) -> None:
     """Raises ValueError for a topic that no record may be sent to."""
     if not legal_topic(name):
-        raise ValueError("a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters")
+        raise ValueError(
+            "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters"
+        )
     if re.fullmatch(reserved_topics(*ledgers), name):
         raise ValueError(
-            f"{name!r} is not for records: topics that begin with '__' are Kafka's own, and '_shipper.…' or what a cluster names in "
-            "`ledger.topic` are ledgers; a record in a ledger stops its pipeline; name another topic"
+            f"{name!r} is not for records: topics that begin with '__' are Kafka's own, and "
+            "'_shipper.…' or what a cluster names in `ledger.topic` are ledgers; a record in a "
+            "ledger stops its pipeline; name another topic"
         )
 
 
 def regex_groups(pattern: str) -> list[str | None]:
-    """The capturing groups of a Java regular expression by number (the first is number 1), with their names. Parentheses in a
-    comment of `(?x)` count too, which is wrong; nobody writes those into YAML."""
+    """The capturing groups of a Java regular expression by number (the first is number 1), with
+    their names. Parentheses in a comment of `(?x)` count too, which is wrong; nobody writes those
+    into YAML."""
     groups: list[str | None] = []
     index, in_class = 0, 0
     while index < len(pattern):
@@ -164,18 +191,21 @@ CRON_PRESETS = {
 
 
 def check_cron(expression: str) -> None:
-    """Raise ValueError for what croniter, which reads the expression here and in Airflow, does not take, and for what never comes."""
+    """Raise ValueError for what croniter, which reads the expression here and in Airflow, does not
+    take, and for what never comes."""
     if expression.startswith("@"):
         if expression not in CRON_PRESETS:
             raise ValueError(f"not a preset{suggestion(expression, CRON_PRESETS)}")
         return
     if (count := len(expression.split())) != 5:
         raise ValueError(
-            f"{count} fields; a cron expression has five: minute, hour, day of month, month, day of week; or it is one of "
-            f"{', '.join(CRON_PRESETS)}"
+            f"{count} fields; a cron expression has five: minute, hour, day of month, month, day "
+            f"of week; or it is one of {', '.join(CRON_PRESETS)}"
         )
     if re.search(r"\b[hr]\b", expression, re.IGNORECASE):
-        raise ValueError("`H` and `R` are a number by chance, another one at each reading: write the number")
+        raise ValueError(
+            "`H` and `R` are a number by chance, another one at each reading: write the number"
+        )
     # As late as this: most pipelines have a preset, and the library takes 0.2 s to import.
     from croniter import CroniterBadDateError, CroniterError, croniter
 
@@ -184,24 +214,35 @@ def check_cron(expression: str) -> None:
     except CroniterBadDateError:
         raise ValueError("it never comes: no month that it names has such a day") from None
     except CroniterError as error:
-        raise ValueError(f"{error}; a field has numbers or names, *, */n, a-b, and commas between these") from error
+        raise ValueError(
+            f"{error}; a field has numbers or names, *, */n, a-b, and commas between these"
+        ) from error
 
 
 def check_timezone(name: str) -> None:
     """Raises ValueError if ``name`` is no IANA time zone."""
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: "Europe" is a folder of time zones
+    except (
+        ZoneInfoNotFoundError,
+        ValueError,
+        OSError,
+    ) as error:  # OSError: "Europe" is a folder of time zones
         close = difflib.get_close_matches(name, available_timezones(), n=1)
-        guess = f"; did you mean {close[0]!r}?" if close else "; use an IANA name such as UTC or Europe/Berlin"
+        guess = (
+            f"; did you mean {close[0]!r}?"
+            if close
+            else "; use an IANA name such as UTC or Europe/Berlin"
+        )
         raise ValueError(f"not a time zone{guess}") from error
 
 
 # --- Dates in paths
 
 _SOURCE_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
-# Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be asked for). The one list of what a
-# pattern may have: of anything else nobody knows how often the name changes, and folders would be left out without a word.
+# Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be
+# asked for). The one list of what a pattern may have: of anything else nobody knows how often the
+# name changes, and folders would be left out without a word.
 _DIRECTIVES = {
     "Y": (r"\d{4}", 366 * 86_400),
     "m": (r"\d{2}", 31 * 86_400),
@@ -236,19 +277,25 @@ _GLOB = re.compile(r"[*?\[\]{}]")
 
 
 def check_source_placeholders(path: str) -> None:
-    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}`` or ``{window_end:…}``,
-    with directives whose step is known.
+    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}``
+    or ``{window_end:…}``, with directives whose step is known.
 
     Braces with a comma in them are left alone: ``{a,b}`` is an alternative in a glob.
     """
     for name, pattern in _SOURCE_PLACEHOLDER.findall(path):
         if name not in ("window_start", "window_end"):
-            raise ValueError(f"unknown placeholder {{{name}}}; allowed: {{window_start:%Y-%m-%d}}, {{window_end:…}}")
+            raise ValueError(
+                f"unknown placeholder {{{name}}}; allowed: {{window_start:%Y-%m-%d}}, "
+                "{window_end:…}"
+            )
         if "%" not in pattern:
             raise ValueError(f"{{{name}}} needs a date pattern, for example {{{name}:%Y-%m-%d}}")
         directives(pattern)
     if re.search(r"\{[^\w{]*+window", _SOURCE_PLACEHOLDER.sub("", path)):
-        raise ValueError("a placeholder is written {window_start:%Y-%m-%d}: a name, a colon, a date pattern, braces around")
+        raise ValueError(
+            "a placeholder is written {window_start:%Y-%m-%d}: a name, a colon, a date pattern, "
+            "braces around"
+        )
 
 
 def directives(pattern: str) -> list[str]:
@@ -263,13 +310,14 @@ def directives(pattern: str) -> list[str]:
 
 
 def step_seconds(pattern: str) -> int:
-    """How often the name changes, by its finest directive; a day at the most, since a month has no fixed length. Raises ValueError as
-    ``directives`` does."""
+    """How often the name changes, by its finest directive; a day at the most, since a month has no
+    fixed length. Raises ValueError as ``directives`` does."""
     return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
 
 
 def pattern_of_source(path: str) -> str | None:
-    """``s3a://logs/{window_start:%Y/%m/%d/%H}/`` → ``/%Y/%m/%d/%H/``; None if the path names no time, or has a glob amid it."""
+    """``s3a://logs/{window_start:%Y/%m/%d/%H}/`` → ``/%Y/%m/%d/%H/``; None if the path names no
+    time, or has a glob amid it."""
     found = list(_PLACEHOLDER.finditer(path))
     if not found:
         return None
@@ -281,7 +329,8 @@ def pattern_of_source(path: str) -> str | None:
 
 @dataclass(frozen=True)
 class PathTime:
-    """A pattern such as ``/%Y/%m/%d/%H/``. Raises ValueError for one that names no full date, or that holds another directive."""
+    """A pattern such as ``/%Y/%m/%d/%H/``. Raises ValueError for one that names no full date, or
+    that holds another directive."""
 
     pattern: str
 
@@ -290,9 +339,15 @@ class PathTime:
         if len(used) != len(set(used)):
             raise ValueError("a directive stands twice in it; name each part of the time once")
         if run_on := re.search(r"%-.(?=%|\d)", self.pattern):
-            raise ValueError(f"{run_on[0]} must be followed by something that is no digit, or nobody knows where it ends")
+            raise ValueError(
+                f"{run_on[0]} must be followed by something that is no digit, or nobody knows "
+                "where it ends"
+            )
         if not any(date <= set(used) for date in _WHOLE_DATES):
-            raise ValueError("it names no full date; it needs %Y, %m and %d (or %Y and %j), such as /%Y/%m/%d/%H/")
+            raise ValueError(
+                "it names no full date; it needs %Y, %m and %d (or %Y and %j), such as "
+                "/%Y/%m/%d/%H/"
+            )
         if ("M" in used and "H" not in used) or ("S" in used and "M" not in used):
             raise ValueError("it has minutes without hours, or seconds without minutes")
 
@@ -310,29 +365,39 @@ class PathTime:
     def _regex(self) -> re.Pattern[str]:
         parts = _DIRECTIVE.split(self.pattern)
         regex = "".join(
-            f"(?P<{part.removeprefix('-')}>{_DIRECTIVES[part][0]})" if i % 2 else re.escape(part) for i, part in enumerate(parts)
+            f"(?P<{part.removeprefix('-')}>{_DIRECTIVES[part][0]})" if i % 2 else re.escape(part)
+            for i, part in enumerate(parts)
         )
         # Without a digit before or after it: 20261101 is no time in 12026110123.
-        return re.compile(("" if parts[0] else r"(?<!\d)") + regex + ("" if parts[-1] else r"(?!\d)"), re.ASCII)
+        return re.compile(
+            ("" if parts[0] else r"(?<!\d)") + regex + ("" if parts[-1] else r"(?!\d)"), re.ASCII
+        )
 
     @property
     def in_spark(self) -> tuple[str, str]:
-        """The same for Spark: a Java regular expression over a percent-encoded path, with a group for each directive; and how the groups, joined by
-        ``-``, are read as a timestamp."""
+        """The same for Spark: a Java regular expression over a percent-encoded path, with a group
+        for each directive; and how the groups, joined by ``-``, are read as a timestamp."""
         parts = _DIRECTIVE.split(self.pattern)
         groups = (
-            f"({_DIRECTIVES[part][0]})" if i % 2 else re.escape(quote(part, safe=_PLAIN_IN_URIS)) for i, part in enumerate(parts)
+            f"({_DIRECTIVES[part][0]})" if i % 2 else re.escape(quote(part, safe=_PLAIN_IN_URIS))
+            for i, part in enumerate(parts)
         )
-        regex = ("" if parts[0] else r"(?<!\d)") + "".join(groups) + ("" if parts[-1] else r"(?!\d)")
+        regex = (
+            ("" if parts[0] else r"(?<!\d)") + "".join(groups) + ("" if parts[-1] else r"(?!\d)")
+        )
         return regex, "-".join(_IN_SPARK[name] for name in self._used)
 
     def find(self, path: str) -> dt.datetime | None:
-        """The last time in the path, UTC; None if there is none, or if it is no date (a 13th month)."""
+        """The last time in the path, UTC; None if there is none, or if it is no date (a 13th
+        month)."""
         matches = list(self._regex.finditer(path))
         if not matches:
             return None
         used = self._used
-        text, pattern = "-".join(matches[-1][name] for name in used), "-".join(f"%{name}" for name in used)
+        text, pattern = (
+            "-".join(matches[-1][name] for name in used),
+            "-".join(f"%{name}" for name in used),
+        )
         try:
             return dt.datetime.strptime(text, pattern).replace(tzinfo=dt.UTC)
         except ValueError:
@@ -353,20 +418,31 @@ def bootstrap_fault(bootstrap: str) -> str | None:
         if not text:
             return "an empty entry; write host:port, separated by commas"
         if "://" in text:
-            return f"{text!r} is a URL; write host:port. Encryption is `security.protocol` in `properties`"
+            return (
+                f"{text!r} is a URL; write host:port. Encryption is `security.protocol` in "
+                "`properties`"
+            )
         found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):(\d{1,5})", text)
         if found is None:
-            return f"{text!r} has no port; write host:port" if ":" not in text else f"{text!r} is no host:port"
+            return (
+                f"{text!r} has no port; write host:port"
+                if ":" not in text
+                else f"{text!r} is no host:port"
+            )
         if not 0 < int(found[1]) < 65_536:
             return f"{text!r}: a port is between 1 and 65535"
     return None
 
 
 def password_fault(uri: str) -> str | None:
-    """Of an address with a password in it: paths of files are in the ledger, in reports and in logs. Quotes nothing."""
+    """Of an address with a password in it: paths of files are in the ledger, in reports and in
+    logs. Quotes nothing."""
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
         return None
-    return "the address has a password in it, and addresses are shown: give it to Hadoop (`runner.conf`, core-site.xml) or fsspec instead"
+    return (
+        "the address has a password in it, and addresses are shown: give it to Hadoop "
+        "(`runner.conf`, core-site.xml) or fsspec instead"
+    )
 
 
 #: Those of `source` that tests cover. Of others nobody knows what their listing leaves out.
@@ -377,21 +453,32 @@ _SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hd
 def source_fault(path: str) -> str | None:
     """Return what is wrong with the file system of `source.path`, or None."""
     if path.startswith("~"):
-        return "`~` is not expanded here: the folder would be one of that name. Write the whole path"
+        return (
+            "`~` is not expanded here: the folder would be one of that name. Write the whole path"
+        )
     if re.search(r"\{\{\s*\w+\s*\}\}", path):
         return "Airflow's templates are not filled in here; write {window_start:%Y-%m-%d}"
     scheme = path.partition(":")[0] if SCHEME.match(path) else "file"
     if scheme in _SOURCE_SCHEMES:
         return None
     like = _SCHEME_INSTEAD.get(scheme.lower(), scheme.lower())
-    remedy = f"write `{like}://`" if like in _SOURCE_SCHEMES else "copy the files to one of these, or mount them as a folder"
-    return f"files are read from {', '.join(f'`{one}`' for one in _SOURCE_SCHEMES)} and from paths without scheme; for `{scheme}` {remedy}"
+    remedy = (
+        f"write `{like}://`"
+        if like in _SOURCE_SCHEMES
+        else "copy the files to one of these, or mount them as a folder"
+    )
+    return (
+        f"files are read from {', '.join(f'`{one}`' for one in _SOURCE_SCHEMES)} and from paths "
+        f"without scheme; for `{scheme}` {remedy}"
+    )
 
 
 def resolve_uri(config_dir: Path, uri: str) -> str:
-    """A path that is neither absolute nor has a scheme lies below the folder above ``config_dir``; others stay as they are.
+    """A path that is neither absolute nor has a scheme lies below the folder above ``config_dir``;
+    others stay as they are.
 
-    Globs, placeholders and a ``/`` at the end survive. Symbolic links are not followed: a file's path is its identity.
+    Globs, placeholders and a ``/`` at the end survive. Symbolic links are not followed: a file's
+    path is its identity.
     """
     if SCHEME.match(uri) or uri.startswith("/"):
         return uri
@@ -400,10 +487,11 @@ def resolve_uri(config_dir: Path, uri: str) -> str:
 
 
 def lies_below(uri: str, root: str) -> bool:
-    """Return True if everything that ``uri``, a path or a pattern of paths, can name lies in the folder ``root``.
+    """Return True if everything that ``uri``, a path or a pattern of paths, can name lies in the
+    folder ``root``.
 
-    A backslash, and a brace that holds a slash, become other text when Hadoop expands the pattern. So nothing with them counts as below.
-    Symbolic links are not looked at."""
+    A backslash, and a brace that holds a slash, become other text when Hadoop expands the pattern.
+    So nothing with them counts as below. Symbolic links are not looked at."""
     filled_in = re.sub(r"\{window_(?:start|end):([^}]*)\}", r"\1", uri)
     plain, top = _without_file_scheme(filled_in), _without_file_scheme(root).rstrip("/")
     if ".." in re.split(r"[/,{}|]", plain) or "\\" in plain or _slash_in_braces(plain):

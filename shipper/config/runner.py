@@ -14,29 +14,38 @@ class Runner(Model):
     """Where the Spark job runs. Scaling out is Spark's."""
 
     kind: Literal["local", "standalone", "yarn", "kubernetes"] = "local"
-    """`local`: in one process on the machine of the Airflow worker. The others: Spark in client mode on that cluster manager."""
+    """`local`: in one process on the machine of the Airflow worker. The others: Spark in client
+    mode on that cluster manager."""
     cores: StrictInt = Field(default=2, ge=1, le=4096)
-    """`local`: threads. Otherwise the number of Spark tasks that ship side by side; give Spark that many cores."""
+    """`local`: threads. Otherwise the number of Spark tasks that ship side by side; give Spark that
+    many cores."""
     master: str | None = None
-    """Spark master URL, for `standalone` (`spark://host:7077`) and `kubernetes` (`k8s://https://…`)."""
+    """Spark master URL, for `standalone` (`spark://host:7077`) and `kubernetes`
+    (`k8s://https://…`)."""
     python: str | None = None
-    """Python of an environment with `shipper[spark]`, on the driver and, without `archive`, at the same path on the executors. Default: the one
-    that runs shipper."""
+    """Python of an environment with `shipper[spark]`, on the driver and, without `archive`, at the
+    same path on the executors. Default: the one that runs shipper."""
     archive: str | None = Field(
-        default=None, pattern=ARCHIVE_PATTERN, examples=["/opt/shipper/tasks.tar.gz", "hdfs://nn1:8020/shipper/tasks.tar.gz"]
+        default=None,
+        pattern=ARCHIVE_PATTERN,
+        examples=["/opt/shipper/tasks.tar.gz", "hdfs://nn1:8020/shipper/tasks.tar.gz"],
     )
-    """What tasks run in, as `shipper environment pack` makes it: an absolute path on the driver's machine, or a URI that Spark can read. Spark takes
-    it to every executor, which then needs neither shipper nor a Python of its own. Make it anew when shipper or its Python changes."""
+    """What tasks run in, as `shipper environment pack` makes it: an absolute path on the driver's
+    machine, or a URI that Spark can read. Spark takes it to every executor, which then needs
+    neither shipper nor a Python of its own. Make it anew when shipper or its Python changes."""
     spark_submit: str | None = None
     """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
     driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)
     """Heap of Spark's driver (which is everything in `local`)."""
     conf: dict[str, str] = Field(
         default_factory=dict,
-        json_schema_extra={"propertyNames": {"not": {"pattern": PINNED_PATTERN}, "pattern": r"^spark\."}},
+        json_schema_extra={
+            "propertyNames": {"not": {"pattern": PINNED_PATTERN}, "pattern": r"^spark\."}
+        },
     )
-    """Further Spark settings (`spark.…`). No secrets: Spark shows them. Those of Spark SQL that may change what a line becomes
-    (`spark.sql.ansi.enabled`, `spark.sql.legacy.…`) count as part of the transform, as `records` does."""
+    """Further Spark settings (`spark.…`). No secrets: Spark shows them. Those of Spark SQL that may
+    change what a line becomes (`spark.sql.ansi.enabled`, `spark.sql.legacy.…`) count as part of the
+    transform, as `records` does."""
 
     @model_validator(mode="after")
     def _master_fits_kind(self) -> Runner:
@@ -44,13 +53,19 @@ class Runner(Model):
         if needs and self.master is None:
             raise ValueError(f"`kind: {self.kind}` needs `master`")
         if not needs and self.master is not None:
-            raise ValueError(f"`master` and `kind: {self.kind}` contradict each other; remove `master` or change `kind`")
+            raise ValueError(
+                f"`master` and `kind: {self.kind}` contradict each other; remove `master` or "
+                "change `kind`"
+            )
         return self
 
     @model_validator(mode="after")
     def _archive_is_for_executors(self) -> Runner:
         if self.archive is not None and self.kind == "local":
-            raise ValueError("`archive` and `kind: local` contradict each other; without executors elsewhere remove `archive`")
+            raise ValueError(
+                "`archive` and `kind: local` contradict each other; without executors elsewhere "
+                "remove `archive`"
+            )
         return self
 
     @field_validator("conf")
@@ -61,7 +76,8 @@ class Runner(Model):
 
     @property
     def spark_master(self) -> str:
-        """Master URL. `local[n,4]`: without the second number local Spark never retries a failed task."""
+        """Master URL. `local[n,4]`: without the second number local Spark never retries a failed
+        task."""
         if self.kind == "local":
             return f"local[{self.cores},4]"
         return self.master or "yarn"

@@ -13,21 +13,23 @@ SecretText = Annotated[Secret[str], WithJsonSchema({"type": "string"})]
 """Hides from print, log and JSON."""
 SECRETS = ("access_key", "secret_key", "session_token")
 _PROVIDER = "fs.s3a.aws.credentials.provider"
-_OF_SETTINGS = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_OF_SETTINGS = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"  # noqa: E501
 _PROVIDERS = {
     # Spark hands the three variables of its driver to its executors as settings.
-    "environment": f"{_OF_SETTINGS},software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+    "environment": f"{_OF_SETTINGS},software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",  # noqa: E501
     "profile": "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider",
     "instance": "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",
-    "web_identity": "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider",
+    "web_identity": "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider",  # noqa: E501
     "anonymous": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
     "keys": _OF_SETTINGS,
     "provider": _OF_SETTINGS,
 }
-#: By default S3A asks a server that is not there for six minutes, and waits for a slow one 200 s at a time. How it backs off from one that
-#: says 503 stays: up to 20 times, with longer and longer pauses.
+#: By default S3A asks a server that is not there for six minutes, and waits for a slow one 200 s at
+#: a time. How it backs off from one that says 503 stays: up to 20 times, with longer and longer
+#: pauses.
 DEFAULTS = {
-    # The other kind of stream, Hadoop's default, reads ahead and keeps what it read, in memory that nobody has counted on.
+    # The other kind of stream, Hadoop's default, reads ahead and keeps what it read, in memory that
+    # nobody has counted on.
     "fs.s3a.input.stream.type": "classic",
     "fs.s3a.connection.establish.timeout": "15s",
     "fs.s3a.connection.timeout": "60s",
@@ -38,29 +40,50 @@ DEFAULTS = {
 
 
 class S3(Model):
-    """How the S3 server is reached, for a `path` that begins with `s3a://`. Without it: AWS, by the credentials that are found."""
+    """How the S3 server is reached, for a `path` that begins with `s3a://`. Without it: AWS, by the
+    credentials that are found."""
 
     endpoint: str | None = Field(default=None, examples=["https://s3.example:9000"])
-    """URL of a server that is not AWS's. `${NAME}` is taken from the environment here, and in all keys of `s3`."""
+    """URL of a server that is not AWS's. `${NAME}` is taken from the environment here, and in all
+    keys of `s3`."""
     region: str | None = Field(default=None, examples=["eu-central-1"])
-    """Region of the bucket. By default AWS is asked; with `endpoint` it is `us-east-1`, which servers that know no regions take."""
+    """Region of the bucket. By default AWS is asked; with `endpoint` it is `us-east-1`, which
+    servers that know no regions take."""
     path_style: StrictBool = False
-    """Whether the bucket is the first part of the path in place of the host's name, as servers want it that have one name only."""
-    credentials: Literal["auto", "environment", "profile", "instance", "web_identity", "keys", "provider", "anonymous"] = "auto"
-    """Where credentials are. `auto`: `keys` or `provider` if those are given, else wherever S3A looks for them: Spark's settings, the environment,
-    the machine's role. `environment`: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`. `profile`: a profile of the AWS CLI.
-    `instance`: the role of the machine or container. `web_identity`: the token file of a Kubernetes service account.
-    `keys`: the keys below. `provider`: `credential_provider`. `anonymous`: none, for a public bucket."""
+    """Whether the bucket is the first part of the path in place of the host's name, as servers want
+    it that have one name only."""
+    credentials: Literal[
+        "auto",
+        "environment",
+        "profile",
+        "instance",
+        "web_identity",
+        "keys",
+        "provider",
+        "anonymous",
+    ] = "auto"
+    """Where credentials are. `auto`: `keys` or `provider` if those are given, else wherever S3A
+    looks for them: Spark's settings, the environment, the machine's role. `environment`:
+    `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`. `profile`: a profile of the
+    AWS CLI. `instance`: the role of the machine or container. `web_identity`: the token file of a
+    Kubernetes service account. `keys`: the keys below. `provider`: `credential_provider`.
+    `anonymous`: none, for a public bucket."""
     profile: str | None = None
     """Name of the profile, with `credentials: profile`; `default` if not given."""
-    access_key: SecretText | None = Field(default=None, repr=False, examples=["${airflow:logs_s3.login}"])
-    """As a reference: `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.login}`. It is given to Java in memory: no command line, setting of
-    Spark's, result or log has it."""
-    secret_key: SecretText | None = Field(default=None, repr=False, examples=["${file:/run/secrets/s3}"])
+    access_key: SecretText | None = Field(
+        default=None, repr=False, examples=["${airflow:logs_s3.login}"]
+    )
+    """As a reference: `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.login}`. It is given to
+    Java in memory: no command line, setting of Spark's, result or log has it."""
+    secret_key: SecretText | None = Field(
+        default=None, repr=False, examples=["${file:/run/secrets/s3}"]
+    )
     """As `access_key`."""
     session_token: SecretText | None = Field(default=None, repr=False)
     """As `access_key`; of credentials that end."""
-    credential_provider: str | None = Field(default=None, examples=["jceks://hdfs@namenode/keys/s3.jceks"])
+    credential_provider: str | None = Field(
+        default=None, examples=["jceks://hdfs@namenode/keys/s3.jceks"]
+    )
     """Hadoop credential provider that holds `fs.s3a.access.key` and `fs.s3a.secret.key`."""
     role: str | None = Field(default=None, examples=["arn:aws:iam::123456789012:role/log-reader"])
     """ARN of a role that is assumed with these credentials."""
@@ -71,7 +94,11 @@ class S3(Model):
     @classmethod
     def _url(cls, value: str | None) -> str | None:
         refuse([((), why)] if value is not None and (why := password_fault(value)) else [])
-        if value is not None and "${" not in value and not re.fullmatch(r"https?://[^/\s]+/?", value):
+        if (
+            value is not None
+            and "${" not in value
+            and not re.fullmatch(r"https?://[^/\s]+/?", value)
+        ):
             raise ValueError("an endpoint is written https://HOST:PORT, without a path")
         return value
 
@@ -86,21 +113,33 @@ class S3(Model):
 
     @model_validator(mode="after")
     def _one_kind_of_credentials(self) -> S3:
-        keys = [name for name in SECRETS if name in self.model_fields_set]  # None: given, as a reference that is not known here
+        keys = [
+            name for name in SECRETS if name in self.model_fields_set
+        ]  # None: given, as a reference that is not known here
         if keys and not {"access_key", "secret_key"} <= set(keys):
             raise ValueError("`access_key` and `secret_key` are given together")
         if keys and self.credentials not in ("auto", "keys"):
-            raise ValueError(f"`credentials: {self.credentials}` and `{keys[0]}` contradict each other; leave one of them out")
+            raise ValueError(
+                f"`credentials: {self.credentials}` and `{keys[0]}` contradict each other; leave "
+                "one of them out"
+            )
         if self.credentials == "keys" and not keys:
             raise ValueError("`credentials: keys` needs `access_key` and `secret_key`")
-        if self.credential_provider is not None and (keys or self.credentials not in ("auto", "provider")):
-            raise ValueError("`credential_provider` and other credentials contradict each other; leave one of them out")
+        if self.credential_provider is not None and (
+            keys or self.credentials not in ("auto", "provider")
+        ):
+            raise ValueError(
+                "`credential_provider` and other credentials contradict each other; leave one of "
+                "them out"
+            )
         if self.credentials == "provider" and self.credential_provider is None:
             raise ValueError("`credentials: provider` needs `credential_provider`")
         if self.profile is not None and self.credentials != "profile":
             raise ValueError("`profile` needs `credentials: profile`")
         if self.role is not None and self.credentials == "anonymous":
-            raise ValueError("`role` needs credentials with which it is assumed; `anonymous` has none")
+            raise ValueError(
+                "`role` needs credentials with which it is assumed; `anonymous` has none"
+            )
         return self
 
     def settings(self) -> dict[str, str]:
@@ -119,7 +158,9 @@ class S3(Model):
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.endpoint.region": self.region or ("us-east-1" if self.endpoint else None),
             "fs.s3a.path.style.access": "true" if self.path_style else None,
-            "fs.s3a.connection.ssl.enabled": "false" if (self.endpoint or "").startswith("http:") else None,
+            "fs.s3a.connection.ssl.enabled": "false"
+            if (self.endpoint or "").startswith("http:")
+            else None,
             "fs.s3a.requester.pays.enabled": "true" if self.requester_pays else None,
             "fs.s3a.auth.profile.name": self.profile,
             "fs.s3a.security.credential.provider.path": self.credential_provider,
@@ -138,5 +179,7 @@ class S3(Model):
         """What Hadoop is told in memory alone: the keys, in the clear."""
         values = {name: getattr(self, name) for name in SECRETS}
         return {
-            f"fs.s3a.{name.replace('_', '.')}": value.get_secret_value() for name, value in values.items() if value is not None
+            f"fs.s3a.{name.replace('_', '.')}": value.get_secret_value()
+            for name, value in values.items()
+            if value is not None
         }

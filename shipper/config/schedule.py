@@ -16,24 +16,29 @@ class Schedule(Model):
     """When a window closes and its run starts. A bare string is taken as `cron`."""
 
     cron: str = Field(min_length=1, examples=["0 * * * *"])
-    """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between two ticks is one window."""
+    """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between
+    two ticks is one window."""
     timezone: str = "UTC"
     """IANA name of the time zone in which `cron` is read. Windows themselves are always UTC."""
     start: Moment | None = None
-    """First moment that belongs to a window (a date means midnight UTC). Without it the schedule begins with the latest window that had
-    closed and settled when Airflow first saw the pipeline."""
+    """First moment that belongs to a window (a date means midnight UTC). Without it the schedule
+    begins with the latest window that had closed and settled when Airflow first saw the pipeline.
+    """
     catchup: StrictBool = True
-    """Whether every window of the schedule is run, in order: those between `start` and now, and those that an outage or a pause left out. Off:
-    after an outage Airflow goes on with the latest window that has closed and settled; `shipper gaps` says which ones are missing."""
+    """Whether every window of the schedule is run, in order: those between `start` and now, and
+    those that an outage or a pause left out. Off: after an outage Airflow goes on with the latest
+    window that has closed and settled; `shipper gaps` says which ones are missing."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
-    """Time that a run of the schedule has, from when its window closes, `source.settle` included. (One that Airflow makes up for later
-    has as much for its work, from when it is queued; a run by hand or a backfill all of it.) One that has not ended by then is late:
-    `notify` says so with `on: [late]`, once for each window, also of one that nobody ran."""
+    """Time that a run of the schedule has, from when its window closes, `source.settle` included.
+    (One that Airflow makes up for later has as much for its work, from when it is queued; a run by
+    hand or a backfill all of it.) One that has not ended by then is late: `notify` says so with
+    `on: [late]`, once for each window, also of one that nobody ran."""
 
     give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
-    """Time that a run has, from when its files have settled. What is at work then is stopped, and the run fails and says so: a run that hangs would
-    hold up every window after it. Nothing is lost: what is in the ledger stays, and the next run ships the rest. `null`: no bound.
-    For a backfill over a wide window that takes longer, run it again, or raise this."""
+    """Time that a run has, from when its files have settled. What is at work then is stopped, and
+    the run fails and says so: a run that hangs would hold up every window after it. Nothing is
+    lost: what is in the ledger stays, and the next run ships the rest. `null`: no bound. For a
+    backfill over a wide window that takes longer, run it again, or raise this."""
 
     @field_validator("cron")
     @classmethod
@@ -53,7 +58,9 @@ class Schedule(Model):
         if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
             value = dt.date.fromisoformat(value)
         if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
-            raise ValueError("a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00")
+            raise ValueError(
+                "a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00"
+            )
         if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
             return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
         return value
@@ -61,4 +68,6 @@ class Schedule(Model):
     @field_validator("start")
     @classmethod
     def _start_is_utc(cls, value: dt.datetime | None) -> dt.datetime | None:
-        return value and (value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC))
+        return value and (
+            value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        )

@@ -1,8 +1,10 @@
-"""What is generated from the models: JSON Schemas (2020-12) of the YAML files, for editors, and the option reference for people.
+"""What is generated from the models: JSON Schemas (2020-12) of the YAML files, for editors, and the
+option reference for people.
 
-A schema is pydantic's own, as far as it is about what a user writes: the keys of the YAML, the shorthands, durations and sizes with their
-units, and no null. It cannot say all that the loader checks, such as contradictions between keys. Sections are written out where they stand,
-without `$ref`: an editor then shows a key's own description.
+A schema is pydantic's own, as far as it is about what a user writes: the keys of the YAML, the
+shorthands, durations and sizes with their units, and no null. It cannot say all that the loader
+checks, such as contradictions between keys. Sections are written out where they stand, without
+`$ref`: an editor then shows a key's own description.
 """
 
 from __future__ import annotations
@@ -26,10 +28,20 @@ Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{.+\}"}
 _UNITS = {unit.pattern: unit for unit in (DURATION, SIZE, RATE, MOMENT)}
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most", "exclusiveMaximum": "less than"}
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
 #: pydantic's own names for the bounds of what it does not know as a number.
 _BOUNDS_OF_PYDANTIC = dict(zip(("ge", "gt", "le", "lt"), _BOUNDS, strict=True))
-_SCALARS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
+_SCALARS = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true`, `false`",
+}
 _INTRODUCTION = """\
 # Option reference
 
@@ -45,7 +57,7 @@ an error, and so is a key without a value.
   away); `${airflow:CONNECTION.password}`, a connection of Airflow's (also `.login`, `.host`, `.port`, `.schema`, `.extra.KEY`), which
   its tasks look up. While Airflow parses DAGs, none of them need be known.
 - **Paths** that are neither absolute nor begin with a scheme (`s3a://`, `hdfs://`) are relative to the folder above `config/`.
-"""
+"""  # noqa: E501
 _SHORTEST = """\
 The shortest pipeline that works:
 
@@ -62,10 +74,19 @@ _HEAD = "| Key | Value | Default | Meaning |\n|---|---|---|---|"
 
 
 def generated_files() -> dict[str, str]:
-    """Name in ``config/schema/`` → text. ``shipper schema`` writes them; with ``--check`` it compares."""
-    schemas = {"pipeline": pipeline_schema(), "cluster": cluster_schema(), "platform": platform_schema()}
+    """Name in ``config/schema/`` → text. ``shipper schema`` writes them; with ``--check`` it
+    compares."""
+    schemas = {
+        "pipeline": pipeline_schema(),
+        "cluster": cluster_schema(),
+        "platform": platform_schema(),
+    }
     texts = {
-        f"{name}.json": json.dumps({"$schema": _DIALECT, "title": f"shipper {name}", **schema}, indent=2, ensure_ascii=False)
+        f"{name}.json": json.dumps(
+            {"$schema": _DIALECT, "title": f"shipper {name}", **schema},
+            indent=2,
+            ensure_ascii=False,
+        )
         + "\n"
         for name, schema in schemas.items()
     }
@@ -81,7 +102,11 @@ def pipeline_schema() -> Schema:
     keys = schema["properties"]
     for name, stands_for in SHORTHANDS.items():
         section = keys[name]
-        text = {key: value for key, value in section["properties"][stands_for].items() if key != "description"}
+        text = {
+            key: value
+            for key, value in section["properties"][stands_for].items()
+            if key != "description"
+        }
         keys[name] = {"description": section.pop("description"), "anyOf": [text, section]}
     clusters = keys["clusters"]
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -97,15 +122,20 @@ def pipeline_schema() -> Schema:
 
 
 def cluster_schema() -> Schema:
-    """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is something else in the end."""
+    """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is
+    something else in the end."""
     schema = _published(_described(Cluster))
     bootstrap = schema["properties"]["bootstrap"]
     one = {key: bootstrap.pop(key) for key in ("type", "minLength")}
-    schema["properties"]["bootstrap"] = bootstrap | {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+    schema["properties"]["bootstrap"] = bootstrap | {
+        "anyOf": [one, {"type": "array", "items": one, "minItems": 1}]
+    }
     for keys in (schema["properties"], schema["properties"]["ledger"]["properties"]):
         for name, found in keys.items():
             if "pattern" in found or found.get("type") in ("integer", "boolean"):
-                value = {key: found.pop(key) for key in ("type", "pattern", "minimum") if key in found}
+                value = {
+                    key: found.pop(key) for key in ("type", "pattern", "minimum") if key in found
+                }
                 keys[name] = {**found, "anyOf": [value, _FROM_ENVIRONMENT]}
     return schema
 
@@ -113,7 +143,11 @@ def cluster_schema() -> Schema:
 def platform_schema() -> Schema:
     """Schema of ``config/shipper.yaml``."""
     schema = _published(_described(Platform))
-    keys = {name: _partly(found) for name, found in pipeline_schema()["properties"].items() if name != "pipeline"}
+    keys = {
+        name: _partly(found)
+        for name, found in pipeline_schema()["properties"].items()
+        if name != "pipeline"
+    }
     schema["properties"]["defaults"] |= {"additionalProperties": False, "properties": keys}
     return schema
 
@@ -127,7 +161,8 @@ def _partly(section: Schema) -> Schema:
 
 
 class _AsWritten(GenerateJsonSchema):
-    """pydantic's schema without null, which no file can hold, and with defaults as a user would write them."""
+    """pydantic's schema without null, which no file can hold, and with defaults as a user would
+    write them."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
         return self.generate_inner(schema["schema"])
@@ -143,18 +178,25 @@ class _AsWritten(GenerateJsonSchema):
 
 
 def _as_data(value: Any) -> Any:
-    return value.model_dump(by_alias=True, exclude_defaults=True) if isinstance(value, BaseModel) else value
+    return (
+        value.model_dump(by_alias=True, exclude_defaults=True)
+        if isinstance(value, BaseModel)
+        else value
+    )
 
 
 def _described(model: type[BaseModel]) -> Schema:
-    """What a user may write for ``model``, its sections in place of their `$ref`, each with its own description as `title`. What has a unit is
-    text, but its default and its bounds are numbers still. `check` comes first, since it says what the other keys mean."""
+    """What a user may write for ``model``, its sections in place of their `$ref`, each with its own
+    description as `title`. What has a unit is text, but its default and its bounds are numbers
+    still. `check` comes first, since it says what the other keys mean."""
     whole = model.model_json_schema(schema_generator=_AsWritten)
     sections = whole.pop("$defs", {})
 
     def described(schema: Schema) -> Schema:
         found = {
-            _BOUNDS_OF_PYDANTIC.get(key, key): value for key, value in schema.items() if key not in ("title", "discriminator")
+            _BOUNDS_OF_PYDANTIC.get(key, key): value
+            for key, value in schema.items()
+            if key not in ("title", "discriminator")
         }
         if "discriminator" in schema:
             found |= {"type": "object", "required": ["check"]}
@@ -178,7 +220,11 @@ def _published(schema: Schema) -> Schema:
         if found.get("default") == {}:  # of a section; its keys have theirs
             del found["default"]
         if unit := _unit(found):  # an editor can check a text's pattern only
-            found = {key: unit.write(value) if key == "default" else value for key, value in found.items() if key not in _BOUNDS}
+            found = {
+                key: unit.write(value) if key == "default" else value
+                for key, value in found.items()
+                if key not in _BOUNDS
+            }
         return found
 
     return _each(schema, published)
@@ -188,7 +234,9 @@ def _each(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """``schema`` with every schema in it changed, the inner ones first."""
     found = dict(schema)
     if "properties" in found:
-        found["properties"] = {name: _each(inner, change) for name, inner in found["properties"].items()}
+        found["properties"] = {
+            name: _each(inner, change) for name, inner in found["properties"].items()
+        }
     for key in ("anyOf", "oneOf"):
         if key in found:
             found[key] = [_each(inner, change) for inner in found[key]]
@@ -218,15 +266,21 @@ def reference() -> str:
         *_sections(platform),
         f"## Cluster: `config/clusters/NAME.yaml`\n\n{_table(cluster)}",
         *_sections(cluster),
-        f"### What `properties` may hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
-        "All other Kafka properties are refused: shipper sets them itself, since exactly-once rests on them.",
+        "### What `properties` may "
+        f"hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
+        "All other Kafka properties are refused: shipper sets them itself, since exactly-once "
+        "rests on them.",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def _sections(schema: Schema, above: str = "") -> Iterator[str]:
     for name, found in schema["properties"].items():
-        key, entry, below = f"{above}{name}", found.get("items", {}), found.get("additionalProperties", {})
+        key, entry, below = (
+            f"{above}{name}",
+            found.get("items", {}),
+            found.get("additionalProperties", {}),
+        )
         if "properties" in found:
             yield f"###{'#' * above.count('.')} `{key}`\n\n{found['title']}\n\n{_table(found)}"
             yield from _sections(found, f"{key}.")
@@ -247,11 +301,21 @@ def _pipeline_table(schema: Schema) -> str:
     for key, found in keys.items():
         if key == "routes":
             topic = _value(found["items"]["properties"]["topic"])
-            rows.append(_row("topic", topic, "this or `routes`", "Short for `routes` with this one topic."))
+            rows.append(
+                _row("topic", topic, "this or `routes`", "Short for `routes` with this one topic.")
+            )
             rows.append(_row(key, _value(found), "this or `topic`", found["description"]))
         else:
-            text = "text or " if key in SHORTHANDS else "list of names, or " if key == "clusters" else ""
-            rows.append(_row(key, text + _value(found), _default(schema, key), found["description"]))
+            text = (
+                "text or "
+                if key in SHORTHANDS
+                else "list of names, or "
+                if key == "clusters"
+                else ""
+            )
+            rows.append(
+                _row(key, text + _value(found), _default(schema, key), found["description"])
+            )
     return "\n".join(rows)
 
 
@@ -269,7 +333,12 @@ def _row(key: str, *cells: str) -> str:
 
 
 def _table_of_reasons(what: str, reasons: Mapping[str, str], head: str = "Why") -> str:
-    return "\n".join([f"| {what} | {head} |\n|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())])
+    return "\n".join(
+        [
+            f"| {what} | {head} |\n|---|---|",
+            *(f"| `{name}` | {why} |" for name, why in reasons.items()),
+        ]
+    )
 
 
 def _default(schema: Schema, key: str) -> str:
@@ -283,17 +352,25 @@ def _default(schema: Schema, key: str) -> str:
         return "see below"
     if isinstance(default, list):
         entries = [
-            "{" + ", ".join(f"{name}: {value}" for name, value in entry.items()) + "}" if isinstance(entry, dict) else str(entry)
+            "{" + ", ".join(f"{name}: {value}" for name, value in entry.items()) + "}"
+            if isinstance(entry, dict)
+            else str(entry)
             for entry in default
         ]
         return f"`[{', '.join(entries)}]`"
     text = written(default, _unit(found))
-    return f'`"{text}"`' if text.startswith(("*", "{")) else f"`{text}`"  # YAML would not read these as text
+    return (
+        f'`"{text}"`' if text.startswith(("*", "{")) else f"`{text}`"
+    )  # YAML would not read these as text
 
 
 def _value(schema: Schema) -> str:
     unit = _unit(schema)
-    bounds = [f"{words} {written(schema[name], unit)}" for name, words in _BOUNDS.items() if name in schema]
+    bounds = [
+        f"{words} {written(schema[name], unit)}"
+        for name, words in _BOUNDS.items()
+        if name in schema
+    ]
     return ", ".join([unit.name if unit else _kind(schema), *bounds])
 
 
@@ -308,7 +385,10 @@ def _kind(schema: Schema) -> str:
         entry = schema["items"]
         if entry == {"type": "string"}:
             return "list of names"
-        return f"list of {'checks' if 'oneOf' in entry else 'sections' if 'properties' in entry else _kind(entry)}"
+        return (
+            "list of "
+            f"{'checks' if 'oneOf' in entry else 'sections' if 'properties' in entry else _kind(entry)}"  # noqa: E501
+        )
     if "additionalProperties" in schema:
         below = schema["additionalProperties"]
         return f"map of name to {'anything' if below is True else _kind(below)}"

@@ -1,4 +1,5 @@
-"""Durations, sizes, rates and moments as people write them: ``10m``, ``1h30m``, ``50MB``, ``64MiB``, ``2026-11-01``."""
+"""Durations, sizes, rates and moments as people write them: ``10m``, ``1h30m``, ``50MB``,
+``64MiB``, ``2026-11-01``."""
 
 from __future__ import annotations
 
@@ -13,8 +14,18 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 _MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# [0-9] and not \d: these are also the patterns of the JSON Schema, and Python's \d takes digits of every script.
+_BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+# [0-9] and not \d: these are also the patterns of the JSON Schema, and Python's \d takes digits of
+# every script.
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? ?(B|kB|MB|GB|TB|KiB|MiB|GiB)$"
 RATE_PATTERN = SIZE_PATTERN.removesuffix("$") + "/s$"
@@ -23,19 +34,27 @@ _LARGEST_TB = 1_000_000
 
 
 def parse_duration(value: Any) -> float:
-    """``"1h30m"`` → 5400.0 seconds. A bare number is refused, since nobody can see its unit. Raises ValueError."""
+    """``"1h30m"`` → 5400.0 seconds. A bare number is refused, since nobody can see its unit. Raises
+    ValueError."""
     if not isinstance(value, str) or not re.fullmatch(DURATION_PATTERN, value):
         raise ValueError("a duration has a unit: 500ms, 30s, 10m, 2h, 1d or 1h30m")
     parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
     milliseconds = sum(Decimal(number) * _MILLISECONDS[unit] for number, unit in parts)
-    if milliseconds > _LONGEST_DAYS * _MILLISECONDS["d"]:  # beyond it, dates leave the range that Python has
+    if (
+        milliseconds > _LONGEST_DAYS * _MILLISECONDS["d"]
+    ):  # beyond it, dates leave the range that Python has
         raise ValueError(f"the longest duration is {_LONGEST_DAYS}d")
     return float(milliseconds / 1000)
 
 
 def parse_size(value: Any) -> int:
-    """``"64MiB"`` → 67108864 bytes. A bare number is refused, since nobody can see its unit. Raises ValueError."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)", value) if isinstance(value, str) else None
+    """``"64MiB"`` → 67108864 bytes. A bare number is refused, since nobody can see its unit. Raises
+    ValueError."""
+    match = (
+        re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)", value)
+        if isinstance(value, str)
+        else None
+    )
     if match is None or match[2] not in _BYTES:
         raise ValueError("a size has a unit: 256B, 500kB, 50MB, 64MiB or 2GB")
     count = Decimal(match[1]) * _BYTES[match[2]]
@@ -47,7 +66,8 @@ def parse_size(value: Any) -> int:
 
 
 def write_duration(seconds: float) -> str:
-    """The shortest text that :func:`parse_duration` reads as ``seconds``, to the millisecond: ``600.0`` → ``"10m"``."""
+    """The shortest text that :func:`parse_duration` reads as ``seconds``, to the millisecond:
+    ``600.0`` → ``"10m"``."""
     rest, parts = round(seconds * 1000), []
     for unit, milliseconds in _MILLISECONDS.items():
         count, rest = divmod(rest, milliseconds)
@@ -57,12 +77,16 @@ def write_duration(seconds: float) -> str:
 
 
 def write_size(count: int) -> str:
-    """The shortest text that :func:`parse_size` reads as ``count``: ``8_000_000`` → ``"8MB"``, ``2**25`` → ``"32MiB"``."""
-    return min((f"{count // size}{unit}" for unit, size in _BYTES.items() if count % size == 0), key=len)
+    """The shortest text that :func:`parse_size` reads as ``count``: ``8_000_000`` → ``"8MB"``,
+    ``2**25`` → ``"32MiB"``."""
+    return min(
+        (f"{count // size}{unit}" for unit, size in _BYTES.items() if count % size == 0), key=len
+    )
 
 
 def format_bytes(count: float) -> str:
-    """``137_000_000`` → ``"137.0 MB"``; decimal units, as in the figures of networks and of Kafka."""
+    """``137_000_000`` → ``"137.0 MB"``; decimal units, as in the figures of networks and of
+    Kafka."""
     for unit in ("B", "kB", "MB", "GB"):
         if round(abs(count), 1) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -71,7 +95,8 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """``5400`` → ``"1h30m"``, ``2.34`` → ``"2.3s"``. For people; see :func:`write_duration` for an exact text."""
+    """``5400`` → ``"1h30m"``, ``2.34`` → ``"2.3s"``. For people; see :func:`write_duration` for an
+    exact text."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f}s".replace(".0s", "s")
     minutes, rest = divmod(round(seconds), 60)
@@ -89,8 +114,8 @@ def parse_rate(value: Any) -> int:
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of value that is written as text: the mark of a field that is one, in its annotation. The schema, the reference and the messages all
-    go by it."""
+    """A kind of value that is written as text: the mark of a field that is one, in its annotation.
+    The schema, the reference and the messages all go by it."""
 
     name: str
     pattern: str
@@ -99,16 +124,40 @@ class Unit:
     write: Callable[[Any], str]
     """As a user writes it; the loader reads it back."""
 
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Text of this pattern. The number's bounds stay in it: shipper.config.schema tells them in words."""
-        bounds = {key: value for key, value in handler(core_schema).items() if key not in ("type", "format")}
-        return {**bounds, "type": "string", "pattern": self.pattern, "examples": list(self.examples)}
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Text of this pattern. The number's bounds stay in it: shipper.config.schema tells them in
+        words."""
+        bounds = {
+            key: value
+            for key, value in handler(core_schema).items()
+            if key not in ("type", "format")
+        }
+        return {
+            **bounds,
+            "type": "string",
+            "pattern": self.pattern,
+            "examples": list(self.examples),
+        }
 
 
-DURATION = Unit("duration", DURATION_PATTERN, ("30s", "10m", "1h30m"), lambda value: write_duration(float(value)))
+DURATION = Unit(
+    "duration",
+    DURATION_PATTERN,
+    ("30s", "10m", "1h30m"),
+    lambda value: write_duration(float(value)),
+)
 SIZE = Unit("size", SIZE_PATTERN, ("500kB", "64MiB", "2GB"), lambda value: write_size(int(value)))
-RATE = Unit("rate", RATE_PATTERN, ("500kB/s", "50MB/s", "1GB/s"), lambda value: f"{write_size(int(value))}/s")
-MOMENT = Unit("date or time", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}", ("2026-11-01", "2026-11-01T06:00Z"), str)
+RATE = Unit(
+    "rate",
+    RATE_PATTERN,
+    ("500kB/s", "50MB/s", "1GB/s"),
+    lambda value: f"{write_size(int(value))}/s",
+)
+MOMENT = Unit(
+    "date or time", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}", ("2026-11-01", "2026-11-01T06:00Z"), str
+)
 Seconds = Annotated[float, BeforeValidator(parse_duration), DURATION]
 Bytes = Annotated[int, BeforeValidator(parse_size), SIZE]
 BytesPerSecond = Annotated[int, BeforeValidator(parse_rate), RATE]

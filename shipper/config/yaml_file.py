@@ -1,10 +1,12 @@
 """One YAML file as plain data, with the place of every key and value.
 
-The text is composed to YAML nodes and the data built from those, since a node knows where it stands, a duplicate key
-is found without printing its value (which may be a secret), and all that is wrong with a file is found at once.
-YAML 1.2: ``on``, ``yes`` and ``2026-11-01`` are text; only true, false, null and numbers are not.
+The text is composed to YAML nodes and the data built from those, since a node knows where it
+stands, a duplicate key is found without printing its value (which may be a secret), and all that is
+wrong with a file is found at once. YAML 1.2: ``on``, ``yes`` and ``2026-11-01`` are text; only
+true, false, null and numbers are not.
 
-Airflow's DAG processor reads all files one after the other, in a given time and memory: so no file may take much of either, whatever is in it.
+Airflow's DAG processor reads all files one after the other, in a given time and memory: so no file
+may take much of either, whatever is in it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from ruamel.yaml.reader import ReaderError
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
 
-#: The parser needs a second for a file of that size, or of so many values, at worst. A long pipeline has 5 kB and 200 values.
+#: The parser needs a second for a file of that size, or of so many values, at worst. A long
+#: pipeline has 5 kB and 200 values.
 LARGEST_BYTES, MOST_VALUES, DEEPEST, LONGEST_TEXT = 256_000, 10_000, 32, 16_000
 _TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = ("str", "timestamp", "value")
@@ -64,14 +67,16 @@ class _Written:
 
 @dataclass
 class YamlFile:
-    """A parsed file. ``data`` is empty where the text could not be parsed at all; ``problems`` then says why."""
+    """A parsed file. ``data`` is empty where the text could not be parsed at all; ``problems`` then
+    says why."""
 
     data: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     parsed: bool = True
     _written: dict[KeyPath, _Written] = field(default_factory=dict)
     base: YamlFile | None = None
-    """Another file, from which values come that are not in this one: those at ``base_path``. ``data`` then has both."""
+    """Another file, from which values come that are not in this one: those at ``base_path``.
+    ``data`` then has both."""
     base_shown: str = ""
     base_path: KeyPath = ()
 
@@ -102,7 +107,11 @@ class YamlFile:
         length = len(self.base_path)
         return [
             *self._written,
-            *(path[length:] for path in below if path[:length] == self.base_path and path[length:] not in self._written),
+            *(
+                path[length:]
+                for path in below
+                if path[:length] == self.base_path and path[length:] not in self._written
+            ),
         ]
 
     def own_paths(self) -> Collection[KeyPath]:
@@ -111,7 +120,12 @@ class YamlFile:
     def origin(self, path: KeyPath) -> tuple[YamlFile, str, KeyPath] | None:
         """File, its name and the path there of a value that ``base`` has and this file has not."""
         there = (*self.base_path, *path)
-        if self.base is None or not path or path in self._written or there not in self.base._written:
+        if (
+            self.base is None
+            or not path
+            or path in self._written
+            or there not in self.base._written
+        ):
             return None
         return self.base, self.base_shown, there
 
@@ -123,7 +137,9 @@ def read_yaml(path: Path) -> YamlFile:
         if not stat.S_ISREG(found.st_mode):
             return _unparsed("not a regular file", None)
         if found.st_size > LARGEST_BYTES:
-            return _unparsed(f"{found.st_size:,} bytes; a configuration file has {LARGEST_BYTES:,} at most", None)
+            return _unparsed(
+                f"{found.st_size:,} bytes; a configuration file has {LARGEST_BYTES:,} at most", None
+            )
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES)
     except OSError as error:
@@ -134,7 +150,10 @@ def read_yaml(path: Path) -> YamlFile:
         line = content.count(b"\n", 0, error.start)
         before = content[content.rfind(b"\n", 0, error.start) + 1 : error.start]
         byte = content[error.start]
-        return _unparsed(f"not UTF-8: byte 0x{byte:02x}; save the file as UTF-8", Position(line + 1, len(before.decode()) + 1))
+        return _unparsed(
+            f"not UTF-8: byte 0x{byte:02x}; save the file as UTF-8",
+            Position(line + 1, len(before.decode()) + 1),
+        )
     return parse_yaml(text)
 
 
@@ -148,7 +167,10 @@ def parse_yaml(text: str) -> YamlFile:
         if root is None:
             return _unparsed("the file is empty", BEGINNING)
         if not isinstance(root, MappingNode):
-            return _unparsed(f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`", _start(root))
+            return _unparsed(
+                f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`",
+                _start(root),
+            )
         return _Builder(yaml).build(root)
     except _TooMuch as error:
         return _unparsed(error.message, error.position)
@@ -156,11 +178,17 @@ def parse_yaml(text: str) -> YamlFile:
         return _unparsed("nested too deeply, or an alias that contains itself", BEGINNING)
     except ReaderError as error:
         line_start = text.rfind("\n", 0, error.position) + 1
-        position = Position(text.count("\n", 0, error.position) + 1, error.position - line_start + 1)
+        position = Position(
+            text.count("\n", 0, error.position) + 1, error.position - line_start + 1
+        )
         return _unparsed("a control character, which YAML does not allow", position)
     except MarkedYAMLError as error:
-        unclosed = "unexpected end of stream" in str(error.problem)  # then the place to show is where it was opened
-        mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
+        unclosed = "unexpected end of stream" in str(
+            error.problem
+        )  # then the place to show is where it was opened
+        mark = (
+            (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
+        )
         return _unparsed(_plain_words(error, text), _at(mark) if mark else BEGINNING)
     except YAMLError:
         return _unparsed("not YAML", BEGINNING)
@@ -174,11 +202,15 @@ class _TooMuch(Exception):
 
     @classmethod
     def values(cls, position: Position) -> _TooMuch:
-        return cls(f"more than {MOST_VALUES:,} values up to here, those of aliases counted each time", position)
+        return cls(
+            f"more than {MOST_VALUES:,} values up to here, those of aliases counted each time",
+            position,
+        )
 
 
 class _Composer(Composer):
-    """Stops where the text is nested too deeply or has too many values, before the rest of it is looked at."""
+    """Stops where the text is nested too deeply or has too many values, before the rest of it is
+    looked at."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader=loader)
@@ -195,7 +227,9 @@ class _Composer(Composer):
             raise _TooMuch.values(place)
         node = super().compose_node(parent, index)
         if isinstance(node, ScalarNode) and len(node.value) > LONGEST_TEXT:
-            raise _TooMuch(f"{len(node.value):,} characters; a value has {LONGEST_TEXT:,} at most", place)
+            raise _TooMuch(
+                f"{len(node.value):,} characters; a value has {LONGEST_TEXT:,} at most", place
+            )
         self._depth -= 1
         return node
 
@@ -205,7 +239,8 @@ def _unparsed(message: str, position: Position | None) -> YamlFile:
 
 
 def _plain_words(error: MarkedYAMLError, text: str) -> str:
-    """ruamel's complaint in the words of a user, and without the text that it quotes, which may be a secret."""
+    """ruamel's complaint in the words of a user, and without the text that it quotes, which may be
+    a secret."""
     problem, mark = error.problem or "", error.problem_mark
     lines = text.splitlines()
     rest = lines[mark.line][mark.column :] if mark and mark.line < len(lines) else ""
@@ -214,11 +249,17 @@ def _plain_words(error: MarkedYAMLError, text: str) -> str:
     if rest[:1] == "\t":
         return "a tab; YAML indents with spaces"
     if "alias" in problem or "alias" in str(error.context):
-        return "`*` begins an alias and there is no such anchor; put text that begins with * into quotes"
+        return (
+            "`*` begins an alias and there is no such anchor; put text that begins with * into "
+            "quotes"
+        )
     if "tag" in problem or "tag" in str(error.context):
         return _TAGGED
     if "mapping values are not allowed" in problem:
-        return "a `:` that cannot be here: put text that holds `: ` into quotes, or check the indentation"
+        return (
+            "a `:` that cannot be here: put text that holds `: ` into quotes, or check the "
+            "indentation"
+        )
     if "cannot start any token" in problem:
         return f"text cannot begin with {rest[:1]!r}; put it into quotes"
     if "node content" in problem:
@@ -228,9 +269,15 @@ def _plain_words(error: MarkedYAMLError, text: str) -> str:
     if "found unexpected end of stream" in problem:
         return "a quote that is never closed"
     if "sequence entries" in problem:
-        return "`- ` cannot be here: a list begins on a line of its own; put text that begins with `- ` into quotes"
+        return (
+            "`- ` cannot be here: a list begins on a line of its own; put text that begins with "
+            "`- ` into quotes"
+        )
     if "block end" in problem or "document start" in problem:
-        return "text behind a complete value: check the indentation, and put text that begins with { [ or a quote into quotes"
+        return (
+            "text behind a complete value: check the indentation, and put text that begins with "
+            "{ [ or a quote into quotes"
+        )
     if problem.startswith("expected ',' or"):
         began = f", opened in line {error.context_mark.line + 1}" if error.context_mark else ""
         return f"a list or section in brackets{began} is not closed, or lacks a comma"
@@ -270,13 +317,18 @@ class _Builder:
         if len(self._file._written) > MOST_VALUES:  # an alias is written out here
             raise _TooMuch.values(self._file.position(path[:1]))
         scalar = isinstance(node, ScalarNode)
-        self._file._written[path] = _Written(key, _start(node) if scalar else None, str(node.value) if scalar else None)
+        self._file._written[path] = _Written(
+            key, _start(node) if scalar else None, str(node.value) if scalar else None
+        )
         if not scalar and _short_tag(node) not in ("map", "seq"):
             self._say(path, _TAGGED, _start(node))
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
-            return [self._value(item, (*path, index), _start(item)) for index, item in enumerate(node.value)]
+            return [
+                self._value(item, (*path, index), _start(item))
+                for index, item in enumerate(node.value)
+            ]
         return self._scalar(node, path)
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
@@ -288,7 +340,9 @@ class _Builder:
             here = (*path, key)
             if here in self._file._written:
                 first = self._file.key_position(here).line
-                self._say(here, f"the key is there twice; it is in line {first} too", _start(key_node))
+                self._say(
+                    here, f"the key is there twice; it is in line {first} too", _start(key_node)
+                )
                 continue
             value = self._value(value_node, here, _start(key_node))
             if value is None:
@@ -301,9 +355,18 @@ class _Builder:
         """The key, or None if it is none that a configuration can have."""
         tag = _short_tag(node)
         if tag == "merge":
-            self._say(path, "`<<` is not YAML 1.2; write the keys out, or use an alias for a whole section", _start(node))
+            self._say(
+                path,
+                "`<<` is not YAML 1.2; write the keys out, or use an alias for a whole section",
+                _start(node),
+            )
         elif not isinstance(node, ScalarNode):
-            self._say(path, f"a key must be text, not {_kind(node)}; put text that begins with {{ or [ into quotes", _start(node))
+            self._say(
+                path,
+                f"a key must be text, not {_kind(node)}; put text that begins with {{ or [ into "
+                "quotes",
+                _start(node),
+            )
         elif tag not in _TEXT_TAGS:
             self._say(path, "a key must be text; put it into quotes", _start(node))
         else:

@@ -1,4 +1,5 @@
-"""What became of every line of a ship, added up from the tasks' receipts and from what the ledger held before."""
+"""What became of every line of a ship, added up from the tasks' receipts and from what the ledger
+held before."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ class ReceiptAccount:
         before: Mapping[str, int],
         quarantines: Collection[str],
     ) -> None:
-        """``files``: the plan's; ``before``: topic → records of files that were not read; ``quarantines``: topics that hold quarantined
-        records."""
+        """``files``: the plan's; ``before``: topic → records of files that were not read;
+        ``quarantines``: topics that hold quarantined records."""
         result, receipts = self._result, self._receipts
         splits = [split for receipt in receipts for split in receipt.splits.values()]
         result.topics = topic_accounts(before, receipts, quarantines, self._unsent)
@@ -74,27 +75,38 @@ class ReceiptAccount:
             result.checksum_added = write_checksum(sum(split.adjusted for split in splits))
         if result.ends_before is not None:
             mine = {topic.topic for topic in result.topics} | set(context.pipeline.needed_topics())
-            result.ends_before = {topic: ends for topic, ends in result.ends_before.items() if topic in mine}
+            result.ends_before = {
+                topic: ends for topic, ends in result.ends_before.items() if topic in mine
+            }
         result.task_retries = sum(receipt.retries for receipt in receipts)
         result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
         result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
         result.wire_bytes = sum(receipt.wire_bytes for receipt in receipts)
         result.parked = dict(sum((Counter(receipt.parked) for receipt in receipts), Counter()))
-        for topic, batch_bytes in {topic: size for receipt in receipts for topic, size in receipt.lowered.items()}.items():
+        for topic, batch_bytes in {
+            topic: size for receipt in receipts for topic, size in receipt.lowered.items()
+        }.items():
             result.notes.append(
-                f"Batches of {topic} turned out larger than the topic takes and were halved, to {batch_bytes:,} bytes at last (uncompressed)."
+                f"Batches of {topic} turned out larger than the topic takes and were halved, to "
+                f"{batch_bytes:,} bytes at last (uncompressed)."
             )
         result.notes += throttling_notes(receipts, result.cluster)
-        for topic, why in {topic: why for receipt in receipts for topic, why in receipt.unconfirmed.items()}.items():
+        for topic, why in {
+            topic: why for receipt in receipts for topic, why in receipt.unconfirmed.items()
+        }.items():
             result.notes.append(
-                f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the topic is deleted and created anew, no later run "
-                "can tell that these records are gone."
+                f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the "
+                "topic is deleted and created anew, no later run can tell that these records "
+                "are gone."
             )
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline, result.lane_accounts = lane_timeline(receipts), lane_accounts(receipts)
+        result.lane_timeline, result.lane_accounts = (
+            lane_timeline(receipts),
+            lane_accounts(receipts),
+        )
 
 
 def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:
@@ -102,16 +114,20 @@ def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:
     if throttled < _NOTED_THROTTLING_SECONDS:
         return []
     return [
-        f"The brokers of {cluster} throttled this ship, one task for {throttled:,.0f} s: a quota (`producer_byte_rate` or "
-        "`request_percentage`) for its user or client.id is lower than what the lanes can send. Lanes took turns. Raise the quota if ships are "
-        "to be faster."
+        f"The brokers of {cluster} throttled this ship, one task for {throttled:,.0f} s: a quota "
+        "(`producer_byte_rate` or `request_percentage`) for its user or client.id is lower than "
+        "what the lanes can send. Lanes took turns. Raise the quota if ships are to be faster."
     ]
 
 
 def topic_accounts(
-    before: Mapping[str, int], receipts: Iterable[Receipt], quarantines: Collection[str], parked: Mapping[str, int]
+    before: Mapping[str, int],
+    receipts: Iterable[Receipt],
+    quarantines: Collection[str],
+    parked: Mapping[str, int],
 ) -> list[TopicAccount]:
-    """``before``: in files that were not read. ``parked``: topic → records that could not be sent until the end."""
+    """``before``: in files that were not read. ``parked``: topic → records that could not be sent
+    until the end."""
     topics: dict[str, TopicAccount] = {}
 
     def account(topic: str) -> TopicAccount:
@@ -143,10 +159,16 @@ def file_accounts(
         file = file_id(planned)
         if file in complete:
             there = left.records_there[file]
-            accounts.append(FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True))
+            accounts.append(
+                FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True)
+            )
             continue
         starts = context.split_starts(file)
-        found = [counts for start in starts for counts in by_split.get(split_hash(planned.uri, file, start), ())]
+        found = [
+            counts
+            for start in starts
+            for counts in by_split.get(split_hash(planned.uri, file, start), ())
+        ]
         accounts.append(
             FileAccount(
                 path=file.path,
@@ -156,7 +178,10 @@ def file_accounts(
                 filtered=added(split.filtered for split in found),
                 quarantined=added(split.quarantined for split in found),
                 seconds=round(sum(split.seconds for split in found), 3),
-                checksums={t: write_checksum(checksum) for t, checksum in added(split.checksums for split in found).items()},
+                checksums={
+                    t: write_checksum(checksum)
+                    for t, checksum in added(split.checksums for split in found).items()
+                },
             )
         )
     return accounts
@@ -170,36 +195,48 @@ def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def records_behind(result: ShipResult, files: Collection[FileId], chunks: Chunks) -> int:
-    """Return about how many records the quarantined ones stand for, beyond themselves, by the ledger.
+    """Return about how many records the quarantined ones stand for, beyond themselves, by the
+    ledger.
 
-    A row of CSV with a stray quote stands for the rows that the quote made part of it. A file that could not be read stands for as many
-    records as its bytes would hold, by how many the other ``files`` have for theirs."""
+    A row of CSV with a stray quote stands for the rows that the quote made part of it. A file that
+    could not be read stands for as many records as its bytes would hold, by how many the other
+    ``files`` have for theirs."""
     states = [(split.file, state) for split, state in chunks.splits.items() if split.file in files]
     swallowed = sum(state.swallowed for _, state in states)
     unreadable = {file for file, state in states if UNREADABLE in state.reasons}
     hidden_bytes = sum(file.size_bytes for file in unreadable)
     seen = sum(file.size_bytes for file in files) - hidden_bytes
-    records = result.read + result.unread - sum(result.filtered.values()) + swallowed - len(unreadable)
+    records = (
+        result.read + result.unread - sum(result.filtered.values()) + swallowed - len(unreadable)
+    )
     return swallowed + (max(0, hidden_bytes * records // seen - len(unreadable)) if seen > 0 else 0)
 
 
 def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int = 0) -> str | None:
-    """What is wrong if more of the window's records are in quarantine than the pipeline allows; those of earlier runs count, so that
-    trying again is no way around it. Dropped lines are no records. ``behind``: see :func:`records_behind`."""
-    count = sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine) + behind
+    """What is wrong if more of the window's records are in quarantine than the pipeline allows;
+    those of earlier runs count, so that trying again is no way around it. Dropped lines are no
+    records. ``behind``: see :func:`records_behind`."""
+    count = (
+        sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine) + behind
+    )
     records = result.read + result.unread - sum(result.filtered.values()) + behind
     if count <= quarantine.max_rate * records:
         return None
     reasons = ", ".join(f"{number:,} {reason}" for reason, number in result.quarantined.items())
     return (
-        f"cluster {result.cluster}: {count:,} of {records:,} records of pipeline {result.pipeline} are in quarantine "
-        f"({count / max(1, records):.2%}), and `quarantine.max_rate` allows {quarantine.max_rate:.2%}"
+        f"cluster {result.cluster}: {count:,} of {records:,} records of pipeline {result.pipeline} "
+        f"are in quarantine ({count / max(1, records):.2%}), and `quarantine.max_rate` allows "
+        f"{quarantine.max_rate:.2%}"
         + (
-            f"; about {behind:,} of them are rows of CSV behind a stray quote, or in files that could not be read"
+            f"; about {behind:,} of them are rows of CSV behind a stray quote, or in files that "
+            "could not be read"
             if behind
             else ""
         )
         + (f"; this run added {reasons}" if reasons else "")
-        + f". All of them are in {quarantine.topic}, and everything else was sent. Look with `shipper quarantine show "
-        f"{result.pipeline}`: if the source is wrong, have it mended; if these records are to be expected, raise the limit and run again."
+        + (
+            f". All of them are in {quarantine.topic}, and everything else was sent. Look with "
+            f"`shipper quarantine show {result.pipeline}`: if the source is wrong, have it "
+            "mended; if these records are to be expected, raise the limit and run again."
+        )
     )

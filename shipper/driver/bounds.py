@@ -12,9 +12,11 @@ from shipper.errors import SourceError
 
 
 def refuse_outside(config_dir: Path, engine: Engine, listed: Listed) -> None:
-    """Raise SourceError for an entry outside of `allow.sources`, by the path that was really listed.
+    """Raise SourceError for an entry outside of `allow.sources`, by the path that was really
+    listed.
 
-    The configuration is checked as text when it is loaded. This check knows what placeholders, globs and named files came to."""
+    The configuration is checked as text when it is loaded. This check knows what placeholders,
+    globs and named files came to."""
     allow = load_platform(config_dir).allow
     if allow is None or allow.sources is None:
         return
@@ -26,6 +28,7 @@ def refuse_outside(config_dir: Path, engine: Engine, listed: Listed) -> None:
     for file in listed.files:
         if not f"{file.id.path}/".startswith(roots):
             raise SourceError(
-                f"{file.under} leads to {file.id.path}, which lies in none of the folders that the platform allows (`allow.sources`: "
-                f"{', '.join(allow.sources)}). Nothing was sent. Correct `source.path`, or ask those who run the platform."
+                f"{file.under} leads to {file.id.path}, which lies in none of the folders that the "
+                f"platform allows (`allow.sources`: {', '.join(allow.sources)}). Nothing was "
+                "sent. Correct `source.path`, or ask those who run the platform."
             )

@@ -1,4 +1,5 @@
-"""The clusters of a pipeline, as their files have them. It imports little, since Java is started once they are read."""
+"""The clusters of a pipeline, as their files have them. It imports little, since Java is started
+once they are read."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from shipper.errors import ConfigError
 
 
 class Clusters(Mapping[str, Cluster]):
-    """By name. One whose file is wrong, or refers to a secret that is not there, raises ConfigError when it is asked
-    for: the others must not suffer."""
+    """By name. One whose file is wrong, or refers to a secret that is not there, raises ConfigError
+    when it is asked for: the others must not suffer."""
 
     def __init__(self, config_dir: Path, names: Sequence[str]) -> None:
         self._found: dict[str, Cluster | ConfigError] = {}

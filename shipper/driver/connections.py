@@ -1,4 +1,5 @@
-"""The connections of one process to one cluster, brought up before they are needed: a far cluster takes a second or two for them."""
+"""The connections of one process to one cluster, brought up before they are needed: a far cluster
+takes a second or two for them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _BATCH_BYTES = 1_000_000
 
 
 class Connections:
-    """Shared by all steps that a process runs. What is begun in vain ends with the process, and nobody waits for it."""
+    """Shared by all steps that a process runs. What is begun in vain ends with the process, and
+    nobody waits for it."""
 
     def __init__(self, cluster: Cluster, pipeline: Pipeline) -> None:
         """Connects nobody yet. Raises ClusterError for settings that librdkafka does not take."""
@@ -34,11 +36,14 @@ class Connections:
         self._begin("reading", CONTROL, CHUNKS)
 
     def begin_writing(self, lanes: Mapping[str, LaneCounts]) -> None:
-        """Of the ledger; ``lanes``: those of earlier runs that will have to be fenced, as far as anyone knows."""
+        """Of the ledger; ``lanes``: those of earlier runs that will have to be fenced, as far as
+        anyone knows."""
         self.begin_reading()
         self._begin("writing")
         if self._fences is None:
-            self._fences = Fences(lane_settings(self.cluster, self._pipeline, _BATCH_BYTES), self._topic)
+            self._fences = Fences(
+                lane_settings(self.cluster, self._pipeline, _BATCH_BYTES), self._topic
+            )
             self._fences.connect(ids_of(self._pipeline.key, lanes))
 
     def take_fences(self) -> Fences | None:
@@ -56,7 +61,9 @@ class Connections:
         if what not in self._begun:
             ledger = LedgerLog(self.client, self.cluster, self._pipeline.key)
             begun = threading.Thread(
-                target=lambda: ledger.connect(partitions, writes=not partitions), name=f"connect for {what}", daemon=True
+                target=lambda: ledger.connect(partitions, writes=not partitions),
+                name=f"connect for {what}",
+                daemon=True,
             )
             self._begun[what] = begun
             begun.start()

@@ -37,7 +37,8 @@ class RunContext(JobOptions):
     folder: RunFolder
     engine: Engine
     asked: Asked | None = None
-    """What was asked of this run alone. ``pipeline`` and ``clusters`` are already those of such a run."""
+    """What was asked of this run alone. ``pipeline`` and ``clusters`` are already those of such a
+    run."""
     schedule: Schedule | None = None
     """The pipeline's, also of a replay, which runs by none."""
     ships: bool = False
@@ -66,12 +67,14 @@ class RunContext(JobOptions):
 
     @property
     def is_trial(self) -> bool:
-        """Whether the results go elsewhere than the pipeline's own, and nothing is to be remembered."""
+        """Whether the results go elsewhere than the pipeline's own, and nothing is to be
+        remembered."""
         return self.runs_uri is not None
 
     @property
     def own_runs_uri(self) -> str:
-        """The pipeline's, wherever this run's results go: `shipper plan` and `gates` leave them in a temporary folder."""
+        """The pipeline's, wherever this run's results go: `shipper plan` and `gates` leave them in
+        a temporary folder."""
         return resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
     def on(self, cluster: str) -> RunContext:
@@ -81,7 +84,9 @@ class RunContext(JobOptions):
     def connections(self, cluster: str) -> Connections:
         """Raises ConfigError, ClusterError."""
         if cluster not in self._connections:
-            self._connections[cluster] = Connections(self.clusters[cluster], self.pipeline.on(cluster))
+            self._connections[cluster] = Connections(
+                self.clusters[cluster], self.pipeline.on(cluster)
+            )
         return self._connections[cluster]
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:

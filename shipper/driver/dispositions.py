@@ -1,5 +1,6 @@
-"""What can become of a line before it is sent: shipped, dropped by a rule, or sent to quarantine for a reason. Pure; Spark decides it of each
-line (spark_jobs.frame), and the tasks and the account count by the same names."""
+"""What can become of a line before it is sent: shipped, dropped by a rule, or sent to quarantine
+for a reason. Pure; Spark decides it of each line (spark_jobs.frame), and the tasks and the account
+count by the same names."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def reasons(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
-    """Title → conditions of the checks with severity `quarantine`, each true of a record that is right."""
+    """Title → conditions of the checks with severity `quarantine`, each true of a record that is
+    right."""
     found: dict[str, list[str]] = {}
     for check in pipeline.gates.source:
         if isinstance(check, RecordCheck) and check.severity == "quarantine":
@@ -30,12 +32,16 @@ def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
 
 def names(pipeline: Pipeline) -> list[str]:
     """Of ``rules``, and of ``reasons`` behind them, as ``ShipResult.observed`` has them."""
-    return [f"filtered: {rule}" for rule in rules(pipeline)] + [f"quarantined: {reason}" for reason in reasons(pipeline)]
+    return [f"filtered: {rule}" for rule in rules(pipeline)] + [
+        f"quarantined: {reason}" for reason in reasons(pipeline)
+    ]
 
 
 def is_counted(pipeline: Pipeline) -> bool:
     """Whether there is anything to observe."""
-    return bool(names(pipeline)) or (pipeline.quarantine is not None and any(route.columns for route in pipeline.routes))
+    return bool(names(pipeline)) or (
+        pipeline.quarantine is not None and any(route.columns for route in pipeline.routes)
+    )
 
 
 def fixed_topics(pipeline: Pipeline) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""How ``shipper doctor`` asks: each check takes a few seconds at most, all run side by side, and none raises.
+"""How ``shipper doctor`` asks: each check takes a few seconds at most, all run side by side, and
+none raises.
 
-A :class:`Check` is a name, a question and a remedy. Its question yields a finding for each thing that it looked at. A check behind one that
-failed is skipped, since it could only fail too.
+A :class:`Check` is a name, a question and a remedy. Its question yields a finding for each thing
+that it looked at. A check behind one that failed is skipped, since it could only fail too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Finding:
     """One line."""
 
     status: Status
-    """`warning`: it works, and should be mended; `skipped`: nobody could look, and ``says`` is why."""
+    """`warning`: it works, and should be mended; `skipped`: nobody could look, and ``says``
+    is why."""
     says: str
     remedy: str = ""
     """What to do, if the status is `warning` or `failed`; empty: the check's own remedy."""
@@ -58,13 +60,15 @@ def skipped(why: str, *, check: str = "") -> Finding:
 
 @dataclass
 class Examined:
-    """What is examined: this machine; or a cluster, see :class:`shipper.driver.doctor_cluster.ExaminedCluster`."""
+    """What is examined: this machine; or a cluster, see
+    :class:`shipper.driver.doctor_cluster.ExaminedCluster`."""
 
     config_dir: Path
     pipeline: Pipeline | None
     """None: no pipeline was named. Checks that need one are left out."""
     limit_seconds: float = LIMIT_SECONDS
-    """Time that a question may take. A check may take a little longer, so that a question that is not answered can say so itself."""
+    """Time that a question may take. A check may take a little longer, so that a question that is
+    not answered can say so itself."""
 
     @property
     def of(self) -> Pipeline:
@@ -105,19 +109,28 @@ class _Answer(NamedTuple):
 
 def examine(asked: Sequence[CheckList[Any]], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
     """Return the findings in the order of the checks. Never raises."""
-    wanted = [(each, [check for check in each.checks if each.about.pipeline or not check.needs_pipeline]) for each in asked]
+    wanted = [
+        (each, [check for check in each.checks if each.about.pipeline or not check.needs_pipeline])
+        for each in asked
+    ]
     answers: list[Future[_Answer]] = []
     # A check waits in its thread for the one before it.
-    with ThreadPoolExecutor(max(1, sum(len(checks) for _, checks in wanted)), thread_name_prefix="doctor") as together:
+    with ThreadPoolExecutor(
+        max(1, sum(len(checks) for _, checks in wanted)), thread_name_prefix="doctor"
+    ) as together:
         for each, checks in wanted:
             begun: dict[str, Future[_Answer]] = {}
             for check in checks:
-                begun[check.name] = together.submit(_answer, each, check, begun.get(check.after), limit_seconds)
+                begun[check.name] = together.submit(
+                    _answer, each, check, begun.get(check.after), limit_seconds
+                )
             answers += begun.values()
     return [finding for answer in answers for finding in answer.result().findings]
 
 
-def _answer(asked: CheckList[E], check: Check[E], before: Future[_Answer] | None, limit_seconds: float) -> _Answer:
+def _answer(
+    asked: CheckList[E], check: Check[E], before: Future[_Answer] | None, limit_seconds: float
+) -> _Answer:
     def full(finding: Finding) -> Finding:
         remedy = finding.remedy or (check.remedy if finding.status in ("warning", "failed") else "")
         return replace(finding, check=asked.prefix + (finding.check or check.name), remedy=remedy)
@@ -125,11 +138,14 @@ def _answer(asked: CheckList[E], check: Check[E], before: Future[_Answer] | None
     if before is not None and (bad := before.result().failed):
         return _Answer([full(skipped(f"not looked at, since {bad} failed"))], bad)
     findings = [full(finding) for finding in _ask(check, asked.about, limit_seconds)]
-    return _Answer(findings, next((finding.check for finding in findings if finding.status == "failed"), ""))
+    return _Answer(
+        findings, next((finding.check for finding in findings if finding.status == "failed"), "")
+    )
 
 
 def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
-    """Ask in a thread of its own, which is left behind if it does not end: a name server or a file system may never answer."""
+    """Ask in a thread of its own, which is left behind if it does not end: a name server or a file
+    system may never answer."""
     found: list[Finding] = []
 
     def run() -> None:
@@ -149,4 +165,8 @@ def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
     thread.start()
     thread.join(limit_seconds)
     answered = list(found)
-    return [*answered, failed(f"no answer within {limit_seconds:g} s")] if thread.is_alive() else answered
+    return (
+        [*answered, failed(f"no answer within {limit_seconds:g} s")]
+        if thread.is_alive()
+        else answered
+    )

@@ -1,5 +1,6 @@
-"""What ``shipper doctor`` asks of a cluster: address, TLS, login, topics, rights, ledger, clock. It writes nothing there; that a transactional id
-may be used it learns by using one that no lane has."""
+"""What ``shipper doctor`` asks of a cluster: address, TLS, login, topics, rights, ledger, clock. It
+writes nothing there; that a transactional id may be used it learns by using one that no lane has.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,11 @@ class ExaminedCluster(Examined):
             return
         warnings = list(self._cluster.warnings())
         for path, why in warnings:
-            remedies = {"bootstrap": "use SSL or SASL_SSL", "security.protocol": "use SSL or SASL_SSL", "url": "use https"}
+            remedies = {
+                "bootstrap": "use SSL or SASL_SSL",
+                "security.protocol": "use SSL or SASL_SSL",
+                "url": "use https",
+            }
             remedy = remedies.get(str(path[-1]), "leave it out unless you need it")
             yield warning(f"`{path[-1]}`: {why}", remedy)
         if not warnings:
@@ -120,22 +125,35 @@ class ExaminedCluster(Examined):
                 yield failed(str(refused))
                 continue
             if shown is None:
-                yield skipped(f"{host}:{port}: `enable.ssl.certificate.verification` is off, so nothing is verified")
+                yield skipped(
+                    f"{host}:{port}: `enable.ssl.certificate.verification` is off, so nothing is "
+                    "verified"
+                )
                 continue
             left = shown.ends - dt.datetime.now(dt.UTC)
-            says = f"{host}:{port}: {shown.subject}, valid until {shown.ends:%Y-%m-%d} ({left.days} days)"
-            yield warning(says, "give the brokers a new certificate before that day") if left < _SOON else ok(says)
+            says = (
+                f"{host}:{port}: {shown.subject}, valid until {shown.ends:%Y-%m-%d} ({left.days} "
+                "days)"
+            )
+            yield (
+                warning(says, "give the brokers a new certificate before that day")
+                if left < _SOON
+                else ok(says)
+            )
 
     def login(self) -> Iterator[Finding]:
         self._client = ClusterClient(self.cluster, self.limit_seconds)
         brokers = self._client.brokers()
-        mechanism = self.cluster.property_value("sasl.mechanisms") or self.cluster.property_value("sasl.mechanism")
+        mechanism = self.cluster.property_value("sasl.mechanisms") or self.cluster.property_value(
+            "sasl.mechanism"
+        )
         protocol = str(self.cluster.property_value("security.protocol") or "plaintext").upper()
         by = f" by {mechanism}" if mechanism and protocol.startswith("SASL") else ""
         yield ok(f"{protocol}{by}: {brokers} {'broker' if brokers == 1 else 'brokers'}")
 
     def brokers(self) -> Iterator[Finding]:
-        """By the names that they give themselves, which every client goes by after its first question."""
+        """By the names that they give themselves, which every client goes by after its first
+        question."""
         bad = []
         addresses = self.client.addresses()
         for host, port in addresses:
@@ -149,18 +167,26 @@ class ExaminedCluster(Examined):
     # For a pipeline.
 
     def topics(self) -> Iterator[Finding]:
-        wanted = [right for right in rights(self.of, self.cluster) if right.resource == "topic"][:-1][:_TOPICS]
+        wanted = [right for right in rights(self.of, self.cluster) if right.resource == "topic"][
+            :-1
+        ][:_TOPICS]
         if not wanted:
             yield skipped("the pipeline's topics are named by its lines alone")
             return
         allowed = self.client.allowed([right.name for right in wanted])
-        readable = [right.name for right in wanted if "DescribeConfigs" in _granted(allowed.get(right.name))]
+        readable = [
+            right.name for right in wanted if "DescribeConfigs" in _granted(allowed.get(right.name))
+        ]
         facts = self.client.facts(readable)
         for right in wanted:
-            if (found := self._topic(right, allowed[right.name], facts.get(right.name))) is not None:
+            if (
+                found := self._topic(right, allowed[right.name], facts.get(right.name))
+            ) is not None:
                 yield replace(found, check=f"topic {right.name}")
 
-    def _topic(self, right: Right, said: set[str] | KafkaFault, facts: TopicFacts | None) -> Finding | None:
+    def _topic(
+        self, right: Right, said: set[str] | KafkaFault, facts: TopicFacts | None
+    ) -> Finding | None:
         if isinstance(said, KafkaFault):
             return self._absent(right, said)
         if lacking := [operation for operation in right.operations if operation not in said]:
@@ -174,16 +200,24 @@ class ExaminedCluster(Examined):
                 self._grant(right, right.operations),
             )
         if fault.name.startswith("UNKNOWN_TOPIC"):
-            return failed("it is not there", f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`")
+            return failed(
+                "it is not there",
+                f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
+            )
         return failed(str(fault), "docs/outcomes.md says what the name means")
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
-        says = f"{facts.partitions} partitions, {facts.replication} replicas, batches to {facts.limit.max_bytes:,} bytes"
+        says = (
+            f"{facts.partitions} partitions, {facts.replication} replicas, batches to "
+            f"{facts.limit.max_bytes:,} bytes"
+        )
         longest = self.of.records.max_line_bytes
         if facts.min_insync > facts.replication:
             return failed(
-                f"{says}; min.insync.replicas={facts.min_insync} is more than there are, so nothing can be written",
-                f"kafka-configs --alter --add-config min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
+                f"{says}; min.insync.replicas={facts.min_insync} is more than there are, so "
+                "nothing can be written",
+                "kafka-configs --alter --add-config "
+                f"min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
             )
         now = dt.datetime.now(dt.UTC)
         found = list(contradictions(self.of, topic, facts.limit, latest_window(self.of, now), now))
@@ -191,7 +225,8 @@ class ExaminedCluster(Examined):
             return (failed if each.is_fault else warning)(f"{says}; {each.says}", each.remedy)
         if facts.limit.max_bytes < longest:
             return warning(
-                f"{says}; a line of `records.max_line` ({longest:,} bytes) fits only if it compresses",
+                f"{says}; a line of `records.max_line` ({longest:,} bytes) fits only if it "
+                "compresses",
                 f"raise max.message.bytes of {topic}, or lower `records.max_line`",
             )
         return ok(says)
@@ -206,15 +241,34 @@ class ExaminedCluster(Examined):
             elif self.cluster.ledger.create:
                 yield from self._may_create(topic)
             else:
-                yield failed(f"{topic} is not there, and `ledger.create` is false", "create it as docs/operations.md says")
+                yield failed(
+                    f"{topic} is not there, and `ledger.create` is false",
+                    "create it as docs/operations.md says",
+                )
             return
-        if lacking := [operation for operation in right.operations if operation not in said and operation != "Create"]:
-            yield failed(f"{' and '.join(lacking)} on {topic} not granted", self._grant(right, lacking))
+        if lacking := [
+            operation
+            for operation in right.operations
+            if operation not in said and operation != "Create"
+        ]:
+            yield failed(
+                f"{' and '.join(lacking)} on {topic} not granted", self._grant(right, lacking)
+            )
             return
-        folder = LedgerFolder(resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name)
+        folder = LedgerFolder(
+            resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name
+        )
         ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
-        facts = self.client.facts([topic, *(t for t, said in self.client.allowed(list(self.of.needed_topics())).items()
-                                           if "DescribeConfigs" in _granted(said))])  # fmt: skip
+        facts = self.client.facts(
+            [
+                topic,
+                *(
+                    t
+                    for t, said in self.client.allowed(list(self.of.needed_topics())).items()
+                    if "DescribeConfigs" in _granted(said)
+                ),
+            ]
+        )
         exists = ledger.exists_by(facts)
         LedgerIdentity(ledger, folder, new_ledger=False).check(exists)
         weaknesses = ledger.weaknesses()
@@ -222,7 +276,9 @@ class ExaminedCluster(Examined):
             yield warning(fault, "make it as durable as the topics that it knows of")
         if not weaknesses:
             found = facts[topic]
-            yield ok(f"{topic}: {found.replication} replicas, min.insync.replicas={found.min_insync}")
+            yield ok(
+                f"{topic}: {found.replication} replicas, min.insync.replicas={found.min_insync}"
+            )
 
     def _may_create(self, topic: str) -> Iterator[Finding]:
         try:
@@ -230,9 +286,13 @@ class ExaminedCluster(Examined):
         except KafkaFault as fault:
             right = Right("topic", topic, ledger_rights(self.cluster))
             remedy = (
-                self._grant(right, right.operations) if "AUTHORIZATION" in fault.name else "see `ledger` in the cluster's file"
+                self._grant(right, right.operations)
+                if "AUTHORIZATION" in fault.name
+                else "see `ledger` in the cluster's file"
             )
-            yield failed(f"{topic} is not there yet, and could not be created: {fault.text}", remedy)
+            yield failed(
+                f"{topic} is not there yet, and could not be created: {fault.text}", remedy
+            )
         else:
             yield ok(f"{topic} is not there yet; the first ship may create it")
 
@@ -246,30 +306,50 @@ class ExaminedCluster(Examined):
         except KafkaFault as fault:
             if "AUTHORIZATION" in fault.name:
                 right = Right("transactional-id", prefix, ("Write",), prefixed=True)
-                yield failed(f"Write on transactional ids that begin with {prefix} not granted", self._grant(right, ("Write",)))
+                yield failed(
+                    f"Write on transactional ids that begin with {prefix} not granted",
+                    self._grant(right, ("Write",)),
+                )
             else:
-                yield failed(f"no transactional producer can be opened: {fault}", "docs/outcomes.md says what the name means")
+                yield failed(
+                    f"no transactional producer can be opened: {fault}",
+                    "docs/outcomes.md says what the name means",
+                )
         else:
             yield ok(f"a producer whose id begins with {prefix} can be opened")
 
     def group(self) -> Iterator[Finding]:
         right = Right("group", GROUP, ("Describe",))
         said = self.client.group_allowed(GROUP)
-        if isinstance(said, KafkaFault) and said.name == "GROUP_ID_NOT_FOUND":  # nobody is ever in it
+        if (
+            isinstance(said, KafkaFault) and said.name == "GROUP_ID_NOT_FOUND"
+        ):  # nobody is ever in it
             yield ok(f"{GROUP} may be described")
         elif isinstance(said, KafkaFault) and "AUTHORIZATION" not in said.name:
-            yield failed(f"group {GROUP} cannot be described: {said}", "docs/outcomes.md says what the name means")
+            yield failed(
+                f"group {GROUP} cannot be described: {said}",
+                "docs/outcomes.md says what the name means",
+            )
         elif "Describe" not in _granted(said):
-            yield failed(f"Describe on group {GROUP} not granted: the ledger cannot be read", self._grant(right, ("Describe",)))
+            yield failed(
+                f"Describe on group {GROUP} not granted: the ledger cannot be read",
+                self._grant(right, ("Describe",)),
+            )
         else:
             yield ok(f"{GROUP} may be described")
 
     def _grant(self, right: Right, operations: tuple[str, ...] | list[str]) -> str:
-        words = " ".join(Right(right.resource, right.name, tuple(operations), right.prefixed).words())
-        return f"kafka-acls --bootstrap-server {self.cluster.bootstrap} --add --allow-principal User:… {words}"
+        words = " ".join(
+            Right(right.resource, right.name, tuple(operations), right.prefixed).words()
+        )
+        return (
+            f"kafka-acls --bootstrap-server {self.cluster.bootstrap} --add --allow-principal "
+            f"User:… {words}"
+        )
 
     def clock(self) -> Iterator[Finding]:
-        """The brokers write when each record of the ledger came: one that has not come yet tells of a clock that is wrong."""
+        """The brokers write when each record of the ledger came: one that has not come yet tells of
+        a clock that is wrong."""
         topic = self.cluster.ledger_topic(self.of.key)
         newest = self._newest(topic)
         if newest is None:
@@ -279,16 +359,23 @@ class ExaminedCluster(Examined):
         at = f"{dt.datetime.fromtimestamp(newest / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
         if ahead > _AHEAD_SECONDS:
             yield failed(
-                f"the ledger's newest record came at {at} by the brokers' clock, {ahead:.0f} s after this machine's now",
+                f"the ledger's newest record came at {at} by the brokers' clock, {ahead:.0f} s "
+                "after this machine's now",
                 "set both clocks (NTP): settle times, certificates and tokens go by them",
             )
         else:
-            yield ok(f"the ledger's newest record, of {at} by the brokers' clock, is not of the future")
+            yield ok(
+                f"the ledger's newest record, of {at} by the brokers' clock, is not of the future"
+            )
 
     def _newest(self, topic: str) -> int | None:
         try:
             end = self.client.end_offset(topic, CONTROL)
-            records: list[Any] = self.client.read(topic, CONTROL, max(0, end - _LAST_RECORDS), wait_seconds=None) if end else []
+            records: list[Any] = (
+                self.client.read(topic, CONTROL, max(0, end - _LAST_RECORDS), wait_seconds=None)
+                if end
+                else []
+            )
         except ClusterError:  # said by the check of the ledger
             return None
         return max((record.timestamp_ms for record in records), default=None)
@@ -303,32 +390,50 @@ _GRANT = "grant what docs/operations.md, ACLs, lists"
 CHECKS = (
     Check("file", ExaminedCluster.file, "correct the cluster's file; `shipper validate` checks it"),
     Check(
-        "address", ExaminedCluster.address, after="file",
-        remedy="check `bootstrap`, this machine's name servers, routes and firewalls, and that the brokers are up",
+        "address",
+        ExaminedCluster.address,
+        after="file",
+        remedy="check `bootstrap`, this machine's name servers, routes and firewalls, and that "
+        "the brokers are up",
     ),
     Check(
-        "TLS", ExaminedCluster.certificate, after="address",
+        "TLS",
+        ExaminedCluster.certificate,
+        after="address",
         remedy="see the `ssl.…` properties in the cluster's file, and what the brokers show",
     ),
-    Check("login", ExaminedCluster.login, "correct the properties in the cluster's file", after="TLS"),
     Check(
-        "brokers", ExaminedCluster.brokers, after="login",
-        remedy="the brokers name themselves so: correct their advertised.listeners, or this machine's routes",
+        "login", ExaminedCluster.login, "correct the properties in the cluster's file", after="TLS"
+    ),
+    Check(
+        "brokers",
+        ExaminedCluster.brokers,
+        after="login",
+        remedy="the brokers name themselves so: correct their advertised.listeners, or this "
+        "machine's routes",
     ),
     Check("topics", ExaminedCluster.topics, _GRANT, after="brokers", needs_pipeline=True),
     Check("ledger", ExaminedCluster.ledger, _GRANT, after="brokers", needs_pipeline=True),
-    Check("transactions", ExaminedCluster.transactions, _GRANT, after="brokers", needs_pipeline=True),
+    Check(
+        "transactions", ExaminedCluster.transactions, _GRANT, after="brokers", needs_pipeline=True
+    ),
     Check("group", ExaminedCluster.group, _GRANT, after="brokers", needs_pipeline=True),
     Check("clock", ExaminedCluster.clock, _GRANT, after="brokers", needs_pipeline=True),
     Check(
-        "schema registry", ExaminedCluster.schema_registry, after="brokers", needs_pipeline=True,
+        "schema registry",
+        ExaminedCluster.schema_registry,
+        after="brokers",
+        needs_pipeline=True,
         remedy="correct `schema_registry` in the cluster's file, or `records.avro` of the pipeline",
     ),
-)  # fmt: skip
+)
 
 
 def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
     """``about``: the machine from which the cluster is asked."""
-    # A question that is not answered must end before the check that asked it, so that its reason is told and not only that it is missing.
+    # A question that is not answered must end before the check that asked it, so that its reason is
+    # told and not only that it is missing.
     limit = 0.8 * about.limit_seconds
-    return CheckList(CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: ")
+    return CheckList(
+        CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: "
+    )

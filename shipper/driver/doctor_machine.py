@@ -1,4 +1,5 @@
-"""What ``shipper doctor`` looks at on this machine, and where it writes: Java, Spark, the source, `runs_uri`, Airflow, disks."""
+"""What ``shipper doctor`` looks at on this machine, and where it writes: Java, Spark, the source,
+`runs_uri`, Airflow, disks."""
 
 from __future__ import annotations
 
@@ -32,11 +33,15 @@ from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
 _JAVA = 17
-_INSTALL_JAVA = f"install Java {_JAVA} or newer (Debian: openjdk-{_JAVA}-jre-headless), on the PATH or named by JAVA_HOME"
+_INSTALL_JAVA = (
+    f"install Java {_JAVA} or newer (Debian: openjdk-{_JAVA}-jre-headless), on the PATH or named "
+    "by JAVA_HOME"
+)
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?((\d+)[^"]*)"')
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 2 * 10**9, 10**8
 _APART_SECONDS = 5.0
-#: What Airflow itself would say, in a process of its own: importing it takes seconds, and starts what a command must not have.
+#: What Airflow itself would say, in a process of its own: importing it takes seconds, and starts
+#: what a command must not have.
 _ASK_AIRFLOW = """
 import json, sys
 from airflow.configuration import conf
@@ -53,7 +58,7 @@ except Exception:
 # That one says what is wrong in the configuration, and the DAGs' tags say so, too.
 errors = {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items() if not k.endswith("shipper_faults.py")}
 print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missing": missing}))
-"""
+"""  # noqa: E501
 
 
 def java(_: Examined) -> Iterator[Finding]:
@@ -65,7 +70,13 @@ def java(_: Examined) -> Iterator[Finding]:
         return
     where = f"{binary} (JAVA_HOME)" if home else binary
     try:
-        said = subprocess.run([binary, "-version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        said = subprocess.run(
+            [binary, "-version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except OSError as error:
         yield failed(f"{where} cannot be run: {error.strerror}")
         return
@@ -80,12 +91,16 @@ def java(_: Examined) -> Iterator[Finding]:
 
 def packages(_: Examined) -> Iterator[Finding]:
     """Of this Python, without Java: enough for a machine that only plans, lists or schedules."""
-    versions = {name: _version(name) for name in ("shipper", "confluent-kafka", "pyspark", "apache-airflow")}
+    versions = {
+        name: _version(name) for name in ("shipper", "confluent-kafka", "pyspark", "apache-airflow")
+    }
     shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     yield ok(f"{sys.version.split()[0]}: {shown}")
     if not runner.READER_JAR.exists():
         yield failed(
-            f"{runner.READER_JAR} is not there", "install shipper anew, or `python jvm/build.py` in a checkout", check="jars"
+            f"{runner.READER_JAR} is not there",
+            "install shipper anew, or `python jvm/build.py` in a checkout",
+            check="jars",
         )
 
 
@@ -107,7 +122,8 @@ def latest_window(pipeline: Pipeline, now: dt.datetime) -> Window:
 
 
 def spark_and_source(here: Examined) -> Iterator[Finding]:
-    """By the process that would run the job: its Python, its Java, its jars, its credentials. Its JVM ends with it."""
+    """By the process that would run the job: its Python, its Java, its jars, its credentials. Its
+    JVM ends with it."""
     pipeline, limit_seconds = here.of, here.limit_seconds
     window = latest_window(pipeline, dt.datetime.now(dt.UTC))
     job = runner.Job(
@@ -132,7 +148,10 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
             timeout=limit_seconds,
         )
     except OSError as error:
-        yield failed(f"{command[0]} cannot be started: {error.strerror}", "correct `runner.python` or `runner.spark_submit`")
+        yield failed(
+            f"{command[0]} cannot be started: {error.strerror}",
+            "correct `runner.python` or `runner.spark_submit`",
+        )
         return
     except subprocess.TimeoutExpired as slow:
         if slow.stdout and (found := _last_document(slow.stdout.decode(errors="replace"))):
@@ -140,13 +159,18 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
             yield from _source(found, pipeline, window)
             yield warning(
                 f"no task has run on {pipeline.runner.spark_master} within {limit_seconds:g} s",
-                "are there free cores and memory (`spark.executor.cores`, `spark.executor.memory`)? The master's page and the logs of executors say "
-                "why they do not start; --limit gives them longer",
+                "are there free cores and memory (`spark.executor.cores`, "
+                "`spark.executor.memory`)? The master's page and the logs of executors say why "
+                "they do not start; --limit gives them longer",
                 check="executors",
             )
             return
         what = f"Java, or the files of window {window}, took longer than {limit_seconds:g} s"
-        yield failed(what, "a file system that does not answer, or a machine at its limit? --limit gives it longer")
+        yield failed(
+            what,
+            "a file system that does not answer, or a machine at its limit? --limit gives it "
+            "longer",
+        )
         return
     found = _last_document(done.stdout)
     if found is None:
@@ -168,11 +192,16 @@ def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     elif its.kind != "local" and (one := found.get("executor")):
         where = f"Python {one['python']} on {one['host']}"
         if one["same_code"]:
-            yield ok(f"a task ran shipper in {where}, from {its.archive or its.python or sys.executable}", check="executors")
+            yield ok(
+                f"a task ran shipper in {where}, from "
+                f"{its.archive or its.python or sys.executable}",
+                check="executors",
+            )
         else:
             yield failed(
                 f"{where} has another shipper than the driver",
-                "make the archive anew (`shipper environment pack`), or install the driver's version there",
+                "make the archive anew (`shipper environment pack`), or install the driver's "
+                "version there",
                 check="executors",
             )
 
@@ -190,7 +219,10 @@ def _last_document(text: str) -> dict[str, Any] | None:
 def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     where = its.python or sys.executable
     if why := found.get("java_error"):
-        yield failed(f"its Java does not start: {why}", "see the line on Java; the jars of `runner.conf` must be there too")
+        yield failed(
+            f"its Java does not start: {why}",
+            "see the line on Java; the jars of `runner.conf` must be there too",
+        )
         return
     yield ok(f"{found['spark']} with Java {found['java']}, in {where}")
     if not found["class_data"] and its.spark_submit is None:
@@ -201,7 +233,10 @@ def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
         )
     else:
         yield ok(
-            f"shipper's reader, and class data in {cache_folder()}" if found["class_data"] else "shipper's reader", check="jars"
+            f"shipper's reader, and class data in {cache_folder()}"
+            if found["class_data"]
+            else "shipper's reader",
+            check="jars",
         )
 
 
@@ -212,11 +247,17 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
     where = f"{found['folder']}, window {window}"
     if why := found.get("source_error") or found.get("problem"):
         yield failed(
-            str(why), "check `source.path`, the file system's settings and this user's credentials for it", check="source"
+            str(why),
+            "check `source.path`, the file system's settings and this user's credentials for it",
+            check="source",
         )
     elif not found["files"]:
         left = f", {found['left_out']} left out" if found["left_out"] else ""
-        yield warning(f"no file at {where}{left}", "is `source.path` right, and should that window hold files?", check="source")
+        yield warning(
+            f"no file at {where}{left}",
+            "is `source.path` right, and should that window hold files?",
+            check="source",
+        )
     else:
         yield ok(f"{found['files']} files at {where}; the first can be read", check="source")
     newest = found.get("newest_ms")
@@ -229,7 +270,8 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
 
 
 def runs_folder(here: Examined) -> Iterator[Finding]:
-    """By writing, reading and removing a small file; its time says how far its storage's clock is from this one."""
+    """By writing, reading and removing a small file; its time says how far its storage's clock is
+    from this one."""
     uri = resolve_uri(here.config_dir, here.of.runs_uri)
     target = f"{uri.rstrip('/')}/{here.of.key}/.doctor-{secrets.token_hex(4)}"
     try:
@@ -251,14 +293,21 @@ def runs_folder(here: Examined) -> Iterator[Finding]:
     yield ok(f"{uri} can be written, read and deleted")
     if apart is not None and abs(apart) > _APART_SECONDS:
         yield failed(
-            f"the storage of `runs_uri` is {apart:+.0f} s from this machine's clock", "set both clocks (NTP)", check="clock"
+            f"the storage of `runs_uri` is {apart:+.0f} s from this machine's clock",
+            "set both clocks (NTP)",
+            check="clock",
         )
     elif apart is not None:
-        yield ok(f"the storage of `runs_uri` agrees with this machine's clock to {max(1.0, abs(apart)):.0f} s", check="clock")
+        yield ok(
+            "the storage of `runs_uri` agrees with this machine's clock to "
+            f"{max(1.0, abs(apart)):.0f} s",
+            check="clock",
+        )
 
 
 def _apart(fs: Any, path: str) -> float | None:
-    """Seconds by which the storage's clock is ahead; None if it does not say when a file was written."""
+    """Seconds by which the storage's clock is ahead; None if it does not say when a file was
+    written."""
     try:
         modified = fs.modified(path)
     except (NotImplementedError, AttributeError, OSError):
@@ -281,9 +330,13 @@ def airflow(here: Examined) -> Iterator[Finding]:
         return
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _ASK_AIRFLOW], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            [sys.executable, "-c", _ASK_AIRFLOW],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=here.limit_seconds,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         yield warning(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
@@ -300,7 +353,10 @@ def airflow(here: Examined) -> Iterator[Finding]:
     if pipeline is None or found["errors"]:
         broken = sorted(name for name, tags in found["dags"].items() if "broken-config" in tags)
         if broken:
-            yield failed(f"the configuration of {', '.join(broken)} is broken", "`shipper validate` where Airflow runs")
+            yield failed(
+                f"the configuration of {', '.join(broken)} is broken",
+                "`shipper validate` where Airflow runs",
+            )
         elif not found["errors"]:
             yield ok(f"{found['folder']}: {len(found['dags'])} DAGs")
     elif pipeline.name not in found["dags"]:
@@ -309,21 +365,33 @@ def airflow(here: Examined) -> Iterator[Finding]:
             "put dags/shipper_dags.py there; SHIPPER_CONFIG names the folder",
         )
     elif "broken-config" in found["dags"][pipeline.name]:
-        yield failed(f"DAG {pipeline.name} only shows that its configuration is broken", "`shipper validate` where Airflow runs")
+        yield failed(
+            f"DAG {pipeline.name} only shows that its configuration is broken",
+            "`shipper validate` where Airflow runs",
+        )
     else:
         yield ok(f"{found['folder']} makes the DAG {pipeline.name}")
-    wanted = found["pools_missing"] if pipeline is None else {pipeline.name: found["pools_missing"].get(pipeline.name, [])}
+    wanted = (
+        found["pools_missing"]
+        if pipeline is None
+        else {pipeline.name: found["pools_missing"].get(pipeline.name, [])}
+    )
     for pool in sorted({pool for pools in wanted.values() for pool in pools}):
         waiting = ", ".join(sorted(name for name, pools in wanted.items() if pool in pools))
-        yield failed(f"there is no pool {pool} (`airflow_pool` of a cluster), so ships of {waiting} would never begin",
-            f"`airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'`, with as many slots as pipelines may ship there at once",
-        )  # fmt: skip
+        yield failed(
+            f"there is no pool {pool} (`airflow_pool` of a cluster), so ships of {waiting} would "
+            "never begin",
+            f"`airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'`, with as many slots "
+            "as pipelines may ship there at once",
+        )
 
 
 def disks(here: Examined) -> Iterator[Finding]:
     """Room where shipper, Spark and Java write."""
     places = {"cache": cache_folder(), "temporary files": Path(tempfile.gettempdir())}
-    if here.pipeline is not None and "://" not in (uri := resolve_uri(here.config_dir, here.pipeline.runs_uri)):
+    if here.pipeline is not None and "://" not in (
+        uri := resolve_uri(here.config_dir, here.pipeline.runs_uri)
+    ):
         places["runs"] = Path(uri)
     for what, folder in places.items():
         there = folder
@@ -334,7 +402,8 @@ def disks(here: Examined) -> Iterator[Finding]:
         free = usage.free
         says = f"{what}: {free / 1e9:,.1f} GB free at {folder}"
         remedy = (
-            f"make room there, or use another folder ({ {'cache': 'SHIPPER_CACHE', 'runs': '`runs_uri`'}.get(what, 'TMPDIR') })"
+            "make room there, or use another folder "
+            f"({ {'cache': 'SHIPPER_CACHE', 'runs': '`runs_uri`'}.get(what, 'TMPDIR') })"
         )
         if free < _TOO_LITTLE_BYTES or not os.access(there, os.W_OK):
             why = "" if os.access(there, os.W_OK) else ", and this user may not write there"
@@ -349,11 +418,19 @@ def disks(here: Examined) -> Iterator[Finding]:
 CHECKS = (
     Check("Java", java, _INSTALL_JAVA),
     Check("Python", packages, "install shipper anew"),
-    Check("Spark", spark_and_source, "run it again with -v, which shows what it waits for", needs_pipeline=True),
     Check(
-        "runs_uri", runs_folder, "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped without it",
+        "Spark",
+        spark_and_source,
+        "run it again with -v, which shows what it waits for",
+        needs_pipeline=True,
+    ),
+    Check(
+        "runs_uri",
+        runs_folder,
+        "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped "
+        "without it",
         needs_pipeline=True,
     ),
     Check("Airflow", airflow, "`airflow dags list-import-errors` says more"),
     Check("disk", disks, "make room there, or use another folder"),
-)  # fmt: skip
+)

@@ -1,6 +1,8 @@
-"""What a run asks of Spark and Java, and what comes back: the one border between the driver and the engine that reads.
+"""What a run asks of Spark and Java, and what comes back: the one border between the driver and the
+engine that reads.
 
-``spark_jobs.engine.SparkEngine`` is the implementation; ``tests/chaos/ship_numbered.py`` has one that makes records instead of reading them.
+``spark_jobs.engine.SparkEngine`` is the implementation; ``tests/chaos/ship_numbered.py`` has one
+that makes records instead of reading them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Listed:
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Listed path → why it cannot be listed. What was found under the other paths is in ``files``."""
+    """Listed path → why it cannot be listed. What was found under the other paths is in
+    ``files``."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,22 @@ class SourceVerdict:
     results: list[CheckResult]
     """One per check, in their order."""
     scans: int
-    """How often lines were read: once for each scope that a check asks for, if nothing goes wrong."""
+    """How often lines were read: once for each scope that a check asks for, if nothing goes
+    wrong."""
     scope: str = ""
     """What was looked at, for people."""
 
 
 @dataclass
 class Scan:
-    """What one job over files did, as far as it got. With ``error`` set the receipts say what was done until then."""
+    """What one job over files did, as far as it got. With ``error`` set the receipts say what was
+    done until then."""
 
     read: int = 0
     """Lines, by the engine's own count."""
     checksum: int | None = None
-    """Of the values that are to be shipped, by the engine's own sum, if the pipeline asks for it."""
+    """Of the values that are to be shipped, by the engine's own sum, if the pipeline asks
+    for it."""
     observed: dict[str, int] = field(default_factory=dict)
     """What rules and reasons took, by the engine's own count; named as in ShipResult."""
     receipts: list[Receipt] = field(default_factory=list)
@@ -120,7 +126,8 @@ class ShipJob(Protocol):
     """Reads files, turns lines into records, and ships what an order says is missing."""
 
     def run(self, scan: Scan) -> None:
-        """Fills ``scan`` as far as it gets, the receipts of tasks that are done also when it fails. Raises whatever went wrong first."""
+        """Fills ``scan`` as far as it gets, the receipts of tasks that are done also when it fails.
+        Raises whatever went wrong first."""
 
     def stop(self) -> None:
         """Ends a ``run`` in another thread, which then raises."""
@@ -130,18 +137,20 @@ class ShipJob(Protocol):
 
 
 class Engine(Protocol):
-    """Of one pipeline and one process. What asks about files needs Java alone, which starts on first use; what reads lines or analyses SQL
-    needs Spark (:meth:`start`)."""
+    """Of one pipeline and one process. What asks about files needs Java alone, which starts on
+    first use; what reads lines or analyses SQL needs Spark (:meth:`start`)."""
 
     version: str
-    """What records are made of the same lines may change with it, so the ledger has it: Spark's minor version."""
+    """What records are made of the same lines may change with it, so the ledger has it: Spark's
+    minor version."""
 
     def start_java(self) -> None:
         """Waits for it, if it is starting."""
 
     def begin(self, bytes_to_read: int) -> None:
-        """Starts Spark in a thread, for a step that will most likely need it and has something else to wait for. What is wrong with it is
-        said when it is needed. ``bytes_to_read``: unpacked, as far as anyone knows; it decides how Java optimises."""
+        """Starts Spark in a thread, for a step that will most likely need it and has something else
+        to wait for. What is wrong with it is said when it is needed. ``bytes_to_read``: unpacked,
+        as far as anyone knows; it decides how Java optimises."""
 
     def start(self, bytes_to_read: int) -> None:
         """Starts Spark if nobody has, or waits for it. Raises what Spark raises."""
@@ -155,17 +164,20 @@ class Engine(Protocol):
     def abandon(self) -> None:
         """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
 
-    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
-        """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file once; it stops beyond
-        ``most`` whose name fits `source.include`. ``modified``: those that were last modified in there alone. Raises SourceUnreachable if nothing
-        can be asked."""
+    def list_files(
+        self, paths: Sequence[str], *, most: int, modified: Window | None = None
+    ) -> Listed:
+        """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file
+        once; it stops beyond ``most`` whose name fits `source.include`. ``modified``: those that
+        were last modified in there alone. Raises SourceUnreachable if nothing can be asked."""
 
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""
 
     def look_at(self, files: Sequence[PlannedFile]) -> Mapping[FileId, bytes]:
-        """Note of each file what it is by its first bytes, and why it cannot be read if it cannot. Return the first bytes of the content, at most
-        :data:`shipper.ledger.heads.HEAD_BYTES`, of those that could be read and are not empty."""
+        """Note of each file what it is by its first bytes, and why it cannot be read if it cannot.
+        Return the first bytes of the content, at most :data:`shipper.ledger.heads.HEAD_BYTES`, of
+        those that could be read and are not empty."""
 
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         """Return what lies at each path now. Raises SourceUnreachable."""
@@ -174,36 +186,49 @@ class Engine(Protocol):
         """Looks at the beginning of a few files."""
 
     def source_requests(self) -> Mapping[str, int]:
-        """How often an object store was asked since the last call, by kind (`LIST`, `HEAD`, `GET`), as far as this process's Java knows; empty for
-        other file systems. Never raises."""
+        """How often an object store was asked since the last call, by kind (`LIST`, `HEAD`, `GET`),
+        as far as this process's Java knows; empty for other file systems. Never raises."""
 
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
-        """Raises ConfigError for expressions that Spark would take and that would break the promises."""
+        """Raises ConfigError for expressions that Spark would take and that would break the
+        promises."""
 
     def judge_source(
-        self, checks: Sequence[SourceCheck], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str, phases: Phases
+        self,
+        checks: Sequence[SourceCheck],
+        plan: PlanResult,
+        left: Sequence[PlannedFile],
+        runs_uri: str,
+        phases: Phases,
     ) -> SourceVerdict:
-        """Looks at the listing, and at lines of the files ``left``, and has ``checks`` judged. ``runs_uri``: where the reports of earlier
-        runs are; ``phases``: where the time of scans is noted. Never raises for a check
-        that cannot be evaluated: such a check blocks. Notes what is wrong with files that cannot be read."""
+        """Looks at the listing, and at lines of the files ``left``, and has ``checks`` judged.
+        ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
+        noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes what is
+        wrong with files that cannot be read."""
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
-        """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header that depends on the line."""
+        """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a
+        header that depends on the line."""
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Reads files to their end, and notes why those cannot be read that cannot."""
 
-    def prove(self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]) -> list[Proof]:
-        """Reads files as a ship to ``cluster`` would, and sends nothing. Raises what Spark raises."""
+    def prove(
+        self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
+    ) -> list[Proof]:
+        """Reads files as a ship to ``cluster`` would, and sends nothing. Raises what Spark
+        raises."""
 
     def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
-        """Their lines beside the records that they would be on ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that
-        cannot be read."""
+        """Their lines beside the records that they would be on ``cluster``, or by the pipeline's
+        own routes. Notes what is wrong with files that cannot be read."""
 
     def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
         """Note why a record that was repaired is not to be sent, and redact what leaves of each."""
 
-    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> ShipJob:
+    def job(
+        self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
+    ) -> ShipJob:
         """Made, and not begun."""
 
     def reason(self, error: Exception) -> str:

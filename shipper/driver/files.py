@@ -1,4 +1,5 @@
-"""Files and the splits that Spark cuts them into. The same bytes give the same splits on any number of cores, on any day."""
+"""Files and the splits that Spark cuts them into. The same bytes give the same splits on any number
+of cores, on any day."""
 
 from __future__ import annotations
 
@@ -12,23 +13,27 @@ from shipper.config.units import format_duration
 from shipper.ledger.records import spark_hash
 from shipper.types import FileId
 
-# Suffixes of Hadoop's compression codecs that cannot be read from the middle. bzip2 can, so it is cut like plain text.
+# Suffixes of Hadoop's compression codecs that cannot be read from the middle. bzip2 can, so it is
+# cut like plain text.
 _UNSPLITTABLE = (".gz", ".zst", ".lz4", ".snappy", ".deflate")
 UNFINISHED = ("._COPYING_", ".inprogress", ".tmp", ".part")
 
 
 @dataclass(frozen=True)
 class ListedFile:
-    """One file, or other entry, as the listing found it. ``uri`` is the path as Spark's ``_metadata.file_path`` writes it (percent-encoded)."""
+    """One file, or other entry, as the listing found it. ``uri`` is the path as Spark's
+    ``_metadata.file_path`` writes it (percent-encoded)."""
 
     id: FileId
     uri: str
     under: str = ""
     """The one of the folders or globs that were listed which it lies in."""
     open: bool = False
-    """Whether somebody has it open for writing, as far as its file system knows such things: HDFS does."""
+    """Whether somebody has it open for writing, as far as its file system knows such things: HDFS
+    does."""
     etag: str = ""
-    """Of an object store: changes with the bytes, also within the same millisecond. Empty where there is none."""
+    """Of an object store: changes with the bytes, also within the same millisecond. Empty where
+    there is none."""
     left: str = ""
     """Code of :data:`REASONS`, of an entry that no run takes. Empty: a file that may be taken."""
     count: int = 1
@@ -42,17 +47,19 @@ class ListedFile:
 
 
 def split_starts(path: str, size_bytes: int, split_size_bytes: int) -> range:
-    """Byte offsets at which Spark cuts the file; empty for an empty file, one for a compressed one."""
+    """Byte offsets at which Spark cuts the file; empty for an empty file, one for a
+    compressed one."""
     if path.endswith(_UNSPLITTABLE):
         return range(min(size_bytes, 1))
     return range(0, size_bytes, split_size_bytes)
 
 
 def split_hash(uri: str, file: FileId, start: int) -> int:
-    """What Spark's ``xxhash64(file_path, file_size, file_modification_time, file_block_start)`` gives for a row of the split.
+    """What Spark's ``xxhash64(file_path, file_size, file_modification_time, file_block_start)``
+    gives for a row of the split.
 
-    Eight bytes per row tell the sink the split, where the path itself would double what is copied to Python. Timestamps are
-    hashed as microseconds; each column's hash is the seed of the next.
+    Eight bytes per row tell the sink the split, where the path itself would double what is copied
+    to Python. Timestamps are hashed as microseconds; each column's hash is the seed of the next.
     """
     value = spark_hash(uri.encode())
     for number in (file.size_bytes, file.modified_ms * 1000, start):
@@ -73,33 +80,71 @@ _LATER = "A later run takes it"
 #: By code, which plans publish. jvm/shipper/lines/Entries.java finds all but the last six.
 REASONS = {
     "hidden": Reason("its name begins with `_` or `.`", False, "Rename what should be shipped"),
-    "hidden-folder": Reason("a folder whose name begins with `_` or `.`", False, "Name the folder in `source.path` to ship what is in it"),
-    "folder": Reason("a folder, and `source.recursive` is false", False, "Set `source.recursive: true` to ship what is in folders below"),
-    "link": Reason("a symbolic link to what is listed under its own name", False, "Nothing is lost: links are not followed"),
+    "hidden-folder": Reason(
+        "a folder whose name begins with `_` or `.`",
+        False,
+        "Name the folder in `source.path` to ship what is in it",
+    ),
+    "folder": Reason(
+        "a folder, and `source.recursive` is false",
+        False,
+        "Set `source.recursive: true` to ship what is in folders below",
+    ),
+    "link": Reason(
+        "a symbolic link to what is listed under its own name",
+        False,
+        "Nothing is lost: links are not followed",
+    ),
     "link-outside": Reason(
-        "a symbolic link to another place, and links are not followed", True, "Name the target in `source.path`, or remove the link"
+        "a symbolic link to another place, and links are not followed",
+        True,
+        "Name the target in `source.path`, or remove the link",
     ),
-    "dangling-link": Reason("a symbolic link that leads nowhere", True, "Restore its target, or remove the link"),
-    "special": Reason("a pipe, a socket or a device, and no file", False, "Let the writer write a file"),
+    "dangling-link": Reason(
+        "a symbolic link that leads nowhere", True, "Restore its target, or remove the link"
+    ),
+    "special": Reason(
+        "a pipe, a socket or a device, and no file", False, "Let the writer write a file"
+    ),
     "undecodable-name": Reason(
-        "its name is no text in the locale of shipper's process, so Java cannot open it", True, "Rename it in UTF-8, and use a UTF-8 locale"
+        "its name is no text in the locale of shipper's process, so Java cannot open it",
+        True,
+        "Rename it in UTF-8, and use a UTF-8 locale",
     ),
-    "unreadable-folder": Reason("a folder that this user may not list", True, "Let shipper's user read the folder"),
-    "negative-size": Reason("its file system gives it a size below 0", True, "Copy it to a file system that knows its size"),
+    "unreadable-folder": Reason(
+        "a folder that this user may not list", True, "Let shipper's user read the folder"
+    ),
+    "negative-size": Reason(
+        "its file system gives it a size below 0",
+        True,
+        "Copy it to a file system that knows its size",
+    ),
     "other-window": Reason("modified in another window", False, "The run of that window takes it"),
-    "unwanted": Reason("does not match `source.include`", False, "Correct `source.include` if it should be shipped"),
-    "unfinished": Reason("still being written, by its name", True, f"{_LATER} when it has its final name"),
+    "unwanted": Reason(
+        "does not match `source.include`", False, "Correct `source.include` if it should be shipped"
+    ),
+    "unfinished": Reason(
+        "still being written, by its name", True, f"{_LATER} when it has its final name"
+    ),
     "open": Reason("open for writing, says HDFS", True, f"{_LATER} when it is closed"),
-    "unsettled": Reason("modified too recently", True, f"{_LATER}; if nobody writes to it any more, a shorter `source.settle` takes it now"),
+    "unsettled": Reason(
+        "modified too recently",
+        True,
+        f"{_LATER}; if nobody writes to it any more, a shorter `source.settle` takes it now",
+    ),
     "future": Reason(
-        "modified in the future", True, f"{_LATER}, after that moment. Correct the clocks (NTP), or its modification time (`touch`)"
+        "modified in the future",
+        True,
+        f"{_LATER}, after that moment. Correct the clocks (NTP), or its modification time "
+        "(`touch`)",
     ),
     "doubtful": Reason(
-        "it may be a file that was shipped before, under another name or otherwise, and nobody can tell",
+        "it may be a file that was shipped before, under another name or otherwise, and nobody "
+        "can tell",
         True,
         "Its reason says what to do if it is another file",
     ),
-}  # fmt: skip
+}
 
 
 class NotTaken(NamedTuple):
@@ -141,9 +186,16 @@ def select(files: Iterable[ListedFile], *, settle_seconds: float, now: dt.dateti
             code = "open"
         elif not code and file.id.modified_ms > now_ms:
             ahead = format_duration((file.id.modified_ms - now_ms) / 1000)
-            code, reason = "future", f"modified in the future, {ahead} after this machine's now ({now:%Y-%m-%dT%H:%M:%SZ})"
+            code, reason = (
+                "future",
+                f"modified in the future, {ahead} after this machine's now "
+                f"({now:%Y-%m-%dT%H:%M:%SZ})",
+            )
         elif not code and file.id.modified_ms > now_ms - settle_seconds * 1000:
-            code, reason = "unsettled", f"modified less than {settle_seconds:g} s before the plan: may still be written"
+            code, reason = (
+                "unsettled",
+                f"modified less than {settle_seconds:g} s before the plan: may still be written",
+            )
         if code:
             left_out.append(NotTaken(file, reason or REASONS[code].says, code))
         else:

@@ -1,7 +1,7 @@
 """What a file is by its first bytes. Its name says only what somebody meant it to be.
 
-A reader that trusts the name reads another tool's container as its own, and loses lines without a word; so what neither the bytes nor
-the name make certain is refused, by name and with the remedy.
+A reader that trusts the name reads another tool's container as its own, and loses lines without a
+word; so what neither the bytes nor the name make certain is refused, by name and with the remedy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY = "plain", "gzip", "bzip2", "zstd", "lz4",
 #: Has no magic: only `source.codec` can say it.
 HADOOP_SNAPPY = "hadoop_snappy"
 PARQUET, ORC, AVRO = "parquet", "orc", "avro"
-#: No format, but what the reader takes for a file that is quarantined whole: one row, and no look at the file.
+#: No format, but what the reader takes for a file that is quarantined whole: one row, and no look
+#: at the file.
 UNREADABLE = "unreadable"
 #: What the reader unpacks.
 READABLE = frozenset({PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY, HADOOP_SNAPPY})
 
-_BZIP2_BLOCKS = (b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90")  # a block, or the end of a stream without any
+_BZIP2_BLOCKS = (
+    b"\x31\x41\x59\x26\x53\x59",
+    b"\x17\x72\x45\x38\x50\x90",
+)  # a block, or the end of a stream without any
 _MAGIC = (
     (b"\x1f\x8b", GZIP),
     (b"\x28\xb5\x2f\xfd", ZSTD),
@@ -55,7 +59,12 @@ _ADVICE = "pack it with gzip, bzip2, zstd, lz4 or snappy, or not at all"
 #: Of text nobody would begin so.
 _TABLES = ((b"Obj\x01", AVRO), (b"PAR1\x15", PARQUET))
 #: Beginnings of text that only `source.csv.encoding` can read: the longer ones first.
-_MARKS = ((b"\xff\xfe\0\0", "UTF-32"), (b"\0\0\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
+_MARKS = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
 _DAMAGED = "it is damaged, cut off, or something else"
 _NAMES = {PARQUET: "Parquet", ORC: "ORC", AVRO: "Avro"}
 
@@ -77,21 +86,32 @@ def recognise(name: str, head: bytes, codec: str = "auto") -> Recognised:
         return Recognised(HADOOP_SNAPPY)
     if codec not in ("auto", found):
         return Recognised(
-            found, f"it does not begin as a file of {codec} does, and `source.codec` says that it is one: {_DAMAGED}"
+            found,
+            f"it does not begin as a file of {codec} does, and `source.codec` says that it is "
+            f"one: {_DAMAGED}",
         )
     if found not in READABLE:
         return Recognised(
             found,
-            f"it is a file of {found}, which shipper does not read: {_ADVICE}; `source.codec: none` takes its bytes as they are",
+            f"it is a file of {found}, which shipper does not read: {_ADVICE}; `source.codec: "
+            "none` takes its bytes as they are",
         )
     named = PLAIN if codec == found else _by_name(name)
     if named not in READABLE:
         return Recognised(
-            found, f"its name says {named}, which shipper does not read: {_ADVICE}, or rename it if it is something else"
+            found,
+            f"its name says {named}, which shipper does not read: {_ADVICE}, or rename it if it "
+            "is something else",
         )
     if found == PLAIN != named:
-        advice = "; if Hadoop wrote it, set `source.codec: hadoop_snappy`" if named == SNAPPY else ""
-        return Recognised(found, f"its name says {named}, and it does not begin as a file of {named} does: {_DAMAGED}{advice}")
+        advice = (
+            "; if Hadoop wrote it, set `source.codec: hadoop_snappy`" if named == SNAPPY else ""
+        )
+        return Recognised(
+            found,
+            f"its name says {named}, and it does not begin as a file of {named} does: "
+            f"{_DAMAGED}{advice}",
+        )
     return Recognised(found)
 
 
@@ -101,12 +121,13 @@ def is_named_as_text(name: str) -> bool:
 
 
 def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
-    """A file that `source.format` says is Parquet, ORC or Avro, by its first and last HEAD_BYTES: a file that is cut off has no end. (An Avro file
-    has none to be known by.)"""
+    """A file that `source.format` says is Parquet, ORC or Avro, by its first and last HEAD_BYTES: a
+    file that is cut off has no end. (An Avro file has none to be known by.)"""
     if format == PARQUET and tail[-4:] == b"PARE":
         return Recognised(format, "it is an encrypted Parquet file, which shipper does not read")
     begins = {PARQUET: b"PAR1", ORC: b"ORC", AVRO: b"Obj\x01"}[format]
-    # The last byte of an ORC file is the length of what is in front of it, which ends with the name.
+    # The last byte of an ORC file is the length of what is in front of it, which ends with the
+    # name.
     ends = {PARQUET: tail[-4:] == b"PAR1", ORC: tail[-4:-1] == b"ORC", AVRO: True}[format]
     if head.startswith(begins) and ends:
         return Recognised(format)
@@ -117,16 +138,20 @@ def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
 def table_in_text(head: bytes) -> str:
     """Why a file cannot be read as text, if it begins as one of tables does; else empty."""
     found = next((format for magic, format in _TABLES if head.startswith(magic)), "")
-    return f"it is a file of {_NAMES[found]}: set `source.format: {found}`, in a pipeline of its own" if found else ""
+    return (
+        f"it is a file of {_NAMES[found]}: set `source.format: {found}`, in a pipeline of its own"
+        if found
+        else ""
+    )
 
 
 def content_problem(head: bytes, format: str, encoding: str) -> str:
-    """Return why what a file holds, unpacked, cannot be read as `source.format` says, by its first HEAD_BYTES; empty if it can.
-    ``encoding``: of a CSV file."""
+    """Return why what a file holds, unpacked, cannot be read as `source.format` says, by its first
+    HEAD_BYTES; empty if it can. ``encoding``: of a CSV file."""
     if format != "whole_file" and head[257:262] == b"ustar" and b"\0" in head[:257]:
         return (
-            "it is a tar archive, which is no text: its headers would be records. Unpack it before it is shipped; "
-            "`source.format: whole_file` ships it as one record"
+            "it is a tar archive, which is no text: its headers would be records. Unpack it before "
+            "it is shipped; `source.format: whole_file` ships it as one record"
         )
     mark = next((name for mark, name in _MARKS if head.startswith(mark)), "")
     if format == "csv" and mark and not encoding.upper().startswith(mark):
@@ -135,7 +160,9 @@ def content_problem(head: bytes, format: str, encoding: str) -> str:
 
 
 def _by_name(name: str) -> str:
-    return next((format for suffix, format in _SUFFIXES.items() if name.lower().endswith(suffix)), PLAIN)
+    return next(
+        (format for suffix, format in _SUFFIXES.items() if name.lower().endswith(suffix)), PLAIN
+    )
 
 
 def _by_magic(head: bytes) -> str:

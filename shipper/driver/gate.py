@@ -1,5 +1,5 @@
-"""Whether a gate is open, what to tell people if it is not, and how checks show figures. None of them looks better than it is: a share below
-its limit never looks like it."""
+"""Whether a gate is open, what to tell people if it is not, and how checks show figures. None of
+them looks better than it is: a share below its limit never looks like it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,60 @@ _MOST_NAMED = 5
 
 
 def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
-    """A check that cannot be evaluated blocks, whatever its severity: nobody knows what it would have said."""
+    """A check that cannot be evaluated blocks, whatever its severity: nobody knows what it would
+    have said."""
     return CheckResult(
-        check=check, severity="block", passed=False, expected=expected, observed=f"could not be evaluated, so it blocks: {fault}"
+        check=check,
+        severity="block",
+        passed=False,
+        expected=expected,
+        observed=f"could not be evaluated, so it blocks: {fault}",
     )
 
 
 def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
     """The results that close the gate; empty if it is open. A gate without any result is closed."""
     if not results:
-        return [CheckResult(check="gate", severity="block", passed=False, expected="≥ 1 check", observed="0 checks evaluated")]
+        return [
+            CheckResult(
+                check="gate",
+                severity="block",
+                passed=False,
+                expected="≥ 1 check",
+                observed="0 checks evaluated",
+            )
+        ]
     return [result for result in results if not result.passed and result.severity == "block"]
 
 
 def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
-    """One paragraph for GateClosed. ``what_it_means`` says which gate and what that did to the records, such as
-    ``before shipping: not one byte was sent``."""
-    named = "; ".join(f"{one.check}: expected {one.expected}, observed {one.observed}" for one in closing[:_MOST_NAMED])
+    """One paragraph for GateClosed. ``what_it_means`` says which gate and what that did to the
+    records, such as ``before shipping: not one byte was sent``."""
+    named = "; ".join(
+        f"{one.check}: expected {one.expected}, observed {one.observed}"
+        for one in closing[:_MOST_NAMED]
+    )
     more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
     count = "" if len(closing) == 1 else f"{len(closing)} checks do not hold: "
     # What decided comes first: whoever shows one line of this shows its beginning.
     return (
-        f"{count}{named}{more}. The gate is closed {what_it_means}. Clear up what they point to, or correct the checks under "
-        "`gates` in the pipeline's file; then run the window again: it sends what is missing, and nothing twice."
+        f"{count}{named}{more}. The gate is closed {what_it_means}. Clear up what they point to, "
+        "or correct the checks under `gates` in the pipeline's file; then run the window again: "
+        "it sends what is missing, and nothing twice."
     )
 
 
 def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
-    """The result of a gate with its verdict: failed, in words, if a check closes the gate. ``looked``: False if something was out of reach that
-    may be back later; then another look may help, else what the gate looked at will not have changed."""
+    """The result of a gate with its verdict: failed, in words, if a check closes the gate.
+    ``looked``: False if something was out of reach that may be back later; then another look may
+    help, else what the gate looked at will not have changed."""
     result.finished_at = dt.datetime.now(dt.UTC)
     if closing := closed(result.checks):
-        result.status, result.error, result.final = "failed", closed_message(closing, what_it_means), looked
+        result.status, result.error, result.final = (
+            "failed",
+            closed_message(closing, what_it_means),
+            looked,
+        )
     return result
 
 
@@ -82,4 +104,6 @@ def rate(value: float) -> str:
 
 
 def listed(items: list[str], most: int = 5) -> str:
-    return ", ".join(items[:most]) + (f" and {len(items) - most:,} more" if len(items) > most else "")
+    return ", ".join(items[:most]) + (
+        f" and {len(items) - most:,} more" if len(items) > most else ""
+    )

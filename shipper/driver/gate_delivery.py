@@ -1,4 +1,5 @@
-"""Step `gate_delivery`: what a ship says it did, held against what the ledger and the topics say."""
+"""Step `gate_delivery`: what a ship says it did, held against what the ledger and the
+topics say."""
 
 from __future__ import annotations
 
@@ -27,10 +28,15 @@ from shipper.verify.recount import look
 _LEDGER_WAIT_SECONDS = 60.0
 
 
-def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetime) -> DeliveryGateResult:
-    """After the last byte. Reads the ledger anew, and the topics if the pipeline says so; the result has the checks, and
-    whether they close the gate. Raises ShipperError for what cannot be read at all."""
-    planned = as_gated(context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult))
+def gate_delivery(
+    context: RunContext, cluster_name: str, started_at: dt.datetime
+) -> DeliveryGateResult:
+    """After the last byte. Reads the ledger anew, and the topics if the pipeline says so; the
+    result has the checks, and whether they close the gate. Raises ShipperError for what cannot be
+    read at all."""
+    planned = as_gated(
+        context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult)
+    )
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
     client = context.connections(cluster_name).client
@@ -40,12 +46,19 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
     with context.phases("reading the ledger"):
         state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
         # What the ship has sent again counts once. What was lost since is in the sums, and named.
-        chunks = without(state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()})
+        chunks = without(
+            state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
+        )
         lost = judge(client, chunks, {file_id(file) for file in files}).named()
-    # What is left alone since it was overwritten is not what the ledger knows by its name, size and time.
+    # What is left alone since it was overwritten is not what the ledger knows by its name, size and
+    # time.
     others = chunks.overwritten(etags_of(files))
-    ledger = figures(chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generations)
-    evidence = DeliveryEvidence(reconcile(shipped, {file.path: file_id(file) for file in files}, ledger), recreated=lost)
+    ledger = figures(
+        chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generations
+    )
+    evidence = DeliveryEvidence(
+        reconcile(shipped, {file.path: file_id(file) for file in files}, ledger), recreated=lost
+    )
     scope = f"the whole window, {len(planned.own_files):,} files"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
@@ -70,7 +83,9 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
             planned,
             cluster_name,
             when_empty_fails=pipeline.source.when_empty == "fail",
-            committed=last_commits(chunks, {file_id(file): tick_of(file, planned) for file in files}),
+            committed=last_commits(
+                chunks, {file_id(file): tick_of(file, planned) for file in files}
+            ),
         ),
     )
     meaning = f"after shipping to {cluster_name}: do not trust this window before it is cleared up"
@@ -78,34 +93,55 @@ def gate_delivery(context: RunContext, cluster_name: str, started_at: dt.datetim
 
 
 def _read_back(
-    check: ReadBackCheck, context: RunContext, cluster: Cluster, shipped: ShipResult, log: LedgerLog, ledger: LedgerFigures,
+    check: ReadBackCheck,
+    context: RunContext,
+    cluster: Cluster,
+    shipped: ShipResult,
+    log: LedgerLog,
+    ledger: LedgerFigures,
     evidence: DeliveryEvidence,
-) -> str:  # fmt: skip
-    """Puts what it finds, or why it finds nothing, into the evidence. Returns what was looked at."""
+) -> str:
+    """Puts what it finds, or why it finds nothing, into the evidence. Returns what was
+    looked at."""
     try:
         looked = look(
-            check, context.pipeline, shipped, ledger, evidence.account, ReadBack(cluster), lambda: _others(check, shipped, log)
+            check,
+            context.pipeline,
+            shipped,
+            ledger,
+            evidence.account,
+            ReadBack(cluster),
+            lambda: _others(check, shipped, log),
         )
     except ShipperError as error:
         evidence.read_back_fault, evidence.read_back_passing = error.message, error.retriable
         return "nothing read back"
-    evidence.read_back, evidence.partitions, evidence.expired = looked.topics, looked.partitions, looked.expired
+    evidence.read_back, evidence.partitions, evidence.expired = (
+        looked.topics,
+        looked.partitions,
+        looked.expired,
+    )
     return looked.scope
 
 
 def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | None:
-    """Who else may have written to the topics since the ship began. Asked after the topics were read: whoever had written by then had
-    announced a generation before."""
+    """Who else may have written to the topics since the ship began. Asked after the topics were
+    read: whoever had written by then had announced a generation before."""
     if check.shared:
         return "other producers write to these topics (`shared: true`)"
     if shipped.guarantee == "at_least_once":
         return "records may be there twice (at least once)"
     control = log.look(CONTROL_NOW)
-    if control.generation > shipped.generations[-1] and (control.claims() or _sent_later(shipped, log)):
+    if control.generation > shipped.generations[-1] and (
+        control.claims() or _sent_later(shipped, log)
+    ):
         return "a later run of the pipeline has shipped, or ships, to them"
     return None
 
 
 def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
     later = log.look(AskCommitted(shipped.chunks_end))
-    return any(each.key.topic and each.value.records and each.value.generation > shipped.generations[-1] for each in later)
+    return any(
+        each.key.topic and each.value.records and each.value.generation > shipped.generations[-1]
+        for each in later
+    )

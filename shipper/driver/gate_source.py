@@ -16,18 +16,33 @@ from shipper.runner import GATE_SOURCE, PLAN
 def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     """When every cluster holds everything already, there is nothing to guard: skipped, and said."""
     planned = context.folder.need(PLAN, PlanResult)
-    result = GateResult(**context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at)
+    result = GateResult(
+        **context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at
+    )
     result = _judge_source(context, planned, result)
     if result.status != "failed" or not any(file.left for file in planned.late_files):
         return result
-    # An old file must not close the gate of each hour that finds it. It stays out, with a warning, if the window's own files are right.
+    # An old file must not close the gate of each hour that finds it. It stays out, with a warning,
+    # if the window's own files are right.
     own = _judge_source(
-        context, planned.without_late_files(""), result.model_copy(update={"status": "succeeded", "error": None, "final": False})
+        context,
+        planned.without_late_files(""),
+        result.model_copy(update={"status": "succeeded", "error": None, "final": False}),
     )
     if own.status == "failed":
         return result
-    broken = next((f"{c.check}: expected {c.expected}, observed {c.observed}" for c in result.checks if _closes(c)), result.error)
-    own.late_held_back = f"with the late files the source gate would be closed ({broken}); run their window when it is cleared up"
+    broken = next(
+        (
+            f"{c.check}: expected {c.expected}, observed {c.observed}"
+            for c in result.checks
+            if _closes(c)
+        ),
+        result.error,
+    )
+    own.late_held_back = (
+        f"with the late files the source gate would be closed ({broken}); run their window when "
+        "it is cleared up"
+    )
     return own
 
 
@@ -58,7 +73,9 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     context.start_spark()
     with context.phases("analysing SQL"):
         context.engine.refuse_unsafe_sql(context.config_dir)
-    judged = context.engine.judge_source(checks, planned, left, context.own_runs_uri, context.phases)
+    judged = context.engine.judge_source(
+        checks, planned, left, context.own_runs_uri, context.phases
+    )
     result.checks, result.scans, result.scope = judged.results, judged.scans, judged.scope
     looked = not any(file.problem and file.passing for file in left)
     return close_if_needed(result, "before shipping: not one byte was sent", looked=looked)

@@ -1,5 +1,5 @@
-"""The delivery gate's verdict: figures that were counted in different places and must be the same. A plain comparison decides
-(docs/adr/0018): it needs no library, and holds numbers of any size."""
+"""The delivery gate's verdict: figures that were counted in different places and must be the same.
+A plain comparison decides (docs/adr/0018): it needs no library, and holds numbers of any size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from shipper.config.checks import ChecksumCheck, DeliveryCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
+from shipper.config.checks import (
+    ChecksumCheck,
+    DeliveryCheck,
+    QuarantineRateCheck,
+    ReadBackCheck,
+    SumClosesCheck,
+)
 from shipper.driver.gate import rate, unevaluated
 from shipper.report.plan_result import RecreatedTopic
 from shipper.report.results import CheckResult
@@ -35,9 +41,12 @@ class DeliveryEvidence:
     """Topics that do not hold what the ledger says."""
 
 
-def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: DeliveryEvidence) -> list[CheckResult]:
-    """One result per check and sum, with all figures and where they come from; the sums of files, and of partitions, that hold are one
-    result together. A check without anything to compare cannot be evaluated."""
+def evaluate_delivery(
+    checks: Sequence[DeliveryCheck], evidence: DeliveryEvidence
+) -> list[CheckResult]:
+    """One result per check and sum, with all figures and where they come from; the sums of files,
+    and of partitions, that hold are one result together. A check without anything to compare cannot
+    be evaluated."""
     results = [_recreated(lost) for lost in evidence.recreated]
     account = evidence.account
     for check in checks:
@@ -48,10 +57,18 @@ def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: DeliveryEvidenc
                 results += _sums(check, account.checksums, {"files": account.file_checksums})
             case ReadBackCheck():
                 if evidence.read_back_fault is not None:
-                    results.append(unevaluated("read_back", "what was sent, as consumers see it", evidence.read_back_fault))
+                    results.append(
+                        unevaluated(
+                            "read_back",
+                            "what was sent, as consumers see it",
+                            evidence.read_back_fault,
+                        )
+                    )
                 else:
                     if evidence.read_back or evidence.partitions or not evidence.expired:
-                        results += _sums(check, evidence.read_back, {"partitions": evidence.partitions})
+                        results += _sums(
+                            check, evidence.read_back, {"partitions": evidence.partitions}
+                        )
                     results += map(_expired, evidence.expired)
             case QuarantineRateCheck():
                 results.append(_quarantine_rate(check, account))
@@ -62,28 +79,37 @@ def evaluate_delivery(checks: Sequence[DeliveryCheck], evidence: DeliveryEvidenc
 
 def _recreated(lost: RecreatedTopic) -> CheckResult:
     """Fails whatever checks the pipeline has: what the ledger says is in no topic."""
-    now = f"it was deleted and created anew: its id is {lost.now}" if lost.now else "it was deleted: no topic has its name"
+    now = (
+        f"it was deleted and created anew: its id is {lost.now}"
+        if lost.now
+        else "it was deleted: no topic has its name"
+    )
     return CheckResult(
         check=f"recreated({lost.topic})",
         severity="block",
         passed=False,
-        expected=f"topic {lost.topic} with the id {lost.before}, which took {lost.records:,} records of {lost.files:,} files",
+        expected=f"topic {lost.topic} with the id {lost.before}, which took {lost.records:,} "
+        f"records of {lost.files:,} files",
         observed=f"{now}. `delivery.on_recreated: resend` sends these records again",
     )
 
 
 def _expired(gone: Expired) -> CheckResult:
-    """A warning: what was sent was there, and consumers had as long for it as the topic's settings say."""
+    """A warning: what was sent was there, and consumers had as long for it as the topic's settings
+    say."""
     return CheckResult(
         check=f"expired({gone.name})",
         severity="warn",
         passed=False,
         expected=f"{gone.sent:,} records that this ship sent",
-        observed=f"{gone.missing:,} of them expired: {gone.where}; `retention.ms` or `retention.bytes` of the topic, or delete-records",
+        observed=f"{gone.missing:,} of them expired: {gone.where}; `retention.ms` or "
+        "`retention.bytes` of the topic, or delete-records",
     )
 
 
-def _sums(check: DeliveryCheck, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]) -> list[CheckResult]:
+def _sums(
+    check: DeliveryCheck, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]
+) -> list[CheckResult]:
     if not single and not any(many.values()):
         return [unevaluated(check.check, "figures that agree", "there are no figures to compare")]
     results = [_result(check, one) for one in single]
@@ -97,14 +123,24 @@ def _counted(one: Sum) -> bool:
 
 
 def _reference(one: Sum) -> int | str:
-    """What most places say; among equals the first. Of a sum with `at_least` the last figure has no say."""
-    values = [figure.value for figure in (one.figures[:-1] if one.at_least else one.figures) if figure.value is not None]
+    """What most places say; among equals the first. Of a sum with `at_least` the last figure has no
+    say."""
+    values = [
+        figure.value
+        for figure in (one.figures[:-1] if one.at_least else one.figures)
+        if figure.value is not None
+    ]
     return Counter(values).most_common(1)[0][0]
 
 
 def _fits(one: Sum, figure: Observed) -> bool:
     reference = _reference(one)
-    if one.at_least and figure is one.figures[-1] and isinstance(figure.value, int) and isinstance(reference, int):
+    if (
+        one.at_least
+        and figure is one.figures[-1]
+        and isinstance(figure.value, int)
+        and isinstance(reference, int)
+    ):
         return figure.value >= reference
     return figure.value == reference
 
@@ -115,14 +151,20 @@ def _result(check: DeliveryCheck, one: Sum) -> CheckResult:
     if not _counted(one):
         missing = [figure for figure in one.figures if figure.value is None]
         known = [figure for figure in one.figures if figure.value is not None]
-        fault = " and ".join(f"not counted {figure.where}" for figure in missing) or "counted in one place only"
+        fault = (
+            " and ".join(f"not counted {figure.where}" for figure in missing)
+            or "counted in one place only"
+        )
         return unevaluated(name, _places(known) if known else "a figure", fault)
     agree = [figure for figure in one.figures if _fits(one, figure)]
     differ = [figure for figure in one.figures if not _fits(one, figure)]
-    # Where all agree, the first place is as good as any to be the one that the others are held against.
+    # Where all agree, the first place is as good as any to be the one that the others are held
+    # against.
     expected, observed = (agree, differ) if differ else (one.figures[:1], one.figures[1:])
     said = (
-        "; ".join(f"{_places([figure])}{_difference(figure, one)}" for figure in differ) if differ else _observed(one, observed)
+        "; ".join(f"{_places([figure])}{_difference(figure, one)}" for figure in differ)
+        if differ
+        else _observed(one, observed)
     )
     return CheckResult(
         check=name,
@@ -159,8 +201,14 @@ def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckRes
         return []
     not_passed = [result for result in results if not result.passed]
     shown = not_passed[:_MOST_OPEN]
-    unnamed = f", of which {len(not_passed) - _MOST_OPEN:,} are not shown" if len(not_passed) > _MOST_OPEN else ""
-    severity = "block" if any(result.severity == "block" for result in not_passed) else check.severity
+    unnamed = (
+        f", of which {len(not_passed) - _MOST_OPEN:,} are not shown"
+        if len(not_passed) > _MOST_OPEN
+        else ""
+    )
+    severity = (
+        "block" if any(result.severity == "block" for result in not_passed) else check.severity
+    )
     rest = CheckResult(
         check=f"{check.check}({what})",
         severity=severity,
@@ -172,7 +220,9 @@ def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckRes
 
 
 def _quarantine_rate(check: QuarantineRateCheck, account: Reconciliation) -> CheckResult:
-    quarantined = account.quarantined / account.read if account.read else float(account.quarantined > 0)
+    quarantined = (
+        account.quarantined / account.read if account.read else float(account.quarantined > 0)
+    )
     # Rounded up, so that a share above the limit never looks like the limit.
     share = -(-account.quarantined * 100_000_000 // account.read) / 1_000_000 if account.read else 0
     return CheckResult(

@@ -1,7 +1,8 @@
 """Runs that were killed left no report: the next command that looks writes it.
 
-A process that runs a whole run leaves a note of itself beside the index of the Shipments page, a disk of this machine, and removes it in the end.
-A note whose process is gone is of a run that was killed. Airflow's runs need none: there the report is a task of its own.
+A process that runs a whole run leaves a note of itself beside the index of the Shipments page, a
+disk of this machine, and removes it in the end. A note whose process is gone is of a run that was
+killed. Airflow's runs need none: there the report is a task of its own.
 """
 
 from __future__ import annotations
@@ -44,14 +45,19 @@ def _notes(config_dir: Path, pipeline: str) -> Path:
 
 @contextlib.contextmanager
 def noted(context: RunContext) -> Iterator[None]:
-    """Keep a note of this process for the length of the block. A note that cannot be written harms no run."""
+    """Keep a note of this process for the length of the block. A note that cannot be written harms
+    no run."""
     note = None
     with contextlib.suppress(OSError, ShipperError):
         note = _notes(context.config_dir, context.pipeline.name) / f"{context.folder.run_id}.json"
         me = ProcessId.of(os.getpid())
         to_clusters = tuple(context.asked.clusters) if context.asked else ()
         said = _Note(
-            host=socket.gethostname(), pid=me.pid, started=me.started, window=str(context.window), to_clusters=to_clusters
+            host=socket.gethostname(),
+            pid=me.pid,
+            started=me.started,
+            window=str(context.window),
+            to_clusters=to_clusters,
         )
         write_whole(str(note), said.model_dump_json())
     try:
@@ -63,7 +69,8 @@ def noted(context: RunContext) -> Iterator[None]:
 
 
 def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[RunReport]:
-    """Write the report of each run of the pipeline that was killed on this machine, and return it."""
+    """Write the report of each run of the pipeline that was killed on this machine, and
+    return it."""
     with contextlib.suppress(OSError, ShipperError):
         for path in sorted(_notes(config_dir, pipeline.name).glob("*.json")):
             with contextlib.suppress(OSError, ShipperError, ValidationError):
@@ -72,7 +79,15 @@ def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[RunReport]:
                     continue
                 window, run_id = parse_window(note.window), path.stem
                 clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
-                job = Job(pipeline, config_dir, window.start, window.end, run_id, (REPORT,), to_clusters=clusters)
+                job = Job(
+                    pipeline,
+                    config_dir,
+                    window.start,
+                    window.end,
+                    run_id,
+                    (REPORT,),
+                    to_clusters=clusters,
+                )
                 folder = RunFolder(job.results_uri, pipeline.key, window.start, window.end, run_id)
                 if folder.find(REPORT, RunReport) is None:
                     run_job(job, stdout=DEVNULL, stderr=DEVNULL)

@@ -1,11 +1,13 @@
-"""Looking back: the folders of the windows before a scheduled run's own, and the files there that some cluster lacks.
+"""Looking back: the folders of the windows before a scheduled run's own, and the files there that
+some cluster lacks.
 
-A file is missed by the run of its own window when it arrives later, is still being written then, or when that run fails or never is. The run
-after it finds it here: one listing more, and one question to each ledger. Files that are complete are counted, and neither read nor named in
-the plan.
+A file is missed by the run of its own window when it arrives later, is still being written then, or
+when that run fails or never is. The run after it finds it here: one listing more, and one question
+to each ledger. Files that are complete are counted, and neither read nor named in the plan.
 
-What would fail again is left alone, with a warning, so that an old file fails no run but its own: the files of a window whose source gate is
-closed or whose ship failed for good, and late files that a run tried in vain. They wait for a run of their own window.
+What would fail again is left alone, with a warning, so that an old file fails no run but its own:
+the files of a window whose source gate is closed or whose ship failed for good, and late files that
+a run tried in vain. They wait for a run of their own window.
 """
 
 from __future__ import annotations
@@ -35,16 +37,20 @@ class LookBack:
     folders: Collection[str]
     """The ticks' folders without those that the run's own window names too."""
     since: Mapping[str, dt.datetime]
-    """Cluster → begin of the first tick that it is asked about; later than all of them for one that came only now."""
+    """Cluster → begin of the first tick that it is asked about; later than all of them for one that
+    came only now."""
     files: dict[FileId, ListedFile] = field(default_factory=dict)
     """Done being written."""
     left_out: list[LeftOut] = field(default_factory=list)
     not_listed: set[Window] = field(default_factory=set)
 
     def note_problem(self, tick: Window, path: str, why: str, code: str = "") -> None:
-        """A folder that nobody could look into leaves its tick incomplete, and fails no run but the tick's own."""
+        """A folder that nobody could look into leaves its tick incomplete, and fails no run but the
+        tick's own."""
         self.not_listed.add(tick)
-        self.left_out.append(LeftOut(path=path, reason=why, code=code, warns=True, window=str(tick)))
+        self.left_out.append(
+            LeftOut(path=path, reason=why, code=code, warns=True, window=str(tick))
+        )
 
     @property
     def start(self) -> dt.datetime:
@@ -52,7 +58,11 @@ class LookBack:
 
     def holds(self, file: ListedFile) -> bool:
         """True if the file belongs to one of these ticks, and not to the run's own window."""
-        return file.id.modified_ms < to_ms(self.before) if self.ticks.by_modified else file.under in self.folders
+        return (
+            file.id.modified_ms < to_ms(self.before)
+            if self.ticks.by_modified
+            else file.under in self.folders
+        )
 
     def window_of(self, file: ListedFile) -> Window:
         """Raises KeyError for a file of no tick before the run's own."""
@@ -70,24 +80,53 @@ class LookBack:
         return next((tick.start for tick in self.ticks.of if tick.start >= since), None)
 
     def result(self) -> LookedBack:
-        return LookedBack(start=self.start, windows=len(self.ticks.of), folders=len(self.folders), files=len(self.files))
+        return LookedBack(
+            start=self.start,
+            windows=len(self.ticks.of),
+            folders=len(self.folders),
+            files=len(self.files),
+        )
 
 
 def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack | None:
-    """Where to look; None for a run that does not. Raises WindowError for too many folders, StepResultError, OSError."""
+    """Where to look; None for a run that does not. Raises WindowError for too many folders,
+    StepResultError, OSError."""
     pipeline, window, ticks = context.pipeline, context.window, context.ticks
     if not context.scheduled or context.reship or pipeline.schedule is None or ticks is None:
         return None
     began = beginnings(
-        context.own_runs_uri, pipeline.key, pipeline.clusters, window.start, pipeline.schedule.start, keep=not context.is_trial
+        context.own_runs_uri,
+        pipeline.key,
+        pipeline.clusters,
+        window.start,
+        pipeline.schedule.start,
+        keep=not context.is_trial,
     )
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
-    first = next((tick.start for tick in ticks.windows(start, window.start) if tick.start >= min(began.values())), None)
+    first = next(
+        (
+            tick.start
+            for tick in ticks.windows(start, window.start)
+            if tick.start >= min(began.values())
+        ),
+        None,
+    )
     if first is None:
         return None
-    before = TickFolders.named(pattern, Window(first, window.start), ticks, by_modified=own.by_modified)
-    folders = {} if own.by_modified else dict.fromkeys(path for path in before.paths if path not in own.paths)
-    return LookBack(before, window.start, folders, {cluster: max(first, began[cluster]) for cluster in pipeline.clusters})
+    before = TickFolders.named(
+        pattern, Window(first, window.start), ticks, by_modified=own.by_modified
+    )
+    folders = (
+        {}
+        if own.by_modified
+        else dict.fromkeys(path for path in before.paths if path not in own.paths)
+    )
+    return LookBack(
+        before,
+        window.start,
+        folders,
+        {cluster: max(first, began[cluster]) for cluster in pipeline.clusters},
+    )
 
 
 @dataclass
@@ -99,7 +138,9 @@ class Late:
     left_out: list[LeftOut]
 
 
-def late_files(context: RunContext, back: LookBack, pending: Mapping[str, Pending], own: Sequence[ListedFile]) -> Late:
+def late_files(
+    context: RunContext, back: LookBack, pending: Mapping[str, Pending], own: Sequence[ListedFile]
+) -> Late:
     """``pending``: what each cluster that could be asked lacks, of the run's own files too."""
     wanted: dict[FileId, list[str]] = {}
     left_out: list[LeftOut] = []
@@ -110,33 +151,57 @@ def late_files(context: RunContext, back: LookBack, pending: Mapping[str, Pendin
         for file, reason in left.refused.items():
             left_out.append(_left_out(back, file, f"{cluster}: {reason}", [cluster]))
     windows = {back.window_of(back.files[file]) for file in wanted}
-    held = not_again(context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, windows, context.window.start)
+    held = not_again(
+        context.own_runs_uri,
+        context.pipeline.key,
+        context.pipeline.clusters,
+        windows,
+        context.window.start,
+    )
     for file, clusters in list(wanted.items()):
         window = back.window_of(back.files[file])
         for cluster in list(clusters):
             if why := held.why(cluster, window, file.path):
-                left_out.append(_left_out(back, file, f"{why}; run that window when it is cleared up", [cluster]))
+                left_out.append(
+                    _left_out(
+                        back, file, f"{why}; run that window when it is cleared up", [cluster]
+                    )
+                )
                 clusters.remove(cluster)
     open_ = [file for file, clusters in wanted.items() if clusters]
     open_.sort(key=lambda file: (back.window_of(back.files[file]).start, file))
     kept = set(_within_limits(context, open_, own))
-    left_out += [_left_out(back, file, _beyond_limits(context, file), wanted[file]) for file in open_ if file not in kept]
+    left_out += [
+        _left_out(back, file, _beyond_limits(context, file), wanted[file])
+        for file in open_
+        if file not in kept
+    ]
     return Late({file: wanted[file] for file in open_ if file in kept}, left_out)
 
 
 def _left_out(back: LookBack, file: FileId, reason: str, clusters: list[str]) -> LeftOut:
     return LeftOut(
-        path=file.path, reason=reason, warns=True, window=str(back.window_of(back.files[file])), clusters=clusters,
-        size_bytes=file.size_bytes, modified_ms=file.modified_ms,
-    )  # fmt: skip
+        path=file.path,
+        reason=reason,
+        warns=True,
+        window=str(back.window_of(back.files[file])),
+        clusters=clusters,
+        size_bytes=file.size_bytes,
+        modified_ms=file.modified_ms,
+    )
 
 
-def _within_limits(context: RunContext, late: Sequence[FileId], own: Sequence[ListedFile]) -> Iterator[FileId]:
-    """Yield the files for which there is room beside the window's own. A file without room does not hold up the smaller ones behind it."""
+def _within_limits(
+    context: RunContext, late: Sequence[FileId], own: Sequence[ListedFile]
+) -> Iterator[FileId]:
+    """Yield the files for which there is room beside the window's own. A file without room does not
+    hold up the smaller ones behind it."""
     limits = context.pipeline.limits
     count, size = len(own), sum(file.id.size_bytes for file in own)
     for file in late:
-        if count < limits.max_files and (limits.max_bytes is None or size + file.size_bytes <= limits.max_bytes):
+        if count < limits.max_files and (
+            limits.max_bytes is None or size + file.size_bytes <= limits.max_bytes
+        ):
             count, size = count + 1, size + file.size_bytes
             yield file
 
@@ -144,5 +209,8 @@ def _within_limits(context: RunContext, late: Sequence[FileId], own: Sequence[Li
 def _beyond_limits(context: RunContext, file: FileId) -> str:
     most = context.pipeline.limits.max_bytes
     if most is not None and file.size_bytes > most:
-        return f"its {file.size_bytes} bytes are more than `limits.max_bytes` ({most}), so no run takes it; raise the limit"
+        return (
+            f"its {file.size_bytes} bytes are more than `limits.max_bytes` ({most}), so no run "
+            "takes it; raise the limit"
+        )
     return "more than `limits` allow in one run; a later run takes it"

@@ -1,4 +1,5 @@
-"""What is left to ship: the plan's files minus what the ledger holds. Pure; the plan and the ship use the same arithmetic."""
+"""What is left to ship: the plan's files minus what the ledger holds. Pure; the plan and the ship
+use the same arithmetic."""
 
 from __future__ import annotations
 
@@ -26,13 +27,16 @@ class Pending:
     left: list[FileId] = field(default_factory=list)
     """Not, or not entirely, there; in the plan's order."""
     contested: list[FileId] = field(default_factory=list)
-    """Files at the path of another one that was shipped, while nobody knows yet which files were renamed. They are in other lists as well."""
+    """Files at the path of another one that was shipped, while nobody knows yet which files were
+    renamed. They are in other lists as well."""
     partial: list[FileId] = field(default_factory=list)
     """Of ``left``: begun."""
     skipped: list[FileId] = field(default_factory=list)
-    """Replaced after they were shipped, and left alone since the pipeline says `on_replaced: skip`."""
+    """Replaced after they were shipped, and left alone since the pipeline says
+    `on_replaced: skip`."""
     void: list[FileId] = field(default_factory=list)
-    """Identities whose chunks must be invalidated before shipping: what `reship` ships anew, and what was replaced."""
+    """Identities whose chunks must be invalidated before shipping: what `reship` ships anew, and
+    what was replaced."""
     refused: dict[FileId, str] = field(default_factory=dict)
     """Of the late files, those that cannot be shipped, and why. The window's own raise."""
     records_there: dict[FileId, int] = field(default_factory=dict)
@@ -44,7 +48,8 @@ class Pending:
         self.left.append(file)
 
     def sorted_again(self, again: Pending, files: Collection[FileId]) -> Pending:
-        """Return the whole with ``again`` in place of what was found of ``files``. Nothing may be void yet."""
+        """Return the whole with ``again`` in place of what was found of ``files``. Nothing may be
+        void yet."""
         assert not self.void
 
         def both(before: Sequence[FileId], after: Sequence[FileId]) -> list[FileId]:
@@ -57,8 +62,12 @@ class Pending:
             partial=both(self.partial, again.partial),
             skipped=both(self.skipped, again.skipped),
             void=again.void,
-            refused={file: why for file, why in self.refused.items() if file not in files} | again.refused,
-            records_there={file: there for file, there in self.records_there.items() if file not in files} | again.records_there,
+            refused={file: why for file, why in self.refused.items() if file not in files}
+            | again.refused,
+            records_there={
+                file: there for file, there in self.records_there.items() if file not in files
+            }
+            | again.records_there,
         )
 
     def note_complete(self, file: FileId, states: Iterable[SplitState | None]) -> None:
@@ -86,14 +95,16 @@ def pending(
     renamed: Collection[FileId] = (),
     grown: Collection[FileId] = (),
 ) -> Pending:
-    """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run has invalidated before, in
-    an earlier try. ``late``: files of earlier windows; one of them that cannot be shipped must not hold up the window. ``etags``: as they
-    were listed, of an object store. ``on_replaced``: None if nobody knows yet which files were renamed; then a file at the path of another one is
-    left. ``renamed``: files whose content lies elsewhere or nowhere now, so what lies at their paths is new. ``grown``: files that begin with
-    all that was shipped of them.
+    """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run
+    has invalidated before, in an earlier try. ``late``: files of earlier windows; one of them that
+    cannot be shipped must not hold up the window. ``etags``: as they were listed, of an object
+    store. ``on_replaced``: None if nobody knows yet which files were renamed; then a file at the
+    path of another one is left. ``renamed``: files whose content lies elsewhere or nowhere now, so
+    what lies at their paths is new. ``grown``: files that begin with all that was shipped of them.
 
-    A file that is complete is done, under whatever transform it was shipped; one that was begun under another cannot be finished.
-    Raises DigestChanged, SourceError; then nothing may be sent."""
+    A file that is complete is done, under whatever transform it was shipped; one that was begun
+    under another cannot be finished. Raises DigestChanged, SourceError; then nothing may be sent.
+    """
     found = Pending()
     own: dict[_Obstacle, list[FileId]] = {}
 
@@ -104,16 +115,21 @@ def pending(
             own.setdefault(obstacle, []).append(file)
 
     def holds_lines(file: FileId) -> bool:
-        """False for an empty file: nothing of it was sent, so what lies at its path now has replaced nothing."""
+        """False for an empty file: nothing of it was sent, so what lies at its path now has
+        replaced nothing."""
         return file.size_bytes > 0 or chunks.splits.get(SplitId(file, 0), SplitState()).lines > 0
 
     overwritten = chunks.overwritten(etags)
-    cut_then = chunks.splits_of({file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}})
+    cut_then = chunks.splits_of(
+        {file for file in splits_of if chunks.digests.get(file, {digest}) - {digest}}
+    )
     for file, starts in splits_of.items():
         states = [chunks.splits.get(SplitId(file, start)) for start in starts]
         known = chunks.files_of_path.get(file.path, set())
         others = {
-            other for other in (known if file in overwritten else known - {file}) if other not in renamed and holds_lines(other)
+            other
+            for other in (known if file in overwritten else known - {file})
+            if other not in renamed and holds_lines(other)
         }
         standing = standing_of(file, states, len(starts))
         as_shipped = file in known and file not in overwritten
@@ -154,48 +170,70 @@ def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
     """Of a late file."""
     match obstacle:
         case "misread":
-            return f"{misread(file, chunks)}. Compare the file with its topic, and ship it anew with --reship"
+            return (
+                f"{misread(file, chunks)}. Compare the file with its topic, and ship it anew "
+                "with --reship"
+            )
         case "changed":
-            return "it was shipped in part under another transform, and cannot be finished under this one"
+            return (
+                "it was shipped in part under another transform, and cannot be finished under "
+                "this one"
+            )
         case "other Spark":
-            return "it was shipped in part under another version of Spark, and cannot be finished under this one"
+            return (
+                "it was shipped in part under another version of Spark, and cannot be finished "
+                "under this one"
+            )
         case "grown":
-            return "it has grown since it was shipped, and `source.on_replaced: continue` ships the rest"
+            return (
+                "it has grown since it was shipped, and `source.on_replaced: continue` ships the "
+                "rest"
+            )
         case "replaced":
-            return "it was replaced after it was shipped: size, modification time or ETag differ from what the ledger holds"
+            return (
+                "it was replaced after it was shipped: size, modification time or ETag differ "
+                "from what the ledger holds"
+            )
 
 
-def _raise_first(own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None) -> None:
+def _raise_first(
+    own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None
+) -> None:
     """``own``: the window's own files that cannot be shipped. Raises DigestChanged, SourceError."""
     if wrong := own.get("misread"):
         raise SourceError(
-            f"{_some(wrong)} shipped, but not as they lie in the source: {misread(wrong[0], chunks)}. Lines of the file "
-            "may be missing in its topic, or wrong. Compare the file with the topic, report this as a bug of shipper, and ship the file anew with "
-            "--reship: consumers then see its records twice."
+            f"{_some(wrong)} shipped, but not as they lie in the source: "
+            f"{misread(wrong[0], chunks)}. Lines of the file may be missing in its topic, or "
+            "wrong. Compare the file with the topic, report this as a bug of shipper, and ship "
+            "the file anew with --reship: consumers then see its records twice."
         )
     if changed := own.get("changed"):
         raise DigestChanged(
-            f"{_some(changed)} shipped in part under another transform (format, split_size, records or routes changed since), so nobody "
-            "could tell which records are there. Restore the old transform to finish them, or ship them whole again with --reship "
+            f"{_some(changed)} shipped in part under another transform (format, split_size, "
+            "records or routes changed since), so nobody could tell which records are there. "
+            "Restore the old transform to finish them, or ship them whole again with --reship "
             "(readers then see them twice)."
         )
     if other_spark := own.get("other Spark"):
         versions = sorted(set().union(*(chunks.sparks[file] for file in other_spark)) - {spark})
         raise DigestChanged(
-            f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark {spark}, which may make other records of the "
-            "same lines. Finish them with the Spark that began them (`runner.python`), or ship them whole again with --reship (readers then "
-            "see them twice)."
+            f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark "
+            f"{spark}, which may make other records of the same lines. Finish them with the "
+            "Spark that began them (`runner.python`), or ship them whole again with --reship "
+            "(readers then see them twice)."
         )
     if grown := own.get("grown"):
         raise SourceError(
-            f"{_some(grown)} shipped, and has grown since: it begins with all that was shipped of it, and holds more. Nothing was sent. Set "
-            "`source.on_replaced: continue` to ship only the rest."
+            f"{_some(grown)} shipped, and has grown since: it begins with all that was shipped of "
+            "it, and holds more. Nothing was sent. Set `source.on_replaced: continue` to ship "
+            "only the rest."
         )
     if replaced := own.get("replaced"):
         raise SourceError(
-            f"{_some(replaced)} replaced after being shipped: size, modification time or ETag differ from what the ledger holds. Nothing was "
-            "sent. Find out who rewrites finished files; or set `source.on_replaced`: `continue` ships what was added, and a file that begins "
-            "otherwise; `skip` leaves the file; `reship` ships it whole."
+            f"{_some(replaced)} replaced after being shipped: size, modification time or ETag "
+            "differ from what the ledger holds. Nothing was sent. Find out who rewrites "
+            "finished files; or set `source.on_replaced`: `continue` ships what was added, and "
+            "a file that begins otherwise; `skip` leaves the file; `reship` ships it whole."
         )
 
 
@@ -203,15 +241,17 @@ def shipped_under_another(count: int) -> str:
     """The note on complete files of another transform."""
     files = "1 file was" if count == 1 else f"{count:,} files were"
     return (
-        f"{files} shipped whole before `records`, `routes`, `format` or `split_size` were changed, and done: what they became then stays. "
-        "`--reship` sends them anew, by the present ones."
+        f"{files} shipped whole before `records`, `routes`, `format` or `split_size` were changed, "
+        "and done: what they became then stays. `--reship` sends them anew, by the present ones."
     )
 
 
 def misread(file: FileId, chunks: Chunks) -> str:
     """Return how the bytes that the ledger accounts for differ from the file's, in words."""
     read = sum(state.read or 0 for split, state in chunks.splits.items() if split.file == file)
-    return f"run {chunks.run_of(file)} read {read:,} bytes of it, and its size is {file.size_bytes:,}"
+    return (
+        f"run {chunks.run_of(file)} read {read:,} bytes of it, and its size is {file.size_bytes:,}"
+    )
 
 
 def _some(files: Sequence[FileId]) -> str:

@@ -10,8 +10,9 @@ from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 _ALL_LINES = 2**63 - 1
-#: Small files share a partition of Spark's up to so much. Less is not worth the lanes of another task; more leaves tasks idle in a window that is not
-#: much larger: 55 MB in eight files were work for two tasks, whatever `runner.cores` said.
+#: Small files share a partition of Spark's up to so much. Less is not worth the lanes of another
+#: task; more leaves tasks idle in a window that is not much larger: 55 MB in eight files were work
+#: for two tasks, whatever `runner.cores` said.
 _LEAST_PARTITION_BYTES, _MOST_PARTITION_BYTES = 8 * 2**20, 128 * 2**20
 #: So that tasks have about as much to do as each other.
 _PARTITIONS_PER_TASK = 4
@@ -74,7 +75,8 @@ def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
 
 
 def partition_bytes(pieces: Iterable[FilePiece], tasks: int, split_size_bytes: int) -> int:
-    """Up to how many bytes neighbouring pieces share a partition. It decides who reads them, and nothing about what they become."""
+    """Up to how many bytes neighbouring pieces share a partition. It decides who reads them, and
+    nothing about what they become."""
     share = sum(piece.end - piece.start for piece in pieces) // (tasks * _PARTITIONS_PER_TASK)
     return min(max(share, _LEAST_PARTITION_BYTES), split_size_bytes, _MOST_PARTITION_BYTES)
 

@@ -1,4 +1,5 @@
-"""Step `plan`: the files of the window, and for each cluster what the ledger holds of them. It only reads."""
+"""Step `plan`: the files of the window, and for each cluster what the ledger holds of them. It only
+reads."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of, file_id
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
-from shipper.driver.recognise import Recognition, is_wanted, moved_records, note_of, note_of_successors, recognise
+from shipper.driver.recognise import (
+    Recognition,
+    is_wanted,
+    moved_records,
+    note_of,
+    note_of_successors,
+    recognise,
+)
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
@@ -33,7 +41,14 @@ from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import AskState, LedgerLog
 from shipper.report.past_runs import run_ids, window_names
-from shipper.report.plan_result import ClusterPlan, KnownFile, LeftOut, PlannedFile, PlanResult, ReplayOf
+from shipper.report.plan_result import (
+    ClusterPlan,
+    KnownFile,
+    LeftOut,
+    PlannedFile,
+    PlanResult,
+    ReplayOf,
+)
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.folders import TickFolders
@@ -42,19 +57,27 @@ from shipper.windows.window import Window, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16
 _TICKS_TOLD = 100
-"""Ticks before the window of which the plan says when they were committed: a look back over a day of minutes has 1,440."""
+"""Ticks before the window of which the plan says when they were committed: a look back over a day
+of minutes has 1,440."""
 
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
-    """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit, or if no cluster can be shipped to."""
+    """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit,
+    or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
-    own = TickFolders.named(pattern, context.window, context.ticks, by_modified=pipeline.source.window_by == "modified")
+    own = TickFolders.named(
+        pattern, context.window, context.ticks, by_modified=pipeline.source.window_by == "modified"
+    )
     back = look_back(context, pattern, own)
     paths = context.named_files or own.paths
     if not context.source_only:
         _begin_to_connect(context)
-    say(f"plan: listing {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "") + _and_back(back))
+    say(
+        f"plan: listing {paths[0]}"
+        + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+        + _and_back(back)
+    )
     with context.phases("starting Java"):  # which began before Python imported all this
         context.engine.start_java()
     with context.phases("listing"):
@@ -76,7 +99,11 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         left_out=_left_out(context, left_out, pattern, own),
         empty=empty,
         looked_back=back.result() if back else None,
-        topics=list(dict.fromkeys(route.topic for name in pipeline.clusters for route in pipeline.on(name).routes)),
+        topics=list(
+            dict.fromkeys(
+                route.topic for name in pipeline.clusters for route in pipeline.on(name).routes
+            )
+        ),
     )
     _check_limits(context, result, paths)
     if context.source_only:
@@ -104,11 +131,16 @@ def _replay_of(context: RunContext) -> ReplayOf | None:
     )
 
 
-def _check_named(context: RunContext, files: Sequence[ListedFile], left_out: Sequence[NotTaken]) -> None:
+def _check_named(
+    context: RunContext, files: Sequence[ListedFile], left_out: Sequence[NotTaken]
+) -> None:
     """Raises SourceError for a file that was asked for by name and is not taken."""
     for path in context.named_files:
         if not any(file.under == path for file in files):
-            why = next((found.reason for found in left_out if found.file.under == path), "there is no such file")
+            why = next(
+                (found.reason for found in left_out if found.file.under == path),
+                "there is no such file",
+            )
             raise SourceError(f"pipeline {context.pipeline.name}: {path}: {why}. Nothing was sent.")
 
 
@@ -133,51 +165,71 @@ class _Looked(NamedTuple):
     """Ticks of the window, and before it, whose folders hold no file that is wanted."""
 
 
-def _list(context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None) -> _Looked:
+def _list(
+    context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None
+) -> _Looked:
     """What is there of the ticks before the window goes into ``back``."""
     source = context.pipeline.source
     listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
-        "settle_seconds": 0 if context.lines else source.settle_seconds, "now": dt.datetime.now(dt.UTC)
-    }  # fmt: skip
-    files, left_out = select((file for file in listed if not (back and back.holds(file))), **settings)
+        "settle_seconds": 0 if context.lines else source.settle_seconds,
+        "now": dt.datetime.now(dt.UTC),
+    }
+    files, left_out = select(
+        (file for file in listed if not (back and back.holds(file))), **settings
+    )
     wanted = [*files, *(found.file for found in left_out if found.waits)]
     empty = own.of.keys() - own.with_a_file(wanted)
     if back is not None:
         earlier = select((file for file in listed if back.holds(file)), **settings)
         back.files = {file.id: file for file in earlier.taken}
-        back.left_out += [found for found in _left_out(context, earlier.left_out, "", back.ticks) if found.warns]
+        back.left_out += [
+            found for found in _left_out(context, earlier.left_out, "", back.ticks) if found.warns
+        ]
         wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.waits)]
         empty |= back.ticks.of.keys() - back.ticks.with_a_file(wanted) - back.not_listed
     return _Looked(files, left_out, [] if context.named_files else sorted(map(str, empty)))
 
 
-def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None) -> list[ListedFile]:
-    """List the folders of the window, and of the ticks before it. Raises SourceError for what is wrong with the window's own.
+def _listed(
+    context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None
+) -> list[ListedFile]:
+    """List the folders of the window, and of the ticks before it. Raises SourceError for what is
+    wrong with the window's own.
 
-    One question is enough, unless it finds too many files. Then each window is asked about by itself, so that an accident in an old folder
-    is a fault of its tick alone."""
+    One question is enough, unless it finds too many files. Then each window is asked about by
+    itself, so that an accident in an old folder is a fault of its tick alone."""
     most, window = context.pipeline.limits.max_files, context.window
 
     def ask(paths: Sequence[str], start: dt.datetime, end: dt.datetime, most: int) -> Listed:
-        found = context.engine.list_files(paths, most=most, modified=Window(start, end) if own.by_modified else None)
+        found = context.engine.list_files(
+            paths, most=most, modified=Window(start, end) if own.by_modified else None
+        )
         refuse_outside(context.config_dir, context.engine, found)
         return found
 
     if back is not None:
-        found = ask([*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of)))
+        found = ask(
+            [*paths, *back.folders], back.start, window.end, most * (1 + len(back.ticks.of))
+        )
         if not found.too_many:
             _refuse_problems(context, paths, found)
             for path in found.problems.keys() - set(paths):
                 for tick in back.ticks.naming(path):
-                    back.note_problem(tick, path, f"it cannot be listed: {found.problems[path]}", "unreadable-folder")
+                    back.note_problem(
+                        tick,
+                        path,
+                        f"it cannot be listed: {found.problems[path]}",
+                        "unreadable-folder",
+                    )
             return found.files
     found = ask(paths, window.start, window.end, most)
     _refuse_problems(context, paths, found)
     if found.too_many:
         raise SourceError(
-            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {window}, more than `limits.max_files` ({most}) "
-            "allows; the listing stopped there. Nothing was sent. Use a shorter window, or raise the limit."
+            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {window}, more "
+            f"than `limits.max_files` ({most}) allows; the listing stopped there. Nothing was "
+            "sent. Use a shorter window, or raise the limit."
         )
     if back is None:
         return found.files
@@ -188,7 +240,11 @@ def _listed(context: RunContext, paths: Sequence[str], own: TickFolders, back: L
         for path, why in found.problems.items():
             back.note_problem(tick, path, f"it cannot be listed: {why}", "unreadable-folder")
         if found.too_many:
-            back.note_problem(tick, left[0], f"its window holds more files than `limits.max_files` ({most}) allows")
+            back.note_problem(
+                tick,
+                left[0],
+                f"its window holds more files than `limits.max_files` ({most}) allows",
+            )
         else:
             files = {file.id: file for file in found.files} | files
     return list(files.values())
@@ -200,9 +256,12 @@ def _refuse_problems(context: RunContext, own: Sequence[str], found: Listed) -> 
             raise cannot_list(context.pipeline.name, [path], why)
 
 
-def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders) -> list[LeftOut]:
-    """What is still being written in a folder that the next window has as well is that window's, and no reason to worry anybody. So is what
-    will be modified once more, where that decides. ``pattern``: empty for the ticks before the run's window, whose folders no next window has."""
+def _left_out(
+    context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders
+) -> list[LeftOut]:
+    """What is still being written in a folder that the next window has as well is that window's,
+    and no reason to worry anybody. So is what will be modified once more, where that decides.
+    ``pattern``: empty for the ticks before the run's window, whose folders no next window has."""
     schedule, coming = context.pipeline.schedule, set[str]()
     if context.scheduled and schedule is not None and pattern and not ticks.by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
@@ -212,7 +271,9 @@ def _left_out(context: RunContext, left_out: Sequence[NotTaken], pattern: str, t
             reason=found.reason,
             code=found.code,
             warns=found.warns
-            and not (found.code in ("unfinished", "open", "unsettled") and found.file.under in coming)
+            and not (
+                found.code in ("unfinished", "open", "unsettled") and found.file.under in coming
+            )
             and not (ticks.by_modified and found.code == "open"),
             window=_tick(context, found.file, ticks),
             modified_ms=found.file.id.modified_ms,
@@ -229,20 +290,30 @@ def _tick(context: RunContext, file: ListedFile, ticks: TickFolders) -> str | No
     return str(tick) if tick and tick != context.window else None
 
 
-def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None) -> None:
+def _ask_clusters(
+    context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None
+) -> None:
     """What each cluster lacks; with the late files that any of them is to get added to the plan."""
 
     def ask(name: str) -> AskedCluster:
         return AskedCluster(context, name, result, back)
 
-    with context.phases("asking clusters"), ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool:
+    with (
+        context.phases("asking clusters"),
+        ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
+    ):
         asked = list(pool.map(ask, context.pipeline.clusters))
     if back is not None:
-        late = late_files(context, back, {one.name: one.pending for one in asked if one.pending}, files)
+        late = late_files(
+            context, back, {one.name: one.pending for one in asked if one.pending}, files
+        )
         result.left_out += [*back.left_out, *late.left_out]
         for file, clusters in late.files.items():
             planned = _planned(context, back.files[file])
-            planned.late_window, planned.late_for = str(back.window_of(back.files[file])), tuple(clusters)
+            planned.late_window, planned.late_for = (
+                str(back.window_of(back.files[file])),
+                tuple(clusters),
+            )
             result.files.append(planned)
     _note_left(result, asked)
     beginnings = _look_at_files(context, result)
@@ -255,7 +326,10 @@ def _ask_clusters(context: RunContext, result: PlanResult, files: Sequence[Liste
         with context.phases("looking into files"):
             sample = context.engine.take_sample(result.files)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
-    with context.phases("asking clusters"), ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool:
+    with (
+        context.phases("asking clusters"),
+        ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
+    ):
         result.clusters = list(pool.map(AskedCluster.result, asked))
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
@@ -269,7 +343,8 @@ def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
 
 
 def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
-    """A file that may have been shipped under another name goes nowhere. A late file that turned out to be done, or not to be shipped, goes."""
+    """A file that may have been shipped under another name goes nowhere. A late file that turned
+    out to be done, or not to be shipped, goes."""
     doubtful = {file: why for one in asked for file, why in one.doubtful.items()}
     if not doubtful and not result.late_files:
         return
@@ -277,18 +352,24 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
         for one in asked:
             if one.name in planned.late_for and one.pending and not one.wants(file_id(planned)):
                 if why := one.pending.refused.get(file_id(planned)):
-                    result.left_out.append(planned.left_out(f"{one.name}: {why}").model_copy(update={"clusters": [one.name]}))
+                    result.left_out.append(
+                        planned.left_out(f"{one.name}: {why}").model_copy(
+                            update={"clusters": [one.name]}
+                        )
+                    )
                 planned.late_for = tuple(name for name in planned.late_for if name != one.name)
     left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
     result.left_out += [one.model_copy(update={"code": "doubtful"}) for one in left_out]
     result.files = [
-        file for file in result.files if file_id(file) not in doubtful and (file.late_window is None or file.late_for)
+        file
+        for file in result.files
+        if file_id(file) not in doubtful and (file.late_window is None or file.late_for)
     ]
 
 
 def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, bytes]:
-    """Say of each file that is left what it is, and why it cannot be read if it cannot. Return how they begin. Raises SourceError if the
-    pipeline wants that."""
+    """Say of each file that is left what it is, and why it cannot be read if it cannot. Return how
+    they begin. Raises SourceError if the pipeline wants that."""
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
         beginnings = context.engine.look_at(left)
@@ -301,54 +382,77 @@ def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, b
 
 
 def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
-    if context.pipeline.source.on_unreadable == "fail" and (bad := [file for file in result.files if file.problem]):
+    if context.pipeline.source.on_unreadable == "fail" and (
+        bad := [file for file in result.files if file.problem]
+    ):
         raise cannot_be_read(bad, "Nothing was sent.")
 
 
 def _planned(context: RunContext, file: ListedFile, tick: str | None = None) -> PlannedFile:
     starts = context.split_starts(file.id)
     return PlannedFile(
-        path=file.id.path, uri=file.uri, size_bytes=file.id.size_bytes, modified_ms=file.id.modified_ms, etag=file.etag,
-        splits=len(starts), tick=tick,
-    )  # fmt: skip
+        path=file.id.path,
+        uri=file.uri,
+        size_bytes=file.id.size_bytes,
+        modified_ms=file.id.modified_ms,
+        etag=file.etag,
+        splits=len(starts),
+        tick=tick,
+    )
 
 
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
     pipeline = context.pipeline
     if not result.files and pipeline.source.when_empty == "fail":
         left = sorted(result.left_out, key=lambda one: not one.warns)
-        left_out = f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
+        left_out = (
+            f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
+        )
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         remedies = [f"{REASONS[one.code].remedy}." for one in left]
         if not any(one.warns for one in left):
-            remedies.append("Check the path and `source.include`; if such a window is normal, set `source.when_empty: succeed`.")
+            remedies.append(
+                "Check the path and `source.include`; if such a window is normal, set "
+                "`source.when_empty: succeed`."
+            )
         remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
-            f"pipeline {pipeline.name}: no files for window {context.window} at {paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
+            f"pipeline {pipeline.name}: no files for window {context.window} at "
+            f"{paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
         )
     limits = pipeline.limits
     if len(result.files) > limits.max_files:
         raise SourceError(
-            f"pipeline {pipeline.name}: {len(result.files)} files in window {context.window}, more than `limits.max_files` "
-            f"({limits.max_files}). Nothing was sent. Use a shorter window, or raise the limit."
+            f"pipeline {pipeline.name}: {len(result.files)} files in window {context.window}, more "
+            f"than `limits.max_files` ({limits.max_files}). Nothing was sent. Use a shorter "
+            "window, or raise the limit."
         )
     if limits.max_bytes is not None and result.total_bytes > limits.max_bytes:
         raise SourceError(
-            f"pipeline {pipeline.name}: {result.total_bytes} bytes in window {context.window}, more than `limits.max_bytes` "
-            f"({limits.max_bytes}). Nothing was sent. Use a shorter window, or raise the limit."
+            f"pipeline {pipeline.name}: {result.total_bytes} bytes in window {context.window}, "
+            f"more than `limits.max_bytes` ({limits.max_bytes}). Nothing was sent. Use a shorter "
+            "window, or raise the limit."
         )
 
 
 class AskedCluster:
-    """One cluster's part, and the files that it lacks: all of the window's own, if it cannot be asked. Never raises: the others must not
-    suffer."""
+    """One cluster's part, and the files that it lacks: all of the window's own, if it cannot be
+    asked. Never raises: the others must not suffer."""
 
-    def __init__(self, context: RunContext, name: str, plan: PlanResult, back: LookBack | None) -> None:
+    def __init__(
+        self, context: RunContext, name: str, plan: PlanResult, back: LookBack | None
+    ) -> None:
         self.name = name
         self._context, self._plan, self._back = context.on(name), plan, back
         pipeline = self._context.pipeline
-        topics = [route.topic for route in pipeline.routes] if pipeline.routes != context.pipeline.routes else []
-        self._found = ClusterPlan(cluster=name, topics=topics, transform_digest=pipeline.transform_digest())
+        topics = (
+            [route.topic for route in pipeline.routes]
+            if pipeline.routes != context.pipeline.routes
+            else []
+        )
+        self._found = ClusterPlan(
+            cluster=name, topics=topics, transform_digest=pipeline.transform_digest()
+        )
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
         self._recognises = is_wanted(self._context)
@@ -363,7 +467,11 @@ class AskedCluster:
             self._found.problem = error.message
 
     def _ask(self) -> Pending:
-        context, pipeline, cluster = self._context, self._context.pipeline, self._context.clusters[self.name]
+        context, pipeline, cluster = (
+            self._context,
+            self._context.pipeline,
+            self._context.clusters[self.name],
+        )
         self._found.in_the_clear = cluster.in_the_clear
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
@@ -375,19 +483,27 @@ class AskedCluster:
         self._refuse_unknown_former(there=there)
         late = self._back.for_cluster(self.name) if self._back else []
         self._late = set(late)
-        splits_of = self._splits_of = context.splits_of(self._plan.files) | {file: context.split_starts(file) for file in late}
+        splits_of = self._splits_of = context.splits_of(self._plan.files) | {
+            file: context.split_starts(file) for file in late
+        }
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
-            identified = meanwhile.submit(LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there)
+            identified = meanwhile.submit(
+                LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there
+            )
             try:
                 state = ledger.look(AskState([file.path for file in splits_of])) if there else None
             finally:
-                identified.result()  # of a ledger that is not the one that it was, nothing else need be said
+                # of a ledger that is not the one that it was, nothing else need be said
+                identified.result()
         self._found.warnings += ledger.weaknesses()
         self._found.generation = -1
         if state is not None:
             self._found.warnings += moved(state, self._plan)
-            self._found.to_fence, self._found.generation = state.control.to_fence(), state.control.generation
+            self._found.to_fence, self._found.generation = (
+                state.control.to_fence(),
+                state.control.generation,
+            )
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
         judged = {file for file in splits_of if not context.reship or file in reshipped}
@@ -396,7 +512,9 @@ class AskedCluster:
         self._found.notes += notes(self._found.recreated)
         if policy == "fail" and topics.lost.files.keys() - self._late:
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
-        self._etags = etags_of(self._plan.files) | {id: self._back.files[id].etag for id in late if self._back}
+        self._etags = etags_of(self._plan.files) | {
+            id: self._back.files[id].etag for id in late if self._back
+        }
         self._ledger, self._reshipped = ledger if there else None, reshipped
         return self._sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
 
@@ -410,27 +528,44 @@ class AskedCluster:
     ) -> Pending:
         context = self._context
         found = pending(
-            files, self._topics.chunks, digest=self._found.transform_digest, reship=context.reship, on_replaced=on_replaced,
-            reshipped=self._reshipped, late=self._late, spark=context.engine.version, etags=self._etags, renamed=renamed, grown=grown,
-        )  # fmt: skip
+            files,
+            self._topics.chunks,
+            digest=self._found.transform_digest,
+            reship=context.reship,
+            on_replaced=on_replaced,
+            reshipped=self._reshipped,
+            late=self._late,
+            spark=context.engine.version,
+            etags=self._etags,
+            renamed=renamed,
+            grown=grown,
+        )
         refuse_late(found, self._topics.lost, self._late, context.pipeline.delivery.on_recreated)
         return found
 
     def _refuse_unknown_former(self, *, there: bool) -> None:
-        """``there``: whether the ledger is. A name that is wrong would begin an empty ledger. Raises SourceError."""
-        context, pipeline, runs_uri = self._context, self._context.pipeline, self._context.own_runs_uri
+        """``there``: whether the ledger is. A name that is wrong would begin an empty ledger.
+        Raises SourceError."""
+        context, pipeline, runs_uri = (
+            self._context,
+            self._context.pipeline,
+            self._context.own_runs_uri,
+        )
         if not pipeline.formerly or there or context.replay:
             return
         others = {*run_ids(runs_uri, pipeline.key, context.window)} - {context.folder.run_id}
         if others or {*window_names(runs_uri, pipeline.key)} - {context.window}:
             return
         raise SourceError(
-            f"pipeline {pipeline.name}: nothing is known of a pipeline {pipeline.key!r}, which `formerly` names: {runs_uri} has no run of it, and "
-            f"cluster {self.name} no ledger. Nothing was sent. Correct the name. Of several names the first that the pipeline had comes last."
+            f"pipeline {pipeline.name}: nothing is known of a pipeline {pipeline.key!r}, which "
+            f"`formerly` names: {runs_uri} has no run of it, and cluster {self.name} no ledger. "
+            "Nothing was sent. Correct the name. Of several names the first that the pipeline "
+            "had comes last."
         )
 
     def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
-        """Find out by their ``beginnings`` which files were shipped under another name, and sort those that are left anew."""
+        """Find out by their ``beginnings`` which files were shipped under another name, and sort
+        those that are left anew."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
         context, first, left = self._context, self.pending, set(self.pending.left)
@@ -440,14 +575,31 @@ class AskedCluster:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
                 to = self._connections
-                found = recognise(context, to.cluster, to.client, self._ledger, self._topics.chunks, files, listed, beginnings)
-            policy, of_id = context.pipeline.source.on_replaced, {file_id(file): file for file in files}
+                found = recognise(
+                    context,
+                    to.cluster,
+                    to.client,
+                    self._ledger,
+                    self._topics.chunks,
+                    files,
+                    listed,
+                    beginnings,
+                )
+            policy, of_id = (
+                context.pipeline.source.on_replaced,
+                {file_id(file): file for file in files},
+            )
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
             for one in taken:
                 generation = (self._found.generation or 0) + 1
                 for key, value in moved_records(
-                    context, one, of_id[one.id], found.states[one.original.id], generation, context.folder.run_id
+                    context,
+                    one,
+                    of_id[one.id],
+                    found.states[one.original.id],
+                    generation,
+                    context.folder.run_id,
                 ):
                     self._topics.chunks.add(key, value)
             # What may be sorted otherwise now. The rest is complete, or refused.
@@ -466,8 +618,13 @@ class AskedCluster:
             self._found.notes.append(note_of_successors(found.successors))
 
     def wants(self, file: FileId) -> bool:
-        """Whether a ship has something to do with a late file: send records of it, or note what it was recognised as."""
-        return self.pending is None or file in self.pending.left or any(one.id == file for one in self._found.recognised)
+        """Whether a ship has something to do with a late file: send records of it, or note what it
+        was recognised as."""
+        return (
+            self.pending is None
+            or file in self.pending.left
+            or any(one.id == file for one in self._found.recognised)
+        )
 
     def left(self) -> set[FileId]:
         """Of the plan's files those that are to go there."""
@@ -486,7 +643,10 @@ class AskedCluster:
         sizes = {file_id(file): file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file_id(file) for file in self._plan.own_files}
         wanted = self.left()
-        found.complete_files, found.partial_files = len(own & set(left.complete)), len(wanted & set(left.partial))
+        found.complete_files, found.partial_files = (
+            len(own & set(left.complete)),
+            len(wanted & set(left.partial)),
+        )
         found.left_files, found.late_files = len(wanted), len(wanted - own)
         found.left_bytes = sum(sizes[file] for file in wanted)
         found.records_there = sum(left.records_there.get(file, 0) for file in sizes)
@@ -505,46 +665,92 @@ class AskedCluster:
             _add_tuning(found, self._connections, self._known, context, self._plan)
         return found
 
-    def _committed_before(self, back: LookBack, complete: Collection[FileId]) -> dict[str, dt.datetime]:
-        """What the run neither reads nor ships: nobody else would tell when a run that left no result had committed it."""
-        files = [(file.id, back.window_of(file)) for file in back.files.values() if file.id in complete]
+    def _committed_before(
+        self, back: LookBack, complete: Collection[FileId]
+    ) -> dict[str, dt.datetime]:
+        """What the run neither reads nor ships: nobody else would tell when a run that left no
+        result had committed it."""
+        files = [
+            (file.id, back.window_of(file)) for file in back.files.values() if file.id in complete
+        ]
         newest = {*sorted({tick for _, tick in files}, key=lambda tick: tick.start)[-_TICKS_TOLD:]}
-        return last_commits(self._topics.chunks, {file: str(tick) for file, tick in files if tick in newest})
+        return last_commits(
+            self._topics.chunks, {file: str(tick) for file, tick in files if tick in newest}
+        )
 
     def _compare_topics(self) -> None:
         """Notes where topics contradict what the pipeline makes of lines."""
-        pipeline, window = self._context.pipeline, None if self._context.named_files else self._context.window
+        pipeline, window = (
+            self._context.pipeline,
+            None if self._context.named_files else self._context.window,
+        )
         now = dt.datetime.now(dt.UTC)
-        topics = [(topic, self._known[topic].limit) for topic in pipeline.needed_topics() if topic in self._known]
-        found = [each for topic, limit in topics for each in contradictions(pipeline, topic, limit, window, now)]
+        topics = [
+            (topic, self._known[topic].limit)
+            for topic in pipeline.needed_topics()
+            if topic in self._known
+        ]
+        found = [
+            each
+            for topic, limit in topics
+            for each in contradictions(pipeline, topic, limit, window, now)
+        ]
         self._found.warnings += [str(each) for each in found if not each.is_fault]
         if (faults := [str(each) for each in found if each.is_fault]) and not self._found.problem:
-            self._found.problem = f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing was sent."
+            self._found.problem = (
+                f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing "
+                "was sent."
+            )
 
 
 def moved(state: LedgerState, plan: PlanResult) -> list[str]:
-    """Whether the files lie elsewhere than when the last ship wrote down where they lay; or may, for all that an older ledger says."""
+    """Whether the files lie elsewhere than when the last ship wrote down where they lay; or may,
+    for all that an older ledger says."""
     before = state.control.sources[-1:]
     if plan.source_root and before and before != [plan.source_root]:
         known = sum(1 for file in plan.files if file_id(file) in state.chunks.digests)
         return [
-            f"the files lay under {before[0]}, and lie under {plan.source_root} now: one that was shipped from there counts as shipped if its path "
-            f"below, its size and its modification time are the same. So do {known:,} of {len(plan.files):,} files of this window."
+            f"the files lay under {before[0]}, and lie under {plan.source_root} now: one that was "
+            "shipped from there counts as shipped if its path below, its size and its "
+            f"modification time are the same. So do {known:,} of {len(plan.files):,} files of "
+            "this window."
         ]
-    if not before and state.other and not state.other.startswith(plan.source_root) and not state.chunks.digests:
+    if (
+        not before
+        and state.other
+        and not state.other.startswith(plan.source_root)
+        and not state.chunks.digests
+    ):
         return [
-            f"the ledger has files under another root ({state.other}), and none of this window under {plan.source_root}. If they are the same "
-            "files, moved, they will be sent again: name where they lay in `source.formerly`."
+            f"the ledger has files under another root ({state.other}), and none of this window "
+            f"under {plan.source_root}. If they are the same files, moved, they will be sent "
+            "again: name where they lay in `source.formerly`."
         ]
     return []
 
 
-def _add_tuning(found: ClusterPlan, to: Connections, known: dict[str, TopicFacts], context: RunContext, plan: PlanResult) -> None:
+def _add_tuning(
+    found: ClusterPlan,
+    to: Connections,
+    known: dict[str, TopicFacts],
+    context: RunContext,
+    plan: PlanResult,
+) -> None:
     try:
-        ready = preflight(to.client, to.cluster, context.pipeline, Sample(plan.sample_ratio, plan.long_lines), known=known)
+        ready = preflight(
+            to.client,
+            to.cluster,
+            context.pipeline,
+            Sample(plan.sample_ratio, plan.long_lines),
+            known=known,
+        )
     except ShipperError as error:
         found.problem = error.message
         return
     tuning = ready.tuning
     found.rtt_ms, found.tuning = ready.rtt_seconds * 1000, tuning.why
-    found.lanes, found.batch_bytes, found.chunk_bytes = tuning.lanes, tuning.batch_bytes, tuning.chunk_bytes
+    found.lanes, found.batch_bytes, found.chunk_bytes = (
+        tuning.lanes,
+        tuning.batch_bytes,
+        tuning.chunk_bytes,
+    )

@@ -1,4 +1,5 @@
-"""What is asked of a cluster before anything is sent to it: topics, limits, transactions, distance."""
+"""What is asked of a cluster before anything is sent to it: topics, limits, transactions,
+distance."""
 
 from __future__ import annotations
 
@@ -61,16 +62,21 @@ def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str])
     names = ", ".join(missing)
     return (
         f"cluster {cluster}: topic {names} of pipeline {pipeline.name} is not there. Create it "
-        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or `quarantine` in "
-        f"pipelines/{original(pipeline.name)}.yaml."
+        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or "
+        f"`quarantine` in pipelines/{original(pipeline.name)}.yaml."
     )
 
 
 def preflight(
-    client: ClusterClient, cluster: Cluster, pipeline: Pipeline, sample: Sample, *, known: Mapping[str, TopicFacts] | None = None
+    client: ClusterClient,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    sample: Sample,
+    *,
+    known: Mapping[str, TopicFacts] | None = None,
 ) -> Preflight:
-    """Measures the way to the cluster and sizes the lanes. ``known``: facts of topics, if the cluster was asked a moment ago. Raises
-    TopicMissing, ClusterError."""
+    """Measures the way to the cluster and sizes the lanes. ``known``: facts of topics, if the
+    cluster was asked a moment ago. Raises TopicMissing, ClusterError."""
     if known is None:
         known = client.facts(list(pipeline.needed_topics()))
     known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
@@ -81,49 +87,73 @@ def preflight(
     limits = {topic: facts.limit for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.key))
     rtt_seconds = client.rtt_seconds(some_topic)
-    overrides = TuningOverrides(delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes)
+    overrides = TuningOverrides(
+        delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes
+    )
     if delivery.tuning == "off":
         overrides = TuningOverrides(
             overrides.lanes or SHORT_LANES,
-            overrides.batch_bytes or min(SHORT_BATCH_BYTES, overrides.chunk_bytes or SHORT_BATCH_BYTES),
+            overrides.batch_bytes
+            or min(SHORT_BATCH_BYTES, overrides.chunk_bytes or SHORT_BATCH_BYTES),
             overrides.chunk_bytes or max(SHORT_CHUNK_BYTES, overrides.batch_bytes or 0),
         )
-    limit = min((limits[topic].max_bytes for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES)
+    limit = min(
+        (limits[topic].max_bytes for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES
+    )
     link = LinkProfile(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
-    rate_limit = min((limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None)
-    cap = RateCap(rate_limit, delivery.transaction_timeout_seconds * PACED_SHARE) if rate_limit else None
+    rate_limit = min(
+        (limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None
+    )
+    cap = (
+        RateCap(rate_limit, delivery.transaction_timeout_seconds * PACED_SHARE)
+        if rate_limit
+        else None
+    )
     tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides, cap)
-    # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still one request.
+    # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still
+    # one request.
     batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8
     transactional = is_transactional(client, cluster, pipeline, some_topic)
     settings = lane_settings(cluster, pipeline, batch_bytes, transactional=transactional)
     return Preflight(settings, tuning, limits, rtt_seconds, rate_limit)
 
 
-def is_transactional(client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str) -> bool:
-    """Whether the pipeline ships exactly once to the cluster. ``topic``: any that is there. Raises ClusterError."""
+def is_transactional(
+    client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str
+) -> bool:
+    """Whether the pipeline ships exactly once to the cluster. ``topic``: any that is there. Raises
+    ClusterError."""
     match pipeline.delivery.guarantee:
         case "exactly_once":
             return True
         case "prefer_exactly_once":
-            return client.has_transactions(topic, f"{original(pipeline.key)}.{cluster.name}.preflight")
+            return client.has_transactions(
+                topic, f"{original(pipeline.key)}.{cluster.name}.preflight"
+            )
     return False
 
 
-def _check_partitions(cluster: Cluster, pipeline: Pipeline, known: Mapping[str, TopicFacts]) -> None:
+def _check_partitions(
+    cluster: Cluster, pipeline: Pipeline, known: Mapping[str, TopicFacts]
+) -> None:
     """Raises ClusterError if `delivery.partitions` names some that a topic does not have."""
     listed = pipeline.delivery.partitions
     if not isinstance(listed, tuple):
         return
-    lacking = {topic: [number for number in listed if number >= facts.partitions] for topic, facts in known.items()}
+    lacking = {
+        topic: [number for number in listed if number >= facts.partitions]
+        for topic, facts in known.items()
+    }
     faults = [
-        f"{topic} has {known[topic].partitions} (numbered from 0), and no {', '.join(map(str, numbers))}"
+        f"{topic} has {known[topic].partitions} (numbered from 0), and no "
+        f"{', '.join(map(str, numbers))}"
         for topic, numbers in lacking.items()
         if numbers
     ]
     if faults:
         raise NoSuchPartition(
-            f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names partitions that are not there: "
-            f"{'; '.join(faults)}. Nothing was sent. Correct the list in the pipeline's file (it holds for every topic of "
-            "the pipeline, the quarantine too), or add the partitions."
+            f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names "
+            f"partitions that are not there: {'; '.join(faults)}. Nothing was sent. Correct the "
+            "list in the pipeline's file (it holds for every topic of the pipeline, the "
+            "quarantine too), or add the partitions."
         )

@@ -1,4 +1,5 @@
-"""Step `preview`: what some lines would become, read and decided as a ship does it. Asks no cluster, and sends nothing."""
+"""Step `preview`: what some lines would become, read and decided as a ship does it. Asks no
+cluster, and sends nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +17,15 @@ _FILES = 4
 
 
 def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -> PreviewResult:
-    """The first lines of a few of the window's files, as ``cluster`` gets them. Raises ConfigError for SQL that a run would refuse."""
+    """The first lines of a few of the window's files, as ``cluster`` gets them. Raises ConfigError
+    for SQL that a run would refuse."""
     plan = context.folder.need(PLAN, PlanResult)
-    result = PreviewResult(**context.common(PREVIEW), started_at=started_at, finished_at=started_at, files=len(plan.files))
+    result = PreviewResult(
+        **context.common(PREVIEW),
+        started_at=started_at,
+        finished_at=started_at,
+        files=len(plan.files),
+    )
     readable = [file for file in plan.files if file.size_bytes and not file.problem]
     context.start_spark()
     with context.phases("analysing SQL"):
@@ -34,7 +41,8 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
 
 
 def heads(files: Sequence[PlannedFile], lines: int) -> Iterator[FilePiece]:
-    """The beginnings of a few files, spread evenly over all, with about as many lines each; ``lines`` in all if the files have them."""
+    """The beginnings of a few files, spread evenly over all, with about as many lines each;
+    ``lines`` in all if the files have them."""
     count = min(_FILES, len(files), lines)
     for number in range(count):
         file = files[number * len(files) // count]

@@ -32,8 +32,9 @@ ReadSoFar = Callable[[], object]
 
 
 class Progress:
-    """While the ``with`` block runs: tails the ledger and prints a line every five seconds; stops the job when superseded, or when nothing
-    moves any more: nothing was read (as ``read_so_far`` says) and nothing committed for the order's ``stall_seconds``."""
+    """While the ``with`` block runs: tails the ledger and prints a line every five seconds; stops
+    the job when superseded, or when nothing moves any more: nothing was read (as ``read_so_far``
+    says) and nothing committed for the order's ``stall_seconds``."""
 
     def __init__(
         self,
@@ -74,7 +75,12 @@ class Progress:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._done.set()
         self._thread.join()
 
@@ -91,7 +97,8 @@ class Progress:
                     self._line(time.monotonic() - began)
                     self._look_for_a_stall()
                 except Exception:
-                    # Nobody but this thread stops a job that was taken over, so nothing that it prints may end it.
+                    # Nobody but this thread stops a job that was taken over, so nothing that it
+                    # prints may end it.
                     log.exception("progress cannot be shown")
                 if self.stalled is not None:
                     self._stop_job()
@@ -106,10 +113,12 @@ class Progress:
             return
         parked = f" Records wait for {', '.join(self._parked)}." if self._parked else ""
         self.stalled = DeliveryError(
-            f"cluster {self._order.cluster}: no line was read and no chunk committed for {format_duration(allowed)} "
-            f"(`delivery.stall_timeout`), so the ship of pipeline {self._order.pipeline} was stopped, with {len(self._ended)} of "
-            f"{len(self._order.splits)} splits done.{parked} Either the files' storage does not answer, or an expression (a regular "
-            "expression in `records` or a check) takes for ever on some line, or Spark has no free cores. What was committed is in the "
+            f"cluster {self._order.cluster}: no line was read and no chunk committed for "
+            f"{format_duration(allowed)} (`delivery.stall_timeout`), so the ship of pipeline "
+            f"{self._order.pipeline} was stopped, with {len(self._ended)} of "
+            f"{len(self._order.splits)} splits done.{parked} Either the files' storage does not "
+            "answer, or an expression (a regular expression in `records` or a check) takes for "
+            "ever on some line, or Spark has no free cores. What was committed is in the "
             "ledger: run again, and only the rest is sent."
         )
         say(self.stalled.message)
@@ -134,7 +143,10 @@ class Progress:
         if not self._records and not self._ended:
             if seconds >= self._silent_until:
                 self._silent_until = seconds + _SILENT_SECONDS
-                say(f"{self._order.cluster}: nothing is committed yet, {format_duration(seconds)} after Spark began to read")
+                say(
+                    f"{self._order.cluster}: nothing is committed yet, {format_duration(seconds)} "
+                    "after Spark began to read"
+                )
             return
         figures = (self._records, len(self._ended), self._parked)
         if figures == self._told and seconds < self._silent_until:
@@ -145,8 +157,9 @@ class Progress:
         rate = self._records / seconds
         parked = f"; parked: {', '.join(self._parked)}" if self._parked else ""
         say(
-            f"{self._order.cluster}: {self._records:,} records ({format_bytes(self._bytes)}), {share:.0%} of {len(self._order.splits)} "
-            f"splits, {rate:,.0f} records/s, {format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
+            f"{self._order.cluster}: {self._records:,} records ({format_bytes(self._bytes)}), "
+            f"{share:.0%} of {len(self._order.splits)} splits, {rate:,.0f} records/s, "
+            f"{format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
         )
 
     def _figures(self, seconds: float) -> ShipProgress:

@@ -1,4 +1,5 @@
-"""Files that were delivered under another name, or when they were shorter: candidates by how they begin, proven by checksums (docs/adr/0030)."""
+"""Files that were delivered under another name, or when they were shorter: candidates by how they
+begin, proven by checksums (docs/adr/0030)."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.types import FileId, SplitId
 from shipper.worker.order import Part
 
-#: Originals of a candidate that are compared: many files may begin alike, as those of CSV do. If records depend on the file's path, each costs a
-#: read of the candidate; else one read compares all, and of a log that is rotated for years the ledger has many at a few paths.
+#: Originals of a candidate that are compared: many files may begin alike, as those of CSV do. If
+#: records depend on the file's path, each costs a read of the candidate; else one read compares
+#: all, and of a log that is rotated for years the ledger has many at a few paths.
 _MOST_PATHS, _MOST_ORIGINALS = 16, 256
 _PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
 #: Columns of a record that are others if the file is cut otherwise.
@@ -58,9 +60,11 @@ class Recognition:
 
     recognised: list[RecognisedFile] = field(default_factory=list)
     renamed: list[FileId] = field(default_factory=list)
-    """Files at paths of the run that what lies there now is not: their content lies elsewhere, or begins otherwise."""
+    """Files at paths of the run that what lies there now is not: their content lies elsewhere, or
+    begins otherwise."""
     successors: list[FileId] = field(default_factory=list)
-    """Files that lie where another one was shipped from, begin otherwise, and are new. What lay there before was not found."""
+    """Files that lie where another one was shipped from, begin otherwise, and are new. What lay
+    there before was not found."""
     left_out: dict[FileId, str] = field(default_factory=dict)
     """Files of which nobody can tell whether they were delivered → why."""
     chunks_end: int | None = None
@@ -70,22 +74,36 @@ class Recognition:
 
 def states_of(chunks: Chunks, files: Collection[FileId]) -> dict[FileId, States]:
     """Return what the ledger has of each of ``files``, a set or the keys of a dict."""
-    return {file: {split.start: chunks.splits[split] for split in splits} for file, splits in chunks.splits_of(files).items()}
+    return {
+        file: {split.start: chunks.splits[split] for split in splits}
+        for file, splits in chunks.splits_of(files).items()
+    }
 
 
 def is_wanted(context: RunContext) -> bool:
     source = context.pipeline.source
-    return not context.reship and (source.on_renamed == "recognise" or source.on_replaced == "continue")
+    return not context.reship and (
+        source.on_renamed == "recognise" or source.on_replaced == "continue"
+    )
 
 
 def recognise(
-    context: RunContext, cluster: Cluster, client: ClusterAdmin, ledger: LedgerLog, known: Chunks, files: Sequence[PlannedFile],
-    listed: Collection[FileId], beginnings: Mapping[FileId, bytes],
-) -> Recognition:  # fmt: skip
-    """Find out which of ``files`` were delivered as another file. ``known``: what the ledger has of them; ``listed``: all files of the plan;
-    ``beginnings``: the first bytes of those that could be read. Notes what is wrong with files that cannot be read. Raises ShipperError."""
+    context: RunContext,
+    cluster: Cluster,
+    client: ClusterAdmin,
+    ledger: LedgerLog,
+    known: Chunks,
+    files: Sequence[PlannedFile],
+    listed: Collection[FileId],
+    beginnings: Mapping[FileId, bytes],
+) -> Recognition:
+    """Find out which of ``files`` were delivered as another file. ``known``: what the ledger has of
+    them; ``listed``: all files of the plan; ``beginnings``: the first bytes of those that could be
+    read. Notes what is wrong with files that cannot be read. Raises ShipperError."""
     # An empty file is never left, and may lie where a file was that was renamed.
-    if not files and all(file in known.digests or not known.files_of_path.get(file.path) for file in listed):
+    if not files and all(
+        file in known.digests or not known.files_of_path.get(file.path) for file in listed
+    ):
         return Recognition()
     new = {
         file_id(file): file
@@ -97,12 +115,15 @@ def recognise(
     found = Recognition(chunks_end=heads.end)
     for file in begun & heads.renamed:
         found.left_out[file] = (
-            "it was shipped in part, and then under another name, so nobody can tell what is left of it under this one. Nothing of it was sent. Give "
-            "it the other name again, or ship it whole with --reship"
+            "it was shipped in part, and then under another name, so nobody can tell what is left "
+            "of it under this one. Nothing of it was sent. Give it the other name again, or ship "
+            "it whole with --reship"
         )
     candidates = _candidates(context, ledger, client, heads, new, listed)
     _prove(context, cluster, candidates)
-    found.states = {original.id: original.states for candidate in candidates for original in candidate.originals}
+    found.states = {
+        original.id: original.states for candidate in candidates for original in candidate.originals
+    }
     elsewhere = set(heads.elsewhere)
     for candidate in sorted(candidates, key=lambda each: each.has_own_path):
         _conclude(context, candidate, found, elsewhere)
@@ -114,32 +135,63 @@ def recognise(
 
 
 def confirm(
-    context: RunContext, planned: ClusterPlan, chunks: Chunks, ledger: LedgerLog, files: Sequence[PlannedFile], *, generation: int
-) -> list[Moved]:  # fmt: skip
-    """Returns what is to be written of the files that the plan recognised. ``chunks``: read after the takeover.
+    context: RunContext,
+    planned: ClusterPlan,
+    chunks: Chunks,
+    ledger: LedgerLog,
+    files: Sequence[PlannedFile],
+    *,
+    generation: int,
+) -> list[Moved]:
+    """Returns what is to be written of the files that the plan recognised. ``chunks``: read after
+    the takeover.
 
-    The plan may be older than a chunk of an original: a run that was under way then has committed it until it was fenced. So the original must
-    have the very chunks that were proven, and nothing that was committed since the plan may begin like a file that the plan took for new. Raises
+    The plan may be older than a chunk of an original: a run that was under way then has committed
+    it until it was fenced. So the original must have the very chunks that were proven, and nothing
+    that was committed since the plan may begin like a file that the plan took for new. Raises
     StepResultError, ClusterError."""
     if planned.chunks_end is None:
         return []
     of_id, moved = {file_id(file): file for file in files}, list[Moved]()
-    known = states_of(chunks, {file for one in planned.recognised for file in (one.id, one.original.id)})
+    known = states_of(
+        chunks, {file for one in planned.recognised for file in (one.id, one.original.id)}
+    )
     for one in planned.recognised:
         if any(state.moved for state in known[one.id].values()):
             continue  # an earlier attempt, or another run, has written it
         if known[one.id] or fingerprint(known[one.original.id]) != one.chunks:
             raise _stale(planned.cluster, one.id, one.original.id)
         if one.id in of_id:
-            moved += moved_records(context, one, of_id[one.id], known[one.original.id], generation, context.folder.run_id)
+            moved += moved_records(
+                context,
+                one,
+                of_id[one.id],
+                known[one.original.id],
+                generation,
+                context.folder.run_id,
+            )
     recognised = {one.id for one in planned.recognised}
-    new = [planned for file, planned in of_id.items() if file not in chunks.digests and file not in recognised]
-    _refuse_shipped_since(context, planned, ledger, new, of_id.keys() | {one.original.id for one in planned.recognised})
+    new = [
+        planned
+        for file, planned in of_id.items()
+        if file not in chunks.digests and file not in recognised
+    ]
+    _refuse_shipped_since(
+        context,
+        planned,
+        ledger,
+        new,
+        of_id.keys() | {one.original.id for one in planned.recognised},
+    )
     return moved
 
 
 def _refuse_shipped_since(
-    context: RunContext, planned: ClusterPlan, ledger: LedgerLog, new: Sequence[PlannedFile], others: Collection[FileId]
+    context: RunContext,
+    planned: ClusterPlan,
+    ledger: LedgerLog,
+    new: Sequence[PlannedFile],
+    others: Collection[FileId],
 ) -> None:
     if not new or context.pipeline.source.on_renamed != "recognise":
         return
@@ -165,8 +217,10 @@ def _refuse_shipped_since(
 
 def _stale(cluster: str, file: FileId, original: FileId) -> StepResultError:
     return StepResultError(
-        f"cluster {cluster}: another run shipped records of {original.path} after this run was planned, and {file.path} may be the same file under "
-        "another name. Shipping by the older plan could send its records twice, so nothing was sent. Start the run again from the plan."
+        f"cluster {cluster}: another run shipped records of {original.path} after this run was "
+        f"planned, and {file.path} may be the same file under another name. Shipping by the "
+        "older plan could send its records twice, so nothing was sent. Start the run again from "
+        "the plan."
     )
 
 
@@ -177,14 +231,20 @@ def _look_at_paths(
     beginnings: Mapping[FileId, bytes],
     found: Recognition,
 ) -> None:
-    """Judge the files at the path of another one that was found nowhere. One that begins otherwise, or is empty, is a new file: a log was rotated
-    more often than it is kept, say. Of any other one nobody can tell, and it is left out by name, which holds up no other file."""
+    """Judge the files at the path of another one that was found nowhere. One that begins otherwise,
+    or is empty, is a new file: a log was rotated more often than it is kept, say. Of any other one
+    nobody can tell, and it is left out by name, which holds up no other file."""
     recognised, renamed = {one.id for one in found.recognised}, {*found.renamed}
     planned = {file_id(file): file for file in files}
     for id in sorted(listed):
         file = planned.get(id)
         others = known.files_of_path.get(id.path, set()) - renamed - {id}
-        if id in known.digests or id in recognised or not others or (file is None and id.size_bytes):
+        if (
+            id in known.digests
+            or id in recognised
+            or not others
+            or (file is None and id.size_bytes)
+        ):
             continue
         found.renamed += sorted(others)
         beginning = beginnings.get(id, b"")
@@ -193,25 +253,38 @@ def _look_at_paths(
         if file.problem:
             why = f"it cannot be read: {file.problem}"
         else:
-            why = next(filter(None, (_may_be_rewritten(beginning, states) for states in states_of(known, others).values())), "")
+            why = next(
+                filter(
+                    None,
+                    (
+                        _may_be_rewritten(beginning, states)
+                        for states in states_of(known, others).values()
+                    ),
+                ),
+                "",
+            )
         if why:
             found.left_out[id] = (
-                f"it lies where another file was shipped from that is gone, and nobody can tell whether it is that file: {why}. Nothing of it "
-                "was sent. If it is another file, give it another name"
+                "it lies where another file was shipped from that is gone, and nobody can tell "
+                f"whether it is that file: {why}. Nothing of it was sent. If it is another file, "
+                "give it another name"
             )
         else:
             found.successors.append(id)
 
 
 def _may_be_rewritten(beginning: bytes, states: States) -> str:
-    """Return why a file with this beginning may hold lines that were shipped from its path; empty if it begins otherwise. ``states``: of what was
-    shipped."""
+    """Return why a file with this beginning may hold lines that were shipped from its path; empty
+    if it begins otherwise. ``states``: of what was shipped."""
     heads = {value.head for state in states.values() for _, value in state.parts() if value.head}
     if not heads:
         return "when that was shipped, shipper did not note yet how files begin"
     lengths = {int(head.partition(":")[0]) for head in heads}
     if len(beginning) < max(lengths):
-        return f"{max(lengths):,} bytes are known of how that began, and this file has no more than {len(beginning):,}"
+        return (
+            f"{max(lengths):,} bytes are known of how that began, and this file has no more than "
+            f"{len(beginning):,}"
+        )
     if any(head_of(beginning[:length]) in heads for length in lengths):
         return "it begins alike, and does not hold what was shipped"
     return ""
@@ -230,13 +303,15 @@ class _Original:
     place: dict[int, Place] | None = None
     """First byte of each split → where its records are in the candidate. None: nobody can tell."""
     whole: bool = False
-    """True if the candidate is compared as one split, since it is cut where this file was not. What differs then is another file."""
+    """True if the candidate is compared as one split, since it is cut where this file was not. What
+    differs then is another file."""
     why_not: str = ""
     """Why its chunks cannot be compared with the candidate; empty if they can."""
     proof: Proof | None = None
 
     def parts(self) -> Iterator[tuple[int, int, ChunkOfSplit, ChunkValue]]:
-        """Yield where each chunk's split begins in the candidate, by how much its ordinals are shifted, and the chunk."""
+        """Yield where each chunk's split begins in the candidate, by how much its ordinals are
+        shifted, and the chunk."""
         for start, (begins, shift) in (self.place or {}).items():
             for of, value in self.states[start].parts():
                 yield begins, shift, of, value
@@ -268,18 +343,24 @@ def _candidates(
 ) -> list[_Candidate]:
     source, apart = context.pipeline.source, _depends_on_path(context)
     alike = dict[FileId, dict[FileId, str]]()
-    """New file → files that it may be → the path under which the ledger has each: the source may have been moved since."""
+    """New file → files that it may be → the path under which the ledger has each: the source may
+    have been moved since."""
     for file in new:
         delivered_from = {heads.now(one): one.path for one in heads.like(file)}
         may_be = [
             one
             for one in delivered_from
-            if one not in listed and _may_be(source.on_renamed, source.on_replaced, file, one, new[file])
+            if one not in listed
+            and _may_be(source.on_renamed, source.on_replaced, file, one, new[file])
         ]
         nearest = sorted(may_be, key=lambda one: _distance(one, file))
         if nearest:
             paths = {*[*dict.fromkeys(one.path for one in nearest)][:_MOST_PATHS]}
-            chosen = nearest[:_MOST_PATHS] if apart else [one for one in nearest if one.path in paths][:_MOST_ORIGINALS]
+            chosen = (
+                nearest[:_MOST_PATHS]
+                if apart
+                else [one for one in nearest if one.path in paths][:_MOST_ORIGINALS]
+            )
             alike[file] = {one: delivered_from[one] for one in chosen}
     if not alike:
         return []
@@ -292,14 +373,21 @@ def _candidates(
     for file, ones in alike.items():
         originals = list[_Original]()
         for one, former in ones.items():
-            # Under whichever of its names the file lies there: what begins like it elsewhere is a copy.
-            if one not in states or any(_lies_there(name, chunks.etags.get(name, ()), there[name.path]) for name in names[one]):
+            # Under whichever of its names the file lies there: what begins like it elsewhere is a
+            # copy.
+            if one not in states or any(
+                _lies_there(name, chunks.etags.get(name, ()), there[name.path])
+                for name in names[one]
+            ):
                 continue
             original = _Original(one, there[former].uri, states[one])
             if original.records:
                 original.place = places(context, one, new[file], states[one])
                 if original.place is None:
-                    original.place, original.whole = places(context, one, new[file], states[one], whole=True), True
+                    original.place, original.whole = (
+                        places(context, one, new[file], states[one], whole=True),
+                        True,
+                    )
                 original.why_not = _why_not(context, original, chunks)
                 originals.append(original)
         if originals:
@@ -307,10 +395,17 @@ def _candidates(
     return found
 
 
-def _may_be(on_renamed: str, on_replaced: str, file: FileId, one: FileId, planned: PlannedFile) -> bool:
-    """Whether ``file`` may be ``one`` at all. A plain file that was delivered is never longer than the same file now."""
-    wanted = on_renamed == "recognise" if one.path != file.path else on_replaced in ("fail", "continue")
-    return wanted and (planned.format != PLAIN or one.path.endswith(_PACKED) or one.size_bytes <= file.size_bytes)
+def _may_be(
+    on_renamed: str, on_replaced: str, file: FileId, one: FileId, planned: PlannedFile
+) -> bool:
+    """Whether ``file`` may be ``one`` at all. A plain file that was delivered is never longer than
+    the same file now."""
+    wanted = (
+        on_renamed == "recognise" if one.path != file.path else on_replaced in ("fail", "continue")
+    )
+    return wanted and (
+        planned.format != PLAIN or one.path.endswith(_PACKED) or one.size_bytes <= file.size_bytes
+    )
 
 
 def _distance(one: FileId, file: FileId) -> tuple[bool, bool, int, int, FileId]:
@@ -320,7 +415,8 @@ def _distance(one: FileId, file: FileId) -> tuple[bool, bool, int, int, FileId]:
 
 
 def _lies_there(one: FileId, etags: Collection[str], there: FoundFile) -> bool:
-    """By ETags where there are any, as the reader does: a listing may tell milliseconds where the answer about one object tells seconds."""
+    """By ETags where there are any, as the reader does: a listing may tell milliseconds where the
+    answer about one object tells seconds."""
     if there.id is None or there.id.size_bytes != one.size_bytes:
         return False
     return there.etag in etags if there.etag and etags else there.id.modified_ms == one.modified_ms
@@ -329,34 +425,52 @@ def _lies_there(one: FileId, etags: Collection[str], there: FoundFile) -> bool:
 def _why_not(context: RunContext, original: _Original, chunks: Chunks) -> str:
     digest, spark = context.pipeline.transform_digest(), context.engine.version
     if chunks.digests[original.id] != {digest}:
-        return "it was shipped under another transform (`records`, `routes`, `format` or `split_size` were others)"
+        return (
+            "it was shipped under another transform (`records`, `routes`, `format` or "
+            "`split_size` were others)"
+        )
     if chunks.sparks.get(original.id, {spark}) != {spark}:
         return "it was shipped with another version of Spark"
     if original.place is None:
         return _CUT_OTHERWISE
-    if len(original.place) > 1 and len(set(original.place.values()) - {(start, 0) for start in original.place}) > 0:
+    if (
+        len(original.place) > 1
+        and len(set(original.place.values()) - {(start, 0) for start in original.place}) > 0
+    ):
         text = context.pipeline.model_dump_json(include={"records", "routes"}).lower()
         if named := {name for name in _OF_THE_CUT if name in text}:
-            return f"records depend on {' and '.join(sorted(named))}, which differ since this file is cut otherwise"
+            return (
+                f"records depend on {' and '.join(sorted(named))}, which differ since this file "
+                "is cut otherwise"
+            )
     return ""
 
 
 def _depends_on_path(context: RunContext) -> bool:
     """False if the records that a line becomes are certainly the same under every path."""
-    text = context.pipeline.model_dump_json(include={"records", "routes", "gates", "quarantine"}).lower()
+    text = context.pipeline.model_dump_json(
+        include={"records", "routes", "gates", "quarantine"}
+    ).lower()
     return any(name in text for name in _OF_THE_PATH)
 
 
 def places(
     context: RunContext, original: FileId, file: PlannedFile, states: States, *, whole: bool = False
 ) -> dict[int, Place] | None:
-    """Return where the records of each split of ``original`` that has chunks are in ``file``. None: nobody can tell. ``whole``: in ``file`` as one
-    split, however it is cut."""
-    cut, now = list(context.split_starts(original)), [0] if whole else list(context.split_starts(file_id(file)))
-    if {value.splits for state in states.values() for _, value in state.parts()} != {len(cut)} or not states.keys() <= set(cut):
+    """Return where the records of each split of ``original`` that has chunks are in ``file``. None:
+    nobody can tell. ``whole``: in ``file`` as one split, however it is cut."""
+    cut, now = (
+        list(context.split_starts(original)),
+        [0] if whole else list(context.split_starts(file_id(file))),
+    )
+    if {value.splits for state in states.values() for _, value in state.parts()} != {
+        len(cut)
+    } or not states.keys() <= set(cut):
         return None
     if len(now) > 1:
-        both_plain = file.format == PLAIN and not original.path.endswith(_PACKED) and now[: len(cut)] == cut
+        both_plain = (
+            file.format == PLAIN and not original.path.endswith(_PACKED) and now[: len(cut)] == cut
+        )
         same = cut == now and original.size_bytes == file.size_bytes
         return {start: Place(start, 0) for start in states} if both_plain or same else None
     found, before = dict[int, Place](), 0
@@ -374,7 +488,12 @@ def places(
 
 
 def _prove(context: RunContext, cluster: Cluster, candidates: Sequence[_Candidate]) -> None:
-    pairs = [(one.file, original) for one in candidates for original in one.originals if not original.why_not]
+    pairs = [
+        (one.file, original)
+        for one in candidates
+        for original in one.originals
+        if not original.why_not
+    ]
     if not pairs:
         return
     wanted, apart = list[ToProve](), _depends_on_path(context)
@@ -405,7 +524,8 @@ class _Verdict(NamedTuple):
     same: bool
     doubt: str = ""
     whole: bool = False
-    """The file holds no record that the original does not hold, as far as the original was delivered."""
+    """The file holds no record that the original does not hold, as far as the original was
+    delivered."""
 
 
 def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Verdict:
@@ -421,8 +541,11 @@ def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Ver
         if not value.records:
             continue
         sums = proof.splits[begins]
-        if sums.counts[number] == value.records and (not of.topic or sums.checksums[number] == value.checksum):
-            # A count of dropped lines contradicts, and proves nothing: so many comments are at the top of every file.
+        if sums.counts[number] == value.records and (
+            not of.topic or sums.checksums[number] == value.checksum
+        ):
+            # A count of dropped lines contradicts, and proves nothing: so many comments are at the
+            # top of every file.
             held += bool(of.topic)
         else:
             failed += 1
@@ -449,18 +572,24 @@ def _last_ordinals(original: _Original) -> dict[int, int]:
 
 
 def _ends_without_newline(original: _Original) -> bool:
-    """A line is counted with its end, so the bytes of a file whose last line has none are one more than its size."""
+    """A line is counted with its end, so the bytes of a file whose last line has none are one more
+    than its size."""
     reads = [state.read for state in original.states.values()]
     return None not in reads and sum(read or 0 for read in reads) == original.id.size_bytes + 1
 
 
 def _lines_fit(original: _Original, proof: Proof, cut: Sequence[int]) -> tuple[bool, bool]:
-    """(the original's splits end where they end here, or more follows behind the last one; nothing follows)."""
+    """(the original's splits end where they end here, or more follows behind the last one; nothing
+    follows)."""
     place, last = original.place or {}, max(proof.splits)
-    ends = {begins: _end_at(original, begins, cut, len(proof.splits)) for begins, _ in place.values()}
+    ends = {
+        begins: _end_at(original, begins, cut, len(proof.splits)) for begins, _ in place.values()
+    }
     of_last = place[cut[-1]][0] if cut[-1] in place else None
     fits = all(
-        end is None or proof.splits[begins].lines == end or (begins == of_last and proof.splits[begins].lines > end)
+        end is None
+        or proof.splits[begins].lines == end
+        or (begins == of_last and proof.splits[begins].lines > end)
         for begins, end in ends.items()
     )
     known = len(place) == len(cut) and None not in ends.values()
@@ -468,8 +597,9 @@ def _lines_fit(original: _Original, proof: Proof, cut: Sequence[int]) -> tuple[b
 
 
 def _end_at(original: _Original, begins: int, cut: Sequence[int], count: int) -> int | None:
-    """Return how many records the original has in the file's split that begins there; None if that is not known. ``cut``: first byte of each split of
-    the original; ``count``: number of the file's splits."""
+    """Return how many records the original has in the file's split that begins there; None if that
+    is not known. ``cut``: first byte of each split of the original; ``count``: number of the file's
+    splits."""
     here = [start for start, (where, _) in (original.place or {}).items() if where == begins]
     if not here or (count == 1 and len(here) < len(cut)):
         return None
@@ -477,8 +607,11 @@ def _end_at(original: _Original, begins: int, cut: Sequence[int], count: int) ->
     return None if None in ends else sum(end or 0 for end in ends)
 
 
-def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, elsewhere: set[FileId]) -> None:
-    """``elsewhere``: files whose content lies at another path by now. A file at their own path that holds just the same is a new one."""
+def _conclude(
+    context: RunContext, candidate: _Candidate, found: Recognition, elsewhere: set[FileId]
+) -> None:
+    """``elsewhere``: files whose content lies at another path by now. A file at their own path that
+    holds just the same is a new one."""
     file, source = candidate.file, context.pipeline.source
     proven: list[tuple[_Original, _Verdict]] = []
     doubts = [(original, original.why_not) for original in candidate.originals if original.why_not]
@@ -486,9 +619,14 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
         if (proof := original.proof) is None:
             continue
         if proof.problem or not all(sums.ended for sums in proof.splits.values()):
-            file.problem, file.passing = proof.problem or "it could not be read to its end", proof.passing
+            file.problem, file.passing = (
+                proof.problem or "it could not be read to its end",
+                proof.passing,
+            )
             return
-        verdict = _judge(original, context.split_starts(original.id), whole_file=source.format == "whole_file")
+        verdict = _judge(
+            original, context.split_starts(original.id), whole_file=source.format == "whole_file"
+        )
         if verdict.same:
             proven.append((original, verdict))
         elif verdict.doubt:
@@ -496,12 +634,17 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
     if proven:
         original, verdict = max(proven, key=lambda each: each[0].records)
         one = _recognised(file, original, verdict)
-        if not one.complete and original.records < max((each.records for each, _ in doubts), default=0):
-            found.left_out[file_id(file)] = _doubtful(original.id, "more of it may have been shipped under another name")
+        if not one.complete and original.records < max(
+            (each.records for each, _ in doubts), default=0
+        ):
+            found.left_out[file_id(file)] = _doubtful(
+                original.id, "more of it may have been shipped under another name"
+            )
         elif one.grown and one.path != one.original.path and source.on_replaced in ("fail", "skip"):
             found.left_out[file_id(file)] = (
-                f"it begins with all that was shipped of {one.original.path}, and holds more: it was renamed and has grown. Nothing of it was sent. "
-                "Set `source.on_replaced: continue` to ship only the rest"
+                f"it begins with all that was shipped of {one.original.path}, and holds more: it "
+                "was renamed and has grown. Nothing of it was sent. Set `source.on_replaced: "
+                "continue` to ship only the rest"
             )
             elsewhere.add(one.original.id)
         elif one.path == one.original.path and one.complete and one.original.id in elsewhere:
@@ -517,8 +660,9 @@ def _conclude(context: RunContext, candidate: _Candidate, found: Recognition, el
 
 def _doubtful(original: FileId, why: str) -> str:
     return (
-        f"it begins like {original.path}, which was shipped and is gone, and nobody can tell whether it is the same file: {why}. Nothing of "
-        "it was sent. If it is another file, set `source.on_renamed: ship` and run the window again"
+        f"it begins like {original.path}, which was shipped and is gone, and nobody can tell "
+        f"whether it is the same file: {why}. Nothing of it was sent. If it is another file, set "
+        "`source.on_renamed: ship` and run the window again"
     )
 
 
@@ -527,7 +671,9 @@ def _recognised(file: PlannedFile, original: _Original, verdict: _Verdict) -> Re
     assert proof is not None
     states = list(original.states.values())
     delivered = standing_as_cut(id, states) != "partial"
-    longer = file.format == PLAIN and not id.path.endswith(_PACKED) and file.size_bytes > id.size_bytes
+    longer = (
+        file.format == PLAIN and not id.path.endswith(_PACKED) and file.size_bytes > id.size_bytes
+    )
     return RecognisedFile(
         **file_id(file)._asdict(),
         original=KnownFile(**id._asdict()),
@@ -541,11 +687,24 @@ def _recognised(file: PlannedFile, original: _Original, verdict: _Verdict) -> Re
 
 
 def fingerprint(states: States) -> str:
-    """Return a hash of all that the ledger has of a file: which chunks, of which generation, with which sums."""
+    """Return a hash of all that the ledger has of a file: which chunks, of which generation, with
+    which sums."""
     hashed = xxhash.xxh64()
     for start, state in sorted(states.items()):
         for of, value in sorted(state.parts(), key=lambda part: (part.of, part.value.generation)):
-            hashed.update(repr((start, *of, value.generation, value.last, value.end, value.records, value.checksum)).encode())
+            hashed.update(
+                repr(
+                    (
+                        start,
+                        *of,
+                        value.generation,
+                        value.last,
+                        value.end,
+                        value.records,
+                        value.checksum,
+                    )
+                ).encode()
+            )
     return hashed.hexdigest()
 
 
@@ -553,17 +712,33 @@ def fingerprint(states: States) -> str:
 
 
 def moved_records(
-    context: RunContext, one: RecognisedFile, file: PlannedFile, states: States, generation: int, run_id: str
+    context: RunContext,
+    one: RecognisedFile,
+    file: PlannedFile,
+    states: States,
+    generation: int,
+    run_id: str,
 ) -> list[Moved]:
-    """Return what is to be written of a file that was recognised: which of its records the original's chunks have delivered."""
+    """Return what is to be written of a file that was recognised: which of its records the
+    original's chunks have delivered."""
     original = _Original(one.original.id, "", states)
     original.place = places(context, original.id, file, states)
     starts = list(context.split_starts(one.id))
     common: dict[str, Any] = {
-        "path": original.id.path, "size_bytes": original.id.size_bytes, "modified_ms": original.id.modified_ms,
-        "generation": generation, "run_id": run_id, "window": file.late_window or file.tick or str(context.window), "splits": len(starts),
-        "etag": file.etag or None, "end": False, "read": None, "without": None, "parked": None, "wire_bytes": None,
-    }  # fmt: skip
+        "path": original.id.path,
+        "size_bytes": original.id.size_bytes,
+        "modified_ms": original.id.modified_ms,
+        "generation": generation,
+        "run_id": run_id,
+        "window": file.late_window or file.tick or str(context.window),
+        "splits": len(starts),
+        "etag": file.etag or None,
+        "end": False,
+        "read": None,
+        "without": None,
+        "parked": None,
+        "wire_bytes": None,
+    }
     groups = dict[tuple[int, str, str | None, bool], list[_Group]]()
     for begins, shift, of, value in original.parts():
         if value.records:
@@ -577,7 +752,8 @@ def moved_records(
     for (begins, topic, _, _), some in groups.items():
         for group in some:
             ordinals = list(group.ordinals)
-            # A file of which more is shipped under this name is known by this name from now on; else by its former one.
+            # A file of which more is shipped under this name is known by this name from now on;
+            # else by its former one.
             head = None if one.complete else file.head
             own = {"last": ordinals[-1].end, "ordinals": encode_ordinals(ordinals), "head": head}
             value = MovedValue(**{**vars(group.value), **common, **own})
@@ -586,9 +762,21 @@ def moved_records(
     for begins, lines, read in zip(starts, one.lines, one.read, strict=True):
         if _end_at(original, begins, context.split_starts(original.id), len(starts)) == lines:
             nothing = replace(
-                base, last=lines, end=True, read=read, ordinals="", records=0, bytes=0, checksum=0, partition=None, bundles=None,
-                topic_id=None, reasons=None, swallowed=None, filtered=None,
-            )  # fmt: skip
+                base,
+                last=lines,
+                end=True,
+                read=read,
+                ordinals="",
+                records=0,
+                bytes=0,
+                checksum=0,
+                partition=None,
+                bundles=None,
+                topic_id=None,
+                reasons=None,
+                swallowed=None,
+                filtered=None,
+            )
             found.append(Moved(MovedKey(SplitId(one.id, begins), lines, ""), nothing))
     return found
 
@@ -606,16 +794,24 @@ class _Group:
             self.ordinals.add(first, end)
             self.runs += 1
         before = self.value
-        self.value = value if before is None else replace(
-            value,
-            records=before.records + value.records,
-            bytes=before.bytes + value.bytes,
-            checksum=(before.checksum + value.checksum) % _UINT64,
-            bundles=None if value.bundles is None else value.bundles + (before.bundles or 0),
-            reasons=None if value.reasons is None else dict(Counter(before.reasons) + Counter(value.reasons)),
-            swallowed=(before.swallowed or 0) + (value.swallowed or 0) or None,
-            filtered=None if value.filtered is None else dict(Counter(before.filtered) + Counter(value.filtered)),
-        )  # fmt: skip
+        self.value = (
+            value
+            if before is None
+            else replace(
+                value,
+                records=before.records + value.records,
+                bytes=before.bytes + value.bytes,
+                checksum=(before.checksum + value.checksum) % _UINT64,
+                bundles=None if value.bundles is None else value.bundles + (before.bundles or 0),
+                reasons=None
+                if value.reasons is None
+                else dict(Counter(before.reasons) + Counter(value.reasons)),
+                swallowed=(before.swallowed or 0) + (value.swallowed or 0) or None,
+                filtered=None
+                if value.filtered is None
+                else dict(Counter(before.filtered) + Counter(value.filtered)),
+            )
+        )
 
 
 def note_of_successors(found: Sequence[FileId]) -> str:
@@ -623,8 +819,8 @@ def note_of_successors(found: Sequence[FileId]) -> str:
     first, more = found[0].path, f" and {len(found) - 1:,} more" if len(found) > 1 else ""
     what, lies = ("1 file is", "lies") if len(found) == 1 else (f"{len(found):,} files are", "lie")
     return (
-        f"{what} new, and {lies} where another one was shipped from that is gone: {first}{more}. What begins otherwise is sent whole "
-        "(`source.on_replaced: continue`)."
+        f"{what} new, and {lies} where another one was shipped from that is gone: {first}{more}. "
+        "What begins otherwise is sent whole (`source.on_replaced: continue`)."
     )
 
 
@@ -633,6 +829,7 @@ def note_of(found: Sequence[RecognisedFile]) -> str:
     first, more = found[0], f" and {len(found) - 1:,} more" if len(found) > 1 else ""
     what = "1 file was" if len(found) == 1 else f"{len(found):,} files were"
     return (
-        f"{what} recognised as moved: {first.original.path} → {first.path}{more}. By their checksums {sum(one.records for one in found):,} records "
-        "were delivered before, and are not sent again."
+        f"{what} recognised as moved: {first.original.path} → {first.path}{more}. By their "
+        f"checksums {sum(one.records for one in found):,} records were delivered before, and are "
+        "not sent again."
     )

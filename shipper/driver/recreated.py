@@ -1,4 +1,5 @@
-"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered: what a plan and a ship make of them."""
+"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered:
+what a plan and a ship make of them."""
 
 from __future__ import annotations
 
@@ -52,9 +53,10 @@ def judge(
     """Holds ``chunks`` against the topics.
 
     Args:
-        files: those of which lost records matter. Give a set, or the keys of a dict.
-        topics: asked for besides the topics that the chunks name.
-        present: ids that were asked for before the chunks were read. They serve if they are the chunks' own; if not, the topics are asked again: an
+        files: those of which lost records matter. Give a set, or the keys of a dict. topics: asked
+        for besides the topics that the chunks name. present: ids that were asked for before the
+        chunks were read. They serve if they are the chunks' own; if not, the topics are asked
+        again: an
             id that was read before a chunk was written does not say that the chunk is gone.
 
     Raises ClusterError.
@@ -68,20 +70,26 @@ def judge(
 
 
 def look_again(found: Incarnations, cluster: Cluster) -> None:
-    """Asks a second time, by another connection, before records are sent again because of ``found``. Raises ClusterError if the answers differ."""
+    """Asks a second time, by another connection, before records are sent again because of
+    ``found``. Raises ClusterError if the answers differ."""
     time.sleep(_SECOND_LOOK_SECONDS)
     topics = {loss.topic for loss in found.lost.found}
     now = ClusterAdmin(cluster).present_ids(topics)
     if differ := [topic for topic in sorted(topics) if now.get(topic) != found.present.get(topic)]:
         raise ClusterError(
-            f"cluster {cluster.name}: brokers do not agree on which topic {', '.join(differ)} is: the metadata of one lag behind. Nothing was sent. "
-            "Run again when all brokers are well."
+            f"cluster {cluster.name}: brokers do not agree on which topic {', '.join(differ)} is: "
+            "the metadata of one lag behind. Nothing was sent. Run again when all brokers are "
+            "well."
         )
 
 
-def error(cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str = "Nothing was sent.") -> TopicRecreated:
+def error(
+    cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str = "Nothing was sent."
+) -> TopicRecreated:
     """``sent``: what was, as a sentence."""
-    return TopicRecreated(f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} {remedy(pipeline)}")
+    return TopicRecreated(
+        f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} {remedy(pipeline)}"
+    )
 
 
 def sentence(lost: RecreatedTopic) -> str:
@@ -89,25 +97,39 @@ def sentence(lost: RecreatedTopic) -> str:
     if lost.now is None:
         what = f"topic {lost.topic} was deleted (its id was {lost.before})."
     else:
-        what = f"topic {lost.topic} was deleted and created anew: its id was {lost.before} and is {lost.now}."
+        what = (
+            f"topic {lost.topic} was deleted and created anew: its id was {lost.before} and is "
+            f"{lost.now}."
+        )
     files = "1 file" if lost.files == 1 else f"{lost.files:,} files"
-    return f"{what} {lost.records:,} records of {files} were in the earlier topic, and are in none now."
+    return (
+        f"{what} {lost.records:,} records of {files} were in the earlier topic, and are in none "
+        "now."
+    )
 
 
 def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
     """Return the report's notes on topics whose records this run sends again."""
-    return [f"{sentence(one)} They are sent again (`on_recreated: resend`)." for one in lost if one.resent]
+    return [
+        f"{sentence(one)} They are sent again (`on_recreated: resend`)."
+        for one in lost
+        if one.resent
+    ]
 
 
 def remedy(pipeline: str) -> str:
     return (
-        f"To send exactly these records again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and run the window "
-        "again; or send whole files anew with `--reship`, of which consumers of other topics will see duplicates."
+        "To send exactly these records again, set `delivery.on_recreated: resend` in "
+        f"pipelines/{original(pipeline)}.yaml and run the window again; or send whole files anew "
+        "with `--reship`, of which consumers of other topics will see duplicates."
     )
 
 
-def refuse_late(found: Pending, lost: Losses, late: Collection[FileId], policy: Literal["fail", "resend"]) -> None:
-    """Late files whose records are lost hold up no window: they are left alone, by name, unless the pipeline says to send them again."""
+def refuse_late(
+    found: Pending, lost: Losses, late: Collection[FileId], policy: Literal["fail", "resend"]
+) -> None:
+    """Late files whose records are lost hold up no window: they are left alone, by name, unless the
+    pipeline says to send them again."""
     if policy == "resend":
         return
     for file in [file for file in found.left if file in lost.files and file in late]:
@@ -115,5 +137,6 @@ def refuse_late(found: Pending, lost: Losses, late: Collection[FileId], policy: 
         found.partial = [other for other in found.partial if other != file]
         topic = lost.files[file]
         found.refused[file] = (
-            f"topic {topic} was deleted, or deleted and created anew, after records of the file were delivered to it: see `delivery.on_recreated`"
+            f"topic {topic} was deleted, or deleted and created anew, after records of the file "
+            "were delivered to it: see `delivery.on_recreated`"
         )

@@ -1,4 +1,5 @@
-"""Step `repaired`: whether repaired records would go to quarantine again, and what of them leaves. Asks no cluster, and sends nothing."""
+"""Step `repaired`: whether repaired records would go to quarantine again, and what of them leaves.
+Asks no cluster, and sends nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ from shipper.runner import REPAIRED
 
 def judges_lines(pipeline: Pipeline) -> bool:
     """True if what is in quarantine are lines, which can be parsed and checked again."""
-    return pipeline.records.value == "value" and pipeline.records.avro is None and bool(reasons(pipeline))
+    return (
+        pipeline.records.value == "value"
+        and pipeline.records.avro is None
+        and bool(reasons(pipeline))
+    )
 
 
 def repaired(context: RunContext, started_at: dt.datetime) -> RepairedResult:
@@ -25,4 +30,9 @@ def repaired(context: RunContext, started_at: dt.datetime) -> RepairedResult:
     with context.phases("judging"):
         context.engine.judge_repaired(asked.records)
     finished_at = dt.datetime.now(dt.UTC)
-    return RepairedResult(**context.common(REPAIRED), started_at=started_at, finished_at=finished_at, records=asked.records)
+    return RepairedResult(
+        **context.common(REPAIRED),
+        started_at=started_at,
+        finished_at=finished_at,
+        records=asked.records,
+    )

@@ -1,9 +1,11 @@
 """Records that leave quarantine: repaired by a person, sent to their topic exactly once.
 
-A replay is a run of its own that sends a few records: it takes the lease, announces a generation and fences all lanes before it, and
-only then reads the ledger. Each record that it sends has a record in the ledger, in the same transaction, under the quarantined record's key.
-The latest one says which value went to which topic last. So a replay that was killed, or is started twice, sends what is missing and says
-what it skipped. Another value, or the same to another topic, is a correction: it is sent too, and named.
+A replay is a run of its own that sends a few records: it takes the lease, announces a generation
+and fences all lanes before it, and only then reads the ledger. Each record that it sends has a
+record in the ledger, in the same transaction, under the quarantined record's key. The latest one
+says which value went to which topic last. So a replay that was killed, or is started twice, sends
+what is missing and says what it skipped. Another value, or the same to another topic, is a
+correction: it is sent too, and named.
 """
 
 from __future__ import annotations
@@ -93,7 +95,9 @@ class InQuarantine:
     chunks: list[QuarantineChunk] = field(default_factory=list)
     replays: dict[ReplayKey, SentReplay] = field(default_factory=dict)
     roots: Roots = field(default_factory=Roots)
-    _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(default_factory=dict, repr=False)
+    _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(
+        default_factory=dict, repr=False
+    )
 
     def add(self, chunk: QuarantineChunk) -> None:
         self.chunks.append(chunk)
@@ -105,7 +109,8 @@ class InQuarantine:
         return sorted({chunk.key.topic for chunk in self.chunks})
 
     def find(self, place: RecordPosition) -> QuarantineChunk | None:
-        """The chunk that the record was quarantined with; the latest, if the file was replaced or shipped anew since."""
+        """The chunk that the record was quarantined with; the latest, if the file was replaced or
+        shipped anew since."""
         ordinal = place.record - 1
         hits = [
             chunk
@@ -125,8 +130,9 @@ def _key(chunk: QuarantineChunk, place: RecordPosition) -> ReplayKey:
 
 
 class KeptValues:
-    """Whether the quarantine topic holds what was put there. Anybody who may write to it can forge shipper's headers, and a person repairs and
-    replays what is read from it; the ledger, which fewer may write to, has a checksum of each chunk's values."""
+    """Whether the quarantine topic holds what was put there. Anybody who may write to it can forge
+    shipper's headers, and a person repairs and replays what is read from it; the ledger, which
+    fewer may write to, has a checksum of each chunk's values."""
 
     def __init__(self) -> None:
         self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
@@ -139,15 +145,20 @@ class KeptValues:
             right = hashes[place.record] == found  # at least once may put the same one there twice
         else:
             hashes[place.record] = found
-            right = len(hashes) < chunk.value.records or sum(hashes.values()) % 2**64 == chunk.value.checksum
+            right = (
+                len(hashes) < chunk.value.records
+                or sum(hashes.values()) % 2**64 == chunk.value.checksum
+            )
         if not right:
             self._wrong[which] = None
 
     def wrong(self) -> list[str]:
-        """A sentence for each chunk that holds something else. One of which retention has removed a record cannot be judged."""
+        """A sentence for each chunk that holds something else. One of which retention has removed a
+        record cannot be judged."""
         return [
-            f"{key.split.file.path} (split at byte {key.split.start}): topic {key.topic} has other values than were put there, by the "
-            "ledger's checksum: somebody else writes to it. Take the records from the file itself."
+            f"{key.split.file.path} (split at byte {key.split.start}): topic {key.topic} has other "
+            "values than were put there, by the ledger's checksum: somebody else writes to it. "
+            "Take the records from the file itself."
             for key, _ in self._wrong
         ]
 
@@ -163,7 +174,9 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
                     if over is not None and value.generation < over.generation:
                         continue
                     if value.replay:
-                        found.replays[ReplayKey(key.split, key.first)] = SentReplay(key.topic, value)
+                        found.replays[ReplayKey(key.split, key.first)] = SentReplay(
+                            key.topic, value
+                        )
                     elif value.reasons is not None:
                         found.add(QuarantineChunk(key, value))
     return found
@@ -175,16 +188,23 @@ class Replayed:
     skipped: dict[RecordPosition, str] = field(default_factory=dict)
     """Record → the replay that sent the same value before."""
     corrected: dict[RecordPosition, str] = field(default_factory=dict)
-    """Of those sent: record → the replay that sent another value before, or the same to another topic."""
+    """Of those sent: record → the replay that sent another value before, or the same to another
+    topic."""
     generation: int = 0
 
 
 def replay(
-    ledger: LedgerLog, client: ClusterClient, cluster: Cluster, pipeline: Pipeline, wanted: Sequence[Repaired], run_id: str,
+    ledger: LedgerLog,
+    client: ClusterClient,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    wanted: Sequence[Repaired],
+    run_id: str,
     say: Callable[[str], None],
-) -> Replayed:  # fmt: skip
-    """Raises UsageError for a record that is not in quarantine, or a topic that is none of the pipeline's; then nothing was sent. Raises
-    LeaseHeld, ClusterError, Superseded, OutcomeUnknown; then the same replay again sends the rest."""
+) -> Replayed:
+    """Raises UsageError for a record that is not in quarantine, or a topic that is none of the
+    pipeline's; then nothing was sent. Raises LeaseHeld, ClusterError, Superseded, OutcomeUnknown;
+    then the same replay again sends the rest."""
     _check_topics(pipeline.on(cluster.name), cluster, client.topics(), wanted)
     transactional = is_transactional(client, cluster, pipeline, ledger.topic)
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional)
@@ -196,20 +216,26 @@ def replay(
         left, earlier = [], dict[RecordPosition, str]()
         for repaired in wanted:
             before = known.replays.get(_key(chunks[repaired.place], repaired.place))
-            if before is not None and (before.topic, before.value.checksum) == (repaired.topic, spark_hash(repaired.value)):
+            if before is not None and (before.topic, before.value.checksum) == (
+                repaired.topic,
+                spark_hash(repaired.value),
+            ):
                 found.skipped[repaired.place] = before.value.run_id
                 continue
             left.append(repaired)
             if before is not None:
                 earlier[repaired.place] = before.value.run_id
         lane = transactional_id(pipeline.key, cluster.name, 0, 0)
-        transactions = Transactions(settings, lane, ledger.topic, right_of(ledger, found.generation))
+        transactions = Transactions(
+            settings, lane, ledger.topic, right_of(ledger, found.generation)
+        )
         try:
             _send(ledger, transactions, pipeline, chunks, left, run_id, found)
         except KafkaFault as fault:
             raise ClusterError(
-                f"cluster {cluster.name}: {len(found.sent)} of {len(left)} records are certainly sent, then: {fault}. Run the same "
-                "command again: only what is left will be sent."
+                f"cluster {cluster.name}: {len(found.sent)} of {len(left)} records are certainly "
+                f"sent, then: {fault}. Run the same command again: only what is left will be "
+                "sent."
             ) from fault
         finally:
             transactions.close(within(_ABORT_SECONDS))
@@ -217,29 +243,43 @@ def replay(
     return found
 
 
-def _check_topics(pipeline: Pipeline, cluster: Cluster, known: Mapping[str, int], wanted: Iterable[Repaired]) -> None:
+def _check_topics(
+    pipeline: Pipeline, cluster: Cluster, known: Mapping[str, int], wanted: Iterable[Repaired]
+) -> None:
     for topic in dict.fromkeys(repaired.topic for repaired in wanted):
         if re.fullmatch(cluster.reserved_topics, topic):
-            raise UsageError(f"topic {topic!r} is a ledger, or Kafka's own, and not for records. Nothing was sent.")
+            raise UsageError(
+                f"topic {topic!r} is a ledger, or Kafka's own, and not for records. Nothing was "
+                "sent."
+            )
         if not any(route.matches(topic) for route in pipeline.routes) or (
             pipeline.quarantine and topic == pipeline.quarantine.topic
         ):
-            raise UsageError(f"topic {topic!r} is no topic that pipeline {pipeline.name} routes to. Nothing was sent.")
+            raise UsageError(
+                f"topic {topic!r} is no topic that pipeline {pipeline.name} routes to. Nothing was "
+                "sent."
+            )
         if topic not in known:
             raise UsageError(f"topic {topic!r} is not on cluster {cluster.name}. Nothing was sent.")
 
 
-def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> dict[RecordPosition, QuarantineChunk]:
+def _chunks(
+    known: InQuarantine, cluster: str, wanted: Iterable[Repaired]
+) -> dict[RecordPosition, QuarantineChunk]:
     found: dict[RecordPosition, QuarantineChunk] = {}
     for repaired in wanted:
         place = repaired.place
         chunk = known.find(place)
         if chunk is None:
-            raise UsageError(f"{place} is not in quarantine on cluster {cluster}, by the ledger. Nothing was sent.")
+            raise UsageError(
+                f"{place} is not in quarantine on cluster {cluster}, by the ledger. Nothing was "
+                "sent."
+            )
         if UNREADABLE in (chunk.value.reasons or {}):
             raise UsageError(
-                f"{place} stands for a whole file that could not be read, and is no record to send. Nothing was sent. Repair the file and run "
-                "its window again: changed, it is a new file, and is shipped."
+                f"{place} stands for a whole file that could not be read, and is no record to "
+                "send. Nothing was sent. Repair the file and run its window again: changed, it "
+                "is a new file, and is shipped."
             )
         if place in found:
             raise UsageError(f"{place} is given twice. Nothing was sent: leave one of them.")
@@ -248,17 +288,27 @@ def _chunks(known: InQuarantine, cluster: str, wanted: Iterable[Repaired]) -> di
 
 
 def _send(
-    ledger: LedgerLog, transactions: Transactions, pipeline: Pipeline, chunks: Mapping[RecordPosition, QuarantineChunk],
-    left: Sequence[Repaired], run_id: str, found: Replayed,
-) -> None:  # fmt: skip
+    ledger: LedgerLog,
+    transactions: Transactions,
+    pipeline: Pipeline,
+    chunks: Mapping[RecordPosition, QuarantineChunk],
+    left: Sequence[Repaired],
+    run_id: str,
+    found: Replayed,
+) -> None:
     headers = [(LINES_HEADER, b"1")] if pipeline.records.bundle is not None else []
     for batch in _batches(left):
         until = within(_LANE_SECONDS)
         lane = transactions.begin(until)
         with lane.faults():
             for repaired in batch:
-                own, at = [*headers, *repaired.headers], repaired.timestamp_ms or 0  # librdkafka reads 0 as "now"
-                lane.produce_patiently(until, repaired.topic, repaired.value, repaired.key, headers=own, timestamp=at)
+                own, at = (
+                    [*headers, *repaired.headers],
+                    repaired.timestamp_ms or 0,
+                )  # librdkafka reads 0 as "now"
+                lane.produce_patiently(
+                    until, repaired.topic, repaired.value, repaired.key, headers=own, timestamp=at
+                )
         lane.flush(until)
         with lane.faults():
             for repaired in batch:
@@ -277,7 +327,9 @@ def _send(
                     splits=chunk.value.splits,
                     replay=True,
                 )
-                key, encoded = encode_chunk(pipeline.key, ChunkKey(chunk.key.split, ordinal, repaired.topic), value)
+                key, encoded = encode_chunk(
+                    pipeline.key, ChunkKey(chunk.key.split, ordinal, repaired.topic), value
+                )
                 lane.produce_patiently(until, ledger.topic, encoded, key, CHUNKS)
         lane.flush(until)
         transactions.commit(until)
@@ -289,7 +341,8 @@ def _batches(left: Iterable[Repaired]) -> Iterator[list[Repaired]]:
     batch: list[Repaired] = []
     for repaired in left:
         if batch and (
-            len(batch) == _MOST_RECORDS or sum(one.size_bytes for one in batch) + repaired.size_bytes > _BATCH_BYTES // 2
+            len(batch) == _MOST_RECORDS
+            or sum(one.size_bytes for one in batch) + repaired.size_bytes > _BATCH_BYTES // 2
         ):
             yield batch
             batch = []

@@ -21,7 +21,15 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewResult
 from shipper.report.repaired import RepairedResult
-from shipper.report.results import DeliveryGateResult, Gap, GateResult, PastRun, RunReport, ShipResult, as_gated
+from shipper.report.results import (
+    DeliveryGateResult,
+    Gap,
+    GateResult,
+    PastRun,
+    RunReport,
+    ShipResult,
+    as_gated,
+)
 from shipper.report.run_folder import StepResult
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPAIRED, REPORT, SHIP
 from shipper.stopping import Stopped
@@ -37,10 +45,12 @@ def now() -> dt.datetime:
 
 
 def run_steps(context: RunContext, steps: Sequence[str]) -> int:
-    """Runs steps (``plan``, ``ship:CLUSTER``, …) in the given order; returns the exit code of the first that failed, or 0.
+    """Runs steps (``plan``, ``ship:CLUSTER``, …) in the given order; returns the exit code of the
+    first that failed, or 0.
 
-    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up another: one that did not answer the plan comes
-    last, since each try of it takes its patience. Raises Stopped once the step that was under way has left its result.
+    A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up
+    another: one that did not answer the plan comes last, since each try of it takes its patience.
+    Raises Stopped once the step that was under way has left its result.
     """
     exit_code = 0
     blocked: set[str] = set()
@@ -82,25 +92,36 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
             stopped.there = "nothing was sent"
-        context.folder.write(result_name, _timed(context, _failed(context, name, cluster, started_at, stopped.message)))
+        context.folder.write(
+            result_name,
+            _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
+        )
         say(f"{step_label(name, cluster)} STOPPED{'' if context.brief else f': {stopped.message}'}")
         raise
     except Exception as error:
         if not isinstance(error, ShipperError) and os.environ.get("SHIPPER_LOG"):
             traceback.print_exc()
-        message = error.message if isinstance(error, ShipperError) else f"{name}: {context.engine.reason(error)}"
+        message = (
+            error.message
+            if isinstance(error, ShipperError)
+            else f"{name}: {context.engine.reason(error)}"
+        )
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
         result.final = isinstance(error, ShipperError) and not error.retriable
     _timed(context, result)
     context.folder.write(result_name, result)
     if later := context.folder.find_later(result_name, result):
-        # This attempt was paused or cut off, and has woken up: what the later one found is the step's result.
+        # This attempt was paused or cut off, and has woken up: what the later one found is the
+        # step's result.
         if isinstance(later, RunReport):
             from shipper.report.page import render  # no other step needs jinja2
 
             context.folder.write_text("report.html", render(later))
-        say(f"{step_label(name, cluster)}: {result.error or result.status}; a later attempt has left its result")
+        say(
+            f"{step_label(name, cluster)}: {result.error or result.status}; a later attempt has "
+            "left its result"
+        )
         return code or 1
     if isinstance(result, RunReport):
         _note(context, result)
@@ -113,7 +134,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     did = summary(result)
     seconds = (result.finished_at - started_at).total_seconds()
     say(
-        f"{step_label(name, cluster)}: {'written' if name == REPORT else result.status} in {seconds:.1f} s{': ' if did else ''}{did}"
+        f"{step_label(name, cluster)}: {'written' if name == REPORT else result.status} in "
+        f"{seconds:.1f} s{': ' if did else ''}{did}"
     )
     return 0
 
@@ -125,10 +147,18 @@ def _timed(context: RunContext, result: StepResult) -> StepResult:
 
 
 def step_label(name: str, cluster: str | None) -> str:
-    return f"{name} to {cluster}" if cluster and name == SHIP else f"{name} of {cluster}" if cluster else name
+    return (
+        f"{name} to {cluster}"
+        if cluster and name == SHIP
+        else f"{name} of {cluster}"
+        if cluster
+        else name
+    )
 
 
-def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.datetime) -> StepResult:
+def _call(
+    context: RunContext, name: str, cluster: str | None, started_at: dt.datetime
+) -> StepResult:
     # What a step needs is imported when it is that step's turn.
     if name == PLAN:
         from shipper.driver.plan import plan
@@ -152,7 +182,8 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
     if cluster is None or cluster not in context.clusters:
         known = ", ".join(context.clusters)
         raise UsageError(
-            f"step {name!r} needs a cluster of the pipeline, as in {name}:{next(iter(context.clusters))}; it has {known}"
+            f"step {name!r} needs a cluster of the pipeline, as in "
+            f"{name}:{next(iter(context.clusters))}; it has {known}"
         )
     if name == SHIP:
         from shipper.driver.ship import ship
@@ -162,11 +193,21 @@ def _call(context: RunContext, name: str, cluster: str | None, started_at: dt.da
         from shipper.driver.gate_delivery import gate_delivery
 
         return gate_delivery(context.on(cluster), cluster, started_at)
-    raise UsageError(f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, {GATE_DELIVERY}:CLUSTER, {REPORT}")
+    raise UsageError(
+        f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, "
+        f"{GATE_DELIVERY}:CLUSTER, {REPORT}"
+    )
 
 
-def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.datetime, message: str) -> StepResult:
-    common = context.common(name) | {"status": "failed", "error": message, "started_at": started_at, "finished_at": now()}
+def _failed(
+    context: RunContext, name: str, cluster: str | None, started_at: dt.datetime, message: str
+) -> StepResult:
+    common = context.common(name) | {
+        "status": "failed",
+        "error": message,
+        "started_at": started_at,
+        "finished_at": now(),
+    }
     if name == PLAN:
         return PlanResult(**common, source=context.pipeline.source.path)
     if name == PREVIEW:
@@ -181,12 +222,15 @@ def _failed(context: RunContext, name: str, cluster: str | None, started_at: dt.
 
 
 def report(context: RunContext, started_at: dt.datetime) -> RunReport:
-    """Gathers the steps' results into report.json and the page. Its status and error are the run's: the step itself succeeds when they are
-    written."""
+    """Gathers the steps' results into report.json and the page. Its status and error are the run's:
+    the step itself succeeds when they are written."""
     folder, pipeline = context.folder, context.pipeline
     planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
     ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
-    delivery_gates = [folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult) for cluster in pipeline.clusters]
+    delivery_gates = [
+        folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult)
+        for cluster in pipeline.clusters
+    ]
     expected = [RunStep(PLAN, None, planned)]
     if not context.plan_only:
         expected.append(RunStep(GATE_SOURCE, None, gate))
@@ -218,15 +262,22 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
 
 
 def _note(context: RunContext, found: RunReport | None) -> None:
-    """Into the index of the Shipments page: that the run has begun, or what became of it. The reports are the truth, so whatever is wrong with
-    the index is said and harms no run."""
+    """Into the index of the Shipments page: that the run has begun, or what became of it. The
+    reports are the truth, so whatever is wrong with the index is said and harms no run."""
     if context.is_trial:
         return
     from shipper.shipments.feed import begin, feed
 
     try:
         if found is None:
-            begin(context.config_dir, context.pipeline, context.own_runs_uri, context.window, context.folder.run_id, now())
+            begin(
+                context.config_dir,
+                context.pipeline,
+                context.own_runs_uri,
+                context.window,
+                context.folder.run_id,
+                now(),
+            )
         else:
             feed(context.config_dir, context.pipeline, context.own_runs_uri, found)
     except Exception as error:
@@ -235,14 +286,23 @@ def _note(context: RunContext, found: RunReport | None) -> None:
 
 def _of_earlier_runs(context: RunContext) -> dict[str, Any]:
     with looked_at_once():
-        return {"history": _history(context), "gaps": _gaps(context), "fresh_until": _fresh_until(context)}
+        return {
+            "history": _history(context),
+            "gaps": _gaps(context),
+            "fresh_until": _fresh_until(context),
+        }
 
 
 def _prune(context: RunContext) -> None:
     if context.is_trial:
         return
     try:
-        prune(context.own_runs_uri, context.pipeline, load_platform(context.config_dir).keep_seconds, now())
+        prune(
+            context.own_runs_uri,
+            context.pipeline,
+            load_platform(context.config_dir).keep_seconds,
+            now(),
+        )
     except (OSError, ShipperError) as error:
         say(f"report: results that are too old stay where they are ({error})")
 
@@ -257,7 +317,9 @@ def _gaps(context: RunContext) -> list[Gap] | None:
 
 def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
     try:
-        return fresh_until(context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, now())
+        return fresh_until(
+            context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, now()
+        )
     except OSError as error:
         say(f"report: nobody knows how fresh the clusters are ({error})")
         return {}
@@ -267,7 +329,11 @@ def _history(context: RunContext) -> list[PastRun]:
     """Empty if it cannot be had: a report is worth more than its history."""
     try:
         return past_runs(
-            context.own_runs_uri, context.pipeline.key, context.window.start, most=_HISTORY_RUNS, names=context.pipeline.names
+            context.own_runs_uri,
+            context.pipeline.key,
+            context.window.start,
+            most=_HISTORY_RUNS,
+            names=context.pipeline.names,
         )
     except OSError as error:
         say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
@@ -279,5 +345,8 @@ def _first_cause(expected: Sequence[RunStep]) -> str | None:
     if step is None:
         return None
     if step.result is None:
-        return f"step {step.key} left no result: it was killed or never ran; look at its log, and run the window again"
+        return (
+            f"step {step.key} left no result: it was killed or never ran; look at its log, and "
+            "run the window again"
+        )
     return f"{step.key}: {step.result.error}"

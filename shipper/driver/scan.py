@@ -18,11 +18,18 @@ from shipper.worker.receipt import unsealed
 
 
 def scan(
-    context: RunContext, ledger: LedgerLog, lease: HeldLease, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *,
+    context: RunContext,
+    ledger: LedgerLog,
+    lease: HeldLease,
+    order: ShipOrder,
+    cluster: Cluster,
+    files: Sequence[PlannedFile],
+    *,
     long_lines: bool,
-) -> Scan:  # fmt: skip
-    """Runs the job. Never raises: what is committed must be accounted for, whatever happened. The job is stopped when the lease's run is
-    superseded, or when nothing moves any more. How far it has come is in the run's folder meanwhile."""
+) -> Scan:
+    """Runs the job. Never raises: what is committed must be accounted for, whatever happened. The
+    job is stopped when the lease's run is superseded, or when nothing moves any more. How far it
+    has come is in the run's folder meanwhile."""
     engine, found, stalled = context.engine, Scan(), None
     try:
         job = engine.job(order, cluster, files, long_lines=long_lines)
@@ -34,20 +41,30 @@ def scan(
         finally:
             stalled = progress.stalled
     except Exception as error:
-        found.error = stalled or lease.refused or why_failed(engine, error, order, superseded=lease.superseded.is_set())
+        found.error = (
+            stalled
+            or lease.refused
+            or why_failed(engine, error, order, superseded=lease.superseded.is_set())
+        )
     for receipt in found.receipts:
         if receipt.error and found.error is None:
             found.error = of_kind(receipt.error_kind, receipt.error)
     return found
 
 
-def why_failed(engine: Engine, error: Exception, order: ShipOrder, *, superseded: bool) -> ShipperError:
+def why_failed(
+    engine: Engine, error: Exception, order: ShipOrder, *, superseded: bool
+) -> ShipperError:
     if isinstance(error, ShipperError):
         return error
     if superseded:
-        return Superseded(f"a later run of pipeline {order.pipeline} took over; this one stopped, and sends nothing more")
+        return Superseded(
+            f"a later run of pipeline {order.pipeline} took over; this one stopped, and sends "
+            "nothing more"
+        )
     if told := unsealed(str(error), order.seal):
         return told
     return DeliveryError(
-        f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger: run again, and only the rest is sent."
+        f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger: run "
+        "again, and only the rest is sent."
     )

@@ -1,5 +1,5 @@
-"""The numbers of a pipeline's schema (`records.avro`) in a cluster's Schema Registry: the plan looks whether there will be any, the ship gets
-them."""
+"""The numbers of a pipeline's schema (`records.avro`) in a cluster's Schema Registry: the plan
+looks whether there will be any, the ship gets them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from shipper.terminal import say
 
 
 def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
-    """Why nothing could be shipped there. It only asks: what is missing is registered by the ship."""
+    """Why nothing could be shipped there. It only asks: what is missing is registered by
+    the ship."""
     avro = pipeline.records.avro
     if avro is None:
         return None
@@ -25,11 +26,18 @@ def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
 
 
 def schema_ids(cluster: Cluster, pipeline: Pipeline) -> dict[str, int]:
-    """Subject → number, of all topics that are written out somewhere; empty without `records.avro`. Raises ClusterError."""
+    """Subject → number, of all topics that are written out somewhere; empty without `records.avro`.
+    Raises ClusterError."""
     avro = pipeline.records.avro
     if avro is None:
         return {}
     registry = RegistryClient(cluster, pipeline.name)
-    found = {subject: registry.number(subject, avro) for subject in avro.subjects(list(pipeline.listed_topics()))}
-    say(f"{cluster.name}: values are Avro, {', '.join(f'{subject} by schema {number}' for subject, number in found.items())}")
+    found = {
+        subject: registry.number(subject, avro)
+        for subject in avro.subjects(list(pipeline.listed_topics()))
+    }
+    say(
+        f"{cluster.name}: values are Avro, "
+        f"{', '.join(f'{subject} by schema {number}' for subject, number in found.items())}"
+    )
     return found

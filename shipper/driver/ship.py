@@ -27,7 +27,13 @@ from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
-from shipper.driver.unreadable import cannot_be_read, quarantine_whole, too_long, without_records, wrong_sizes
+from shipper.driver.unreadable import (
+    cannot_be_read,
+    quarantine_whole,
+    too_long,
+    without_records,
+    wrong_sizes,
+)
 from shipper.errors import (
     ClusterError,
     DeliveryError,
@@ -60,11 +66,17 @@ _STOPPED_READS_SECONDS = 3.0
 
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
-    """Ships to one cluster. The result is complete also when the Spark job failed: then ``error`` says why, and the counts
-    hold what is certainly there. Raises ShipperError for what was found before anything was sent."""
-    plan = as_gated(context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult))
+    """Ships to one cluster. The result is complete also when the Spark job failed: then ``error``
+    says why, and the counts hold what is certainly there. Raises ShipperError for what was found
+    before anything was sent."""
+    plan = as_gated(
+        context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult)
+    )
     if plan.digest_for(cluster_name) != context.pipeline.transform_digest():
-        raise StepResultError("the pipeline's transform was changed after the plan was made; start the run again from the plan")
+        raise StepResultError(
+            "the pipeline's transform was changed after the plan was made; start the run again "
+            "from the plan"
+        )
     context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
     if any(file.left for file in plan.files_for(cluster_name)):
@@ -75,7 +87,9 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     connections.begin_writing(planned.to_fence if planned else {})
     sample = Sample(plan.sample_ratio, plan.long_lines)
     folder = context.ledger_folder(cluster_name)
-    ledger = LedgerLog(client, cluster, context.pipeline.key, folder, patience=patience_of(context.pipeline))
+    ledger = LedgerLog(
+        client, cluster, context.pipeline.key, folder, patience=patience_of(context.pipeline)
+    )
     ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):
@@ -86,7 +100,12 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             ledger.create()
         connections.wait()
     delivery = context.pipeline.delivery
-    result = ShipResult(**context.common("ship"), cluster=cluster_name, started_at=started_at, finished_at=started_at)
+    result = ShipResult(
+        **context.common("ship"),
+        cluster=cluster_name,
+        started_at=started_at,
+        finished_at=started_at,
+    )
     result.earlier_wire_bytes = _earlier_wire_bytes(context, cluster_name)
     lease = HeldLease(
         ledger, context.folder.run_id, delivery.lease_seconds, delivery.lease_wait_seconds,
@@ -96,7 +115,9 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         with context.phases("waiting for the lease"):
             held.enter_context(lease)
             result.notes += _remember(identity, context)
-        shipping = ClusterShip(context, cluster, plan, ledger, found, lease, result, connections.take_fences())
+        shipping = ClusterShip(
+            context, cluster, plan, ledger, found, lease, result, connections.take_fences()
+        )
         taken = shipping.run()
         drawn = meanwhile.submit(shipping.draw_timeline, taken)
         with context.phases("releasing the lease"):
@@ -108,7 +129,8 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
 
 
 def _earlier_wire_bytes(context: RunContext, cluster: str) -> int:
-    """Return what earlier attempts of this run sent; 0 if they left nothing that can be read: it is a figure for people."""
+    """Return what earlier attempts of this run sent; 0 if they left nothing that can be read: it is
+    a figure for people."""
     try:
         earlier = context.folder.find(f"ship.{cluster}", ShipResult)
     except StepResultError:
@@ -126,39 +148,57 @@ def _checked(ledger: LedgerLog, identity: LedgerIdentity) -> bool:
 def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
     """Before anything is sent: a ledger that is lost must be missed, also after its first ship."""
     try:
-        return identity.remember(context.folder.run_id, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}")
+        return identity.remember(
+            context.folder.run_id, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
     except OSError as error:
         raise StepResultError(
-            f"which topic the ledger is cannot be written to {context.own_runs_uri}: {error}. Nothing was sent."
+            f"which topic the ledger is cannot be written to {context.own_runs_uri}: {error}. "
+            "Nothing was sent."
         ) from error
 
 
 def _keep_snapshot(ledger: LedgerLog) -> list[str]:
-    """So that the next run need not read what this one has read. What was shipped is shipped, whatever becomes of it."""
+    """So that the next run need not read what this one has read. What was shipped is shipped,
+    whatever becomes of it."""
     try:
         ledger.keep_snapshot()
     except (ShipperError, OSError) as error:
-        return [f"The ledger's snapshot could not be written, so the next run reads the ledger from the last one on: {error}"]
+        return [
+            "The ledger's snapshot could not be written, so the next run reads the ledger from "
+            f"the last one on: {error}"
+        ]
     return []
 
 
 def _some(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:_NAMED]) + (f" and {len(topics) - _NAMED:,} more topics" if len(topics) > _NAMED else "")
+    return ", ".join(topics[:_NAMED]) + (
+        f" and {len(topics) - _NAMED:,} more topics" if len(topics) > _NAMED else ""
+    )
 
 
 class ClusterShip:
     """From taking over to the account, for one cluster."""
 
     def __init__(
-        self, context: RunContext, cluster: Cluster, plan: PlanResult, ledger: LedgerLog, found: Preflight,
-        lease: HeldLease, result: ShipResult, fences: Fences | None,
-    ) -> None:  # fmt: skip
+        self,
+        context: RunContext,
+        cluster: Cluster,
+        plan: PlanResult,
+        ledger: LedgerLog,
+        found: Preflight,
+        lease: HeldLease,
+        result: ShipResult,
+        fences: Fences | None,
+    ) -> None:
         self._client = context.connections(cluster.name).client
         self._context = context
         self._cluster = cluster
         self._plan = plan
         self._files = plan.files_for(cluster.name)
-        self._late_windows = {file_id(file): file.late_window for file in self._files if file.late_window}
+        self._late_windows = {
+            file_id(file): file.late_window for file in self._files if file.late_window
+        }
         self._ledger = ledger
         self._preflight = found
         self._lease = lease
@@ -214,51 +254,68 @@ class ClusterShip:
             self._context.folder.run_id,
             tasks,
             lanes,
-            [file.path for file in self._files] + [one.original.path for one in self._planned_cluster.recognised],
+            [file.path for file in self._files]
+            + [one.original.path for one in self._planned_cluster.recognised],
             known=known,
             also=[self._lease.held()],
             fences=fences,
         )
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
-        """Without chunks whose topics are gone. The ship fails if records of its files are lost with them, and the pipeline does not say to send
-        them again. Raises ClusterError."""
+        """Without chunks whose topics are gone. The ship fails if records of its files are lost
+        with them, and the pipeline does not say to send them again. Raises ClusterError."""
         reshipped, result = set(self._plan.reshipped(taken.invalidated)), self._result
         judged = {file for file in self._of_id if not self._plan.reship or file in reshipped}
         topics = set(self._context.pipeline.needed_topics())
-        found = self._incarnations = judge(self._client, taken.chunks, judged, topics=topics, present=present)
+        found = self._incarnations = judge(
+            self._client, taken.chunks, judged, topics=topics, present=present
+        )
         result.topic_ids = found.topic_ids
         result.gone_topic_ids = {topic: sorted(ids) for topic, ids in found.lost.gone.items()}
         resends = self._context.pipeline.delivery.on_recreated == "resend"
         result.recreated = found.named(resent=resends)
         if found.lost.found and not resends:
-            self._failed(recreated_error(self._cluster.name, self._context.pipeline.name, result.recreated))
+            self._failed(
+                recreated_error(self._cluster.name, self._context.pipeline.name, result.recreated)
+            )
         elif found.lost.found:
             look_again(found, self._cluster)
             result.notes += notes(result.recreated)
         return replace(taken, chunks=found.chunks)
 
     def _look_whether_topics_stayed(self, taken: Takeover) -> None:
-        """A topic that was deleted while the ship was under way took records with it that the receipts count as delivered. Who cannot look says
-        so: what was delivered is counted all the same, and the delivery gate looks again."""
+        """A topic that was deleted while the ship was under way took records with it that the
+        receipts count as delivered. Who cannot look says so: what was delivered is counted all the
+        same, and the delivery gate looks again."""
         known = self._incarnations.topic_ids
         try:
             present = self._client.present_ids(known)
             if all(present.get(topic, topic_id) == topic_id for topic, topic_id in known.items()):
                 return
-            lost = judge(self._client, taken.read_on(self._ledger).chunks, self._of_id.keys()).named()
+            lost = judge(
+                self._client, taken.read_on(self._ledger).chunks, self._of_id.keys()
+            ).named()
         except ShipperError as error:
-            self._result.notes.append(f"Nobody could tell at the end whether a topic was deleted during the ship: {error}")
+            self._result.notes.append(
+                f"Nobody could tell at the end whether a topic was deleted during the ship: {error}"
+            )
             return
         if lost:
             self._result.recreated += lost
-            why = recreated_error(self._cluster.name, self._context.pipeline.name, lost, "That was during this ship.")
-            self._failed(why) if self._result.status != "failed" else self._result.notes.append(why.message)
+            why = recreated_error(
+                self._cluster.name, self._context.pipeline.name, lost, "That was during this ship."
+            )
+            self._failed(why) if self._result.status != "failed" else self._result.notes.append(
+                why.message
+            )
 
     def _note_moved(self, taken: Takeover) -> None:
-        """Write into the ledger which files the plan recognised. Raises StepResultError if the ledger holds other chunks than the plan proved."""
+        """Write into the ledger which files the plan recognised. Raises StepResultError if the
+        ledger holds other chunks than the plan proved."""
         planned, ledger = self._planned_cluster, self._ledger
-        moved = confirm(self._context, planned, taken.chunks, ledger, self._files, generation=taken.generation)
+        moved = confirm(
+            self._context, planned, taken.chunks, ledger, self._files, generation=taken.generation
+        )
         if moved:
             lane = transactional_id(ledger.pipeline, self._cluster.name, 0, 0)
             records = [encode_moved(ledger.pipeline, key, value) for key, value in moved]
@@ -266,7 +323,8 @@ class ClusterShip:
                 write_as_lane(ledger, self._preflight.settings, lane, taken.generation, records)
             except KafkaFault as fault:
                 raise ClusterError(
-                    f"cluster {self._cluster.name}: the ledger could not be told which files were renamed: {fault}. Nothing was sent. Run again."
+                    f"cluster {self._cluster.name}: the ledger could not be told which files were "
+                    f"renamed: {fault}. Nothing was sent. Run again."
                 ) from fault
             for key, value in moved:
                 taken.chunks.add(key, value)
@@ -280,7 +338,9 @@ class ClusterShip:
                 self._note_moved(taken)
         splits_of, left = context.splits_of(self._files), self._pending(taken)
         if context.pipeline.source.on_unreadable == "quarantine":
-            result.notes += quarantine_whole(context, self._planned(left.left) + self._unreadable, set(left.partial))
+            result.notes += quarantine_whole(
+                context, self._planned(left.left) + self._unreadable, set(left.partial)
+            )
             left = self._pending(taken)
         if left.left:
             context.start_spark()
@@ -289,9 +349,14 @@ class ClusterShip:
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._invalidate(left, taken)
         if left.skipped:
-            names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (", …" if len(left.skipped) > _NAMED else "")
+            names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (
+                ", …" if len(left.skipped) > _NAMED else ""
+            )
             what = "file was" if len(left.skipped) == 1 else "files were"
-            note = f"{len(left.skipped)} {what} replaced after being shipped and left alone (`on_replaced: skip`): {names}"
+            note = (
+                f"{len(left.skipped)} {what} replaced after being shipped and left alone "
+                f"(`on_replaced: skip`): {names}"
+            )
             say(f"{self._cluster.name}: {note}")
             result.notes.append(f"{note}.")
         if left.older:
@@ -299,13 +364,21 @@ class ClusterShip:
         self._earlier = taken.chunks.sent_by(context.folder.run_id)
         if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
-            note = f"{earlier:,} of the records that were there were sent by an earlier attempt of this very run."
+            note = (
+                f"{earlier:,} of the records that were there were sent by an earlier attempt of "
+                "this very run."
+            )
             say(f"{self._cluster.name}: {note}")
             result.notes.append(note)
         late = [file for file in left.left if file in self._late_windows]
-        result.late_files, result.late_windows = len(late), len({self._late_windows[file] for file in late})
+        result.late_files, result.late_windows = (
+            len(late),
+            len({self._late_windows[file] for file in late}),
+        )
         before = taken.chunks.records_by_topic(
-            split for splits in taken.chunks.splits_of(set(left.complete)).values() for split in splits
+            split
+            for splits in taken.chunks.splits_of(set(left.complete)).values()
+            for split in splits
         )
         result.unread, result.unread_files = sum(before.values()), len(left.complete)
         if left.left:
@@ -314,35 +387,46 @@ class ClusterShip:
             self._scan_and_ship(left, taken)
         else:
             say(
-                f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread:,} records of {len(left.complete)} files"
+                f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread:,} "
+                f"records of {len(left.complete)} files"
             )
         if self._unreadable and result.status != "failed":
             self._failed(cannot_be_read(self._unreadable, "Everything else was sent."))
         self._close_account(left, before, taken)
 
     def _there(self, taken: Takeover) -> str:
-        """What the ledger holds of the window's files when nothing ships any more. A transaction that was cut off stays open until the next
-        run fences it, so only what lies in front of it is waited for."""
+        """What the ledger holds of the window's files when nothing ships any more. A transaction
+        that was cut off stays open until the next run fences it, so only what lies in front of it
+        is waited for."""
         try:
             try:
-                seen, least = self._ledger.look(AskCommitted(taken.chunks_end), _STOPPED_READS_SECONDS), ""
+                seen, least = (
+                    self._ledger.look(AskCommitted(taken.chunks_end), _STOPPED_READS_SECONDS),
+                    "",
+                )
             except OutcomeUnknown:
                 seen, least = self._ledger.look(AskCommitted(taken.chunks_end)), "at least "
             for chunk in seen:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
         except ShipperError as error:
-            return f"what is in the ledger of {self._cluster.name} could not be read any more ({error})"
+            return (
+                f"what is in the ledger of {self._cluster.name} could not be read any more "
+                f"({error})"
+            )
         files = len(left.complete) + len(left.left) + len(left.skipped)
         return (
-            f"{least}{sum(left.records_there.values()):,} records of this window are in the ledger of {self._cluster.name} "
-            f"({len(left.complete)} of {files} files complete)"
+            f"{least}{sum(left.records_there.values()):,} records of this window are in the ledger "
+            f"of {self._cluster.name} ({len(left.complete)} of {files} files complete)"
         )
 
     @contextmanager
     def _read_back_connecting(self) -> Iterator[ReadBack | None]:
-        """Who can say where the topics end, connected meanwhile; None if the delivery gate reads nothing back."""
-        if not any(isinstance(check, ReadBackCheck) for check in self._context.pipeline.gates.delivery):
+        """Who can say where the topics end, connected meanwhile; None if the delivery gate reads
+        nothing back."""
+        if not any(
+            isinstance(check, ReadBackCheck) for check in self._context.pipeline.gates.delivery
+        ):
             yield None
             return
         read_back = ReadBack(self._cluster)
@@ -351,8 +435,9 @@ class ClusterShip:
             yield read_back
 
     def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
-        """Taken when nobody but this ship can write for the pipeline any more, and it has not begun. So what earlier ships sent lies before
-        these offsets, also what an earlier try of this very run sent; and all that this one sends, behind them."""
+        """Taken when nobody but this ship can write for the pipeline any more, and it has not
+        begun. So what earlier ships sent lies before these offsets, also what an earlier try of
+        this very run sent; and all that this one sends, behind them."""
         return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _pending(self, taken: Takeover) -> Pending:
@@ -372,24 +457,38 @@ class ClusterShip:
         self._unreadable = [file for file in self._planned(found.left) if file.problem]
         if bad := {file.path for file in self._unreadable}:
             found.left, found.partial, found.void = (
-                [file for file in files if file.path not in bad] for files in (found.left, found.partial, found.void)
+                [file for file in files if file.path not in bad]
+                for files in (found.left, found.partial, found.void)
             )
         return found
 
     def _invalidate(self, left: Pending, taken: Takeover) -> None:
-        """Declared before the first byte is sent anew, so that a run that dies after it is finished by any later one."""
+        """Declared before the first byte is sent anew, so that a run that dies after it is finished
+        by any later one."""
         if left.void:
             self._refuse_stale_plan(left, taken)
             asker = self._plan.asker
-            invalidate(self._ledger, taken.generation, asker, self._plan.reship_reason or None, left.void)
-            before = {file: taken.invalidated.get(file, Invalidated(0, frozenset())).asked_by for file in left.void}
-            over = {file: Invalidated(taken.generation, asked_by | {asker}) for file, asked_by in before.items()}
+            invalidate(
+                self._ledger, taken.generation, asker, self._plan.reship_reason or None, left.void
+            )
+            before = {
+                file: taken.invalidated.get(file, Invalidated(0, frozenset())).asked_by
+                for file in left.void
+            }
+            over = {
+                file: Invalidated(taken.generation, asked_by | {asker})
+                for file, asked_by in before.items()
+            }
             taken.invalidated.update(over)
             taken.chunks.invalidate(over)
 
     def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
-        """A plan from before another run shipped a file cannot say that what that run shipped is to be shipped anew. Raises StepResultError."""
-        planned = next((each.generation for each in self._plan.clusters if each.cluster == self._cluster.name), None)
+        """A plan from before another run shipped a file cannot say that what that run shipped is to
+        be shipped anew. Raises StepResultError."""
+        planned = next(
+            (each.generation for each in self._plan.clusters if each.cluster == self._cluster.name),
+            None,
+        )
         if planned is None:
             return
         run_id, over = self._context.folder.run_id, set(left.void)
@@ -397,12 +496,15 @@ class ClusterShip:
             for chunk in state.chunks.values() if split.file in over else ():
                 if chunk.generation > planned and chunk.run_id != run_id:
                     raise StepResultError(
-                        f"cluster {self._cluster.name}: run {chunk.run_id} shipped {split.file.path} after this run was planned. Shipping the file "
-                        "anew by the older plan would send its records twice, so nothing was sent. Start the run again from the plan."
+                        f"cluster {self._cluster.name}: run {chunk.run_id} shipped "
+                        f"{split.file.path} after this run was planned. Shipping the file anew "
+                        "by the older plan would send its records twice, so nothing was sent. "
+                        "Start the run again from the plan."
                     )
 
     def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
-        """Read what is left and ship it; again, for what found its topic unusable and no room to wait for it in memory."""
+        """Read what is left and ship it; again, for what found its topic unusable and no room to
+        wait for it in memory."""
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         done = self._scan(left, taken)
         self._account.add_first(done)
@@ -418,20 +520,23 @@ class ClusterShip:
             self._failed(done.error)
 
     def _check_that_all_is_there(self, left: Pending, taken: Takeover) -> None:
-        """A ship is green only if the ledger says that each of its files is complete, whatever the tasks said."""
+        """A ship is green only if the ledger says that each of its files is complete, whatever the
+        tasks said."""
         with self._context.phases("reading the ledger"):
             now = taken.read_on(self._ledger)
         self._committed, self._chunks = now.since, now.chunks
         still = self._pending(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
-                f"cluster {self._cluster.name}: every task succeeded, but the ledger does not hold all of {_some(missing)}. What was committed "
-                "stays. Run again, and only the rest is sent; if it happens again, report it as a bug of shipper."
+                f"cluster {self._cluster.name}: every task succeeded, but the ledger does not hold "
+                f"all of {_some(missing)}. What was committed stays. Run again, and only the "
+                "rest is sent; if it happens again, report it as a bug of shipper."
             )
 
     @contextmanager
     def _keeping_the_account(self) -> Iterator[None]:
-        """Something is delivered by now: whatever goes wrong is the ship's error, and its counts are told all the same."""
+        """Something is delivered by now: whatever goes wrong is the ship's error, and its counts
+        are told all the same."""
         try:
             yield
         except ShipperError as error:
@@ -441,8 +546,9 @@ class ClusterShip:
                 traceback.print_exc()
             self._failed(
                 DeliveryError(
-                    f"cluster {self._cluster.name}: after the files were read: {self._context.engine.reason(error)}. What was committed is in the "
-                    "ledger: run again, and only the rest is sent."
+                    f"cluster {self._cluster.name}: after the files were read: "
+                    f"{self._context.engine.reason(error)}. What was committed is in the ledger: "
+                    "run again, and only the rest is sent."
                 )
             )
 
@@ -450,14 +556,26 @@ class ClusterShip:
         context = self._context
         files = self._planned(left.left)
         with context.phases("preparing"):
-            order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files, self._schema_ids)
+            order = ship_order(
+                context, self._cluster, self._plan, self._preflight, taken, files, self._schema_ids
+            )
             topics = self._incarnations
             options = replace(order.lane_options, gone_ids=topics.lost.gone)
             order = replace(order, topic_ids=topics.topic_ids, lane_options=options)
         phases, began = context.phases, time.time()
         with phases("shipping"):
-            found = scan(context, self._ledger, self._lease, order, self._cluster, files, long_lines=self._plan.long_lines)
-        if first := min((receipt.first_at for receipt in found.receipts if receipt.first_at), default=0.0):
+            found = scan(
+                context,
+                self._ledger,
+                self._lease,
+                order,
+                self._cluster,
+                files,
+                long_lines=self._plan.long_lines,
+            )
+        if first := min(
+            (receipt.first_at for receipt in found.receipts if receipt.first_at), default=0.0
+        ):
             phases.move(first - began, of="shipping", to="starting tasks")
         return found
 
@@ -466,21 +584,30 @@ class ClusterShip:
 
     def _next_scan(self, unsent: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
         if missing := wait_for(TopicLookup(self._preflight.settings), unsent, deadline):
-            named = _some([f"{topic} ({unsent[topic]:,} records: {state.reason})" for topic, state in missing.items()])
+            named = _some(
+                [
+                    f"{topic} ({unsent[topic]:,} records: {state.reason})"
+                    for topic, state in missing.items()
+                ]
+            )
             return Scan(
                 error=TopicMissing(
-                    f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: {named}. Everything else was sent. "
-                    "Create the topic, or check its name and the ACLs; then run again: only what is left will be sent."
+                    f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: "
+                    f"{named}. Everything else was sent. Create the topic, or check its name and "
+                    "the ACLs; then run again: only what is left will be sent."
                 )
             )
         named = _some([f"{topic} ({count:,} records)" for topic, count in unsent.items()])
         say(f"{self._cluster.name}: another pass for {named}")
-        self._result.notes.append(f"Another pass over the files was needed for parked records of {named}.")
+        self._result.notes.append(
+            f"Another pass over the files was needed for parked records of {named}."
+        )
         taken = self._next_generation()
         return self._scan(self._pending(taken), taken)
 
     def _next_generation(self) -> Takeover:
-        """Take over from our own scan: a task attempt of it that Spark took for dead must find itself superseded."""
+        """Take over from our own scan: a task attempt of it that Spark took for dead must find
+        itself superseded."""
         self._lease.generation = None
         pipeline = self._context.pipeline
         taken = self._take_over(pipeline.tasks, self._preflight.tuning.lanes)
@@ -492,25 +619,43 @@ class ClusterShip:
         return present
 
     def _failed(self, error: ShipperError) -> None:
-        self._result.status, self._result.error, self._result.final = "failed", error.message, not error.retriable
+        self._result.status, self._result.error, self._result.final = (
+            "failed",
+            error.message,
+            not error.retriable,
+        )
 
     def _check_reading(self, left: Pending, done: Scan) -> None:
-        """Note the files that the reader could not read to their end, and those of which the tasks saw other bytes than there are. The ledger
-        does not call any of them complete, whatever becomes of this process."""
+        """Note the files that the reader could not read to their end, and those of which the tasks
+        saw other bytes than there are. The ledger does not call any of them complete, whatever
+        becomes of this process."""
         known = {file.path for file in self._unreadable}
-        pieces = list(file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes))
+        pieces = list(
+            file_pieces(self._planned(left.left), self._context.pipeline.split_size_bytes)
+        )
         found = broken_files(pieces, done.reports)
-        found += wrong_sizes(pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim)
+        found += wrong_sizes(
+            pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim
+        )
         self._unreadable += [file for file in found if file.path not in known]
         if done.error is None and (empty := without_records(pieces, done.receipts)):
-            note = f"{len(empty)} files have bytes and hold no line ({min(empty)}{', …' if len(empty) > 1 else ''})."
+            note = (
+                f"{len(empty)} files have bytes and hold no line "
+                f"({min(empty)}{', …' if len(empty) > 1 else ''})."
+            )
             self._result.notes += [] if note in self._result.notes else [note]
-        if done.error is None and (note := too_long(pieces, done.reports)) and note not in self._result.notes:
+        if (
+            done.error is None
+            and (note := too_long(pieces, done.reports))
+            and note not in self._result.notes
+        ):
             self._result.notes.append(note)
 
     def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
-        quarantines = {topic for state in taken.chunks.splits.values() for topic in state.quarantines}
+        quarantines = {
+            topic for state in taken.chunks.splits.values() for topic in state.quarantines
+        }
         quarantines |= {quarantine.topic} if quarantine else set()
         self._account.close(self._context, self._files, left, before, quarantines)
         for topic in result.topics:
@@ -530,6 +675,8 @@ class ClusterShip:
                 committed = self._ledger.look(AskCommitted(taken.chunks_end), wait_seconds)
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
-            self._result.notes.append(f"There is no timeline, since the ledger could not be read at the end: {error}")
+            self._result.notes.append(
+                f"There is no timeline, since the ledger could not be read at the end: {error}"
+            )
             return
         self._result.timeline = timeline(committed, self._result.generations)

@@ -1,4 +1,5 @@
-"""What the tasks of a ship are told, made of the plan, of what was measured of the cluster, and of what the ledger holds."""
+"""What the tasks of a ship are told, made of the plan, of what was measured of the cluster, and of
+what the ledger holds."""
 
 from __future__ import annotations
 
@@ -21,10 +22,16 @@ from shipper.worker.order import BundleOrder, LaneOptions, OrderedSplit, Quarant
 
 
 def ship_order(
-    context: RunContext, cluster: Cluster, plan: PlanResult, ready: Preflight, taken: Takeover, files: Sequence[PlannedFile],
+    context: RunContext,
+    cluster: Cluster,
+    plan: PlanResult,
+    ready: Preflight,
+    taken: Takeover,
+    files: Sequence[PlannedFile],
     schema_ids: Mapping[str, int],
-) -> ShipOrder:  # fmt: skip
-    """``files``: those that are left. Raises ConfigError for a header of a bundle that depends on the line, SourceError."""
+) -> ShipOrder:
+    """``files``: those that are left. Raises ConfigError for a header of a bundle that depends on
+    the line, SourceError."""
     pipeline = context.pipeline
     bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
     return ShipOrder(
@@ -51,7 +58,9 @@ def ship_order(
         listed=frozenset(pipeline.listed_topics()),
         max_topics=pipeline.limits.max_topics,
         splits=_splits(context, taken, files),
-        bundle=BundleOrder(bundle.max_bytes, all_lines=pipeline.records.ships_lines) if bundle else None,
+        bundle=BundleOrder(bundle.max_bytes, all_lines=pipeline.records.ships_lines)
+        if bundle
+        else None,
         rules=rules(pipeline),
         reasons=reasons(pipeline),
         quarantine=QuarantineOrder(quarantine.topic, quarantine.keep_bytes) if quarantine else None,
@@ -65,7 +74,9 @@ def ship_order(
     )
 
 
-def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) -> dict[int, OrderedSplit]:
+def _splits(
+    context: RunContext, taken: Takeover, files: Sequence[PlannedFile]
+) -> dict[int, OrderedSplit]:
     pipeline = context.pipeline
     restores_bom, in_order = (
         pipeline.records.value == "value" and pipeline.records.avro is None,
@@ -97,7 +108,9 @@ def _splits(context: RunContext, taken: Takeover, files: Sequence[PlannedFile]) 
                 headers=headers.get(file.uri, ()),
             )
     if len(found) != count:
-        raise SourceError("two splits of this window have the same 64-bit hash; ship the window in two halves")
+        raise SourceError(
+            "two splits of this window have the same 64-bit hash; ship the window in two halves"
+        )
     return found
 
 

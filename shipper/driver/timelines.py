@@ -1,4 +1,5 @@
-"""What a ship did over time: chunks as the ledger has them, and lanes as the tasks' receipts have them. Pure."""
+"""What a ship did over time: chunks as the ledger has them, and lanes as the tasks' receipts have
+them. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _MOST_POINTS = 600
 
 
 def timeline(committed: Sequence[Committed], generations: Collection[int]) -> list[TimelinePoint]:
-    """Return what ``generations`` committed over time, in at most 600 intervals of a second or more, by the broker's timestamps."""
+    """Return what ``generations`` committed over time, in at most 600 intervals of a second or
+    more, by the broker's timestamps."""
     points = [
         (chunk.timestamp_ms, chunk.value)
         for chunk in committed
@@ -35,11 +37,15 @@ def timeline(committed: Sequence[Committed], generations: Collection[int]) -> li
     def moment(index: int) -> dt.datetime:
         return dt.datetime.fromtimestamp((first + (index + 1) * width_ms) / 1000, dt.UTC)
 
-    return [TimelinePoint(at=moment(index), records=records, bytes=size) for index, (records, size) in enumerate(counts)]
+    return [
+        TimelinePoint(at=moment(index), records=records, bytes=size)
+        for index, (records, size) in enumerate(counts)
+    ]
 
 
 def last_commits(chunks: Chunks, files: Mapping[FileId, str]) -> dict[str, dt.datetime]:
-    """Return tick → when the last record of its ``files`` was committed, by the broker's clock. ``files``: file → the tick that it belongs to."""
+    """Return tick → when the last record of its ``files`` was committed, by the broker's clock.
+    ``files``: file → the tick that it belongs to."""
     found: dict[str, int] = {}
     for file, tick in files.items():
         if (at := chunks.committed_ms.get(file)) is not None:
@@ -56,7 +62,11 @@ class _SampleStep(NamedTuple):
 
 def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
     """The tasks' samples, summed up in at most 600 intervals of a second or more."""
-    steps = [(receipt.task, _SampleStep(*pair)) for receipt in receipts for pair in pairwise(receipt.samples)]
+    steps = [
+        (receipt.task, _SampleStep(*pair))
+        for receipt in receipts
+        for pair in pairwise(receipt.samples)
+    ]
     if not steps:
         return []
     first, last = min(step.now.at for _, step in steps), max(step.now.at for _, step in steps)
@@ -64,7 +74,10 @@ def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
     seen: dict[int, dict[int, list[_SampleStep]]] = {}
     for task, step in steps:
         seen.setdefault(int((step.now.at - first) / width), {}).setdefault(task, []).append(step)
-    return [_lane_point(first + index * width, list(tasks.values())) for index, tasks in sorted(seen.items())]
+    return [
+        _lane_point(first + index * width, list(tasks.values()))
+        for index, tasks in sorted(seen.items())
+    ]
 
 
 def _lane_point(at: float, tasks: Sequence[Sequence[_SampleStep]]) -> LanePoint:
@@ -89,12 +102,16 @@ def _lane_point(at: float, tasks: Sequence[Sequence[_SampleStep]]) -> LanePoint:
 
 
 def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
-    """Each lane of each task. A task has a receipt for every scan of the files; its lanes are the same ones again."""
+    """Each lane of each task. A task has a receipt for every scan of the files; its lanes are the
+    same ones again."""
     found: dict[tuple[int, int], LaneAccount] = {}
     for receipt in receipts:
         for lane, work in enumerate(receipt.lanes):
             account = found.setdefault(
-                (receipt.task, lane), LaneAccount(task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0)
+                (receipt.task, lane),
+                LaneAccount(
+                    task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0
+                ),
             )
             account.transactions += work.transactions
             account.bytes += work.bytes

@@ -1,4 +1,5 @@
-"""Contradictions between a topic's settings and the records that a pipeline sends to the topic, which are found before anything is sent."""
+"""Contradictions between a topic's settings and the records that a pipeline sends to the topic,
+which are found before anything is sent."""
 
 from __future__ import annotations
 
@@ -35,25 +36,42 @@ def contradictions(
     if limit.needs_key and (quarantine or pipeline.records.key is None):
         key = "records in quarantine have none" if quarantine else "set `records.key`"
         yield Contradiction(
-            f"topic {topic} is compacted and takes no record without a key", f"{key}, or set cleanup.policy=delete", True
+            f"topic {topic} is compacted and takes no record without a key",
+            f"{key}, or set cleanup.policy=delete",
+            True,
         )
     elif limit.needs_key:
         yield Contradiction(
-            f"topic {topic} is compacted: of the records of a key it keeps the newest alone, and a gate that reads back later misses the others",
+            f"topic {topic} is compacted: of the records of a key it keeps the newest alone, and "
+            "a gate that reads back later misses the others",
             "set cleanup.policy=delete if each record counts",
             False,
         )
-    if quarantine or pipeline.records.timestamp is None or window is None or not math.isfinite(limit.max_age_ms):
+    if (
+        quarantine
+        or pipeline.records.timestamp is None
+        or window is None
+        or not math.isfinite(limit.max_age_ms)
+    ):
         return
     age = dt.timedelta(milliseconds=min(limit.max_age_ms, 1e14))
-    kept = f"topic {topic} takes and keeps no record whose time is older than {_in_words(age)} (retention.ms, message.timestamp.before.max.ms)"
-    remedy = "raise these, or remove `records.timestamp`: then a record's time is that at which it is sent"
+    kept = (
+        f"topic {topic} takes and keeps no record whose time is older than {_in_words(age)} "
+        "(retention.ms, message.timestamp.before.max.ms)"
+    )
+    remedy = (
+        "raise these, or remove `records.timestamp`: then a record's time is that at which it is "
+        "sent"
+    )
     if pattern_of_source(pipeline.source.path) is not None and now - window.end - _SLACK > age:
-        yield Contradiction(f"{kept}, and window {window} ended {_in_words(now - window.end)} ago", remedy, True)
+        yield Contradiction(
+            f"{kept}, and window {window} ended {_in_words(now - window.end)} ago", remedy, True
+        )
     elif now - window.start > age:
         outside = "go to quarantine" if pipeline.quarantine else "fail the run"
         yield Contradiction(
-            f"{kept}, and window {window} began {_in_words(now - window.start)} ago: by `records.timestamp`, older records {outside}",
+            f"{kept}, and window {window} began {_in_words(now - window.start)} ago: by "
+            f"`records.timestamp`, older records {outside}",
             remedy,
             False,
         )

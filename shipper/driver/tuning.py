@@ -1,14 +1,17 @@
 """How many lanes, how large batches: arithmetic on what was measured of the link. Pure.
 
-A lane has one batch per partition in flight, and a transaction of n batches takes n + 4 round trips (the partition joins the
-transaction; each batch; the same for the ledger's record; the commit), and half as long again for filling, compressing and the
-broker's work where a link is full (measured: 1.8 s instead of 1.15 s for 4 batches over 140 ms). So lanes make up for the rest::
+A lane has one batch per partition in flight, and a transaction of n batches takes n + 4 round trips
+(the partition joins the transaction; each batch; the same for the ledger's record; the commit), and
+half as long again for filling, compressing and the broker's work where a link is full (measured:
+1.8 s instead of 1.15 s for 4 batches over 140 ms). So lanes make up for the rest::
 
     in flight = lanes × batch  ≥  rate × round trip × 1.5 × (n + 4) / n
 
-For a given memory most bytes flow with three or four batches in a transaction: with one, librdkafka holds a copy of the whole of it.
+For a given memory most bytes flow with three or four batches in a transaction: with one, librdkafka
+holds a copy of the whole of it.
 
-Figures that are not arithmetic were measured on two cores with 137-byte log lines, zstd (bench/results).
+Figures that are not arithmetic were measured on two cores with 137-byte log lines, zstd
+(bench/results).
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from dataclasses import dataclass
 from shipper.kafka.limits import BATCH_OVERHEAD_BYTES
 
 SHORT_LINK_SECONDS = 0.003
-#: Below it the processor is the limit, and small batches are kinder to its cache: 0.83 CPU s per million lines with 0.5 MB, 1.2 with 4 MB.
+#: Below it the processor is the limit, and small batches are kinder to its cache: 0.83 CPU s per
+#: million lines with 0.5 MB, 1.2 with 4 MB.
 SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES = 500_000, 8_000_000, 2
 _LONG_BATCH_BYTES = 2_000_000
 _BATCHES_PER_TRANSACTION = 3
@@ -47,7 +51,8 @@ class LinkProfile:
 
 @dataclass(frozen=True)
 class RateCap:
-    """`rate_limit`: how much may be sent, and how long a transaction may wait for it while it is open."""
+    """`rate_limit`: how much may be sent, and how long a transaction may wait for it while it is
+    open."""
 
     bytes_per_second: int
     """On the wire, of all tasks."""
@@ -85,19 +90,28 @@ def tune(
     overrides: TuningOverrides = TuningOverrides(),
     cap: RateCap | None = None,
 ) -> Tuning:
-    """Sizes for each of ``tasks`` tasks so that the link is full, or what a cap leaves of it. ``memory_bytes``: most bytes of chunks under way in a
-    task."""
+    """Sizes for each of ``tasks`` tasks so that the link is full, or what a cap leaves of it.
+    ``memory_bytes``: most bytes of chunks under way in a task."""
     short = link.rtt_seconds < SHORT_LINK_SECONDS
-    fits = int(max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN))
-    batch = overrides.batch_bytes or min(SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, overrides.chunk_bytes or fits)
+    fits = int(
+        max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN)
+    )
+    batch = overrides.batch_bytes or min(
+        SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, overrides.chunk_bytes or fits
+    )
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
     most = memory_bytes
     if cap is not None:
-        # The last task at work has all of the cap, but none may hold a transaction open for longer than its share of it takes.
+        # The last task at work has all of the cap, but none may hold a transaction open for longer
+        # than its share of it takes.
         rate = min(rate, cap.bytes_per_second * link.ratio)
-        most = max(_LEAST_CHUNK_BYTES, int(cap.bytes_per_second * link.ratio / tasks * cap.most_seconds))
+        most = max(
+            _LEAST_CHUNK_BYTES, int(cap.bytes_per_second * link.ratio / tasks * cap.most_seconds)
+        )
         batch = overrides.batch_bytes or min(batch, most)
-    chunk = overrides.chunk_bytes or max(batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch)
+    chunk = overrides.chunk_bytes or max(
+        batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch
+    )
     chunk = overrides.chunk_bytes or max(batch, min(chunk, most))
     lanes = overrides.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
     if not overrides.chunk_bytes and lanes * chunk > memory_bytes:
@@ -113,8 +127,10 @@ def _lanes(link: LinkProfile, rate: float, batch: int, chunk: int) -> int:
 
 def _why(link: LinkProfile, tasks: int, rate: float, found: Tuning) -> str:
     return (
-        f"round trip {link.rtt_seconds * 1000:.1f} ms, a sample compresses {link.ratio:.1f} : 1, topics take batches of {link.limit_bytes:,} bytes; "
-        f"{tasks} × {found.lanes} lanes × {found.batch_bytes / 1e6:.2f} MB are {tasks * found.in_flight_bytes / 1e6:.1f} MB in flight (uncompressed) "
-        f"for {tasks * rate / 1e6:.0f} MB/s × round trip = {tasks * rate * link.rtt_seconds / 1e6:.1f} MB; "
-        f"{found.chunk_bytes / 1e6:.1f} MB a transaction"
+        f"round trip {link.rtt_seconds * 1000:.1f} ms, a sample compresses {link.ratio:.1f} : 1, "
+        f"topics take batches of {link.limit_bytes:,} bytes; {tasks} × {found.lanes} lanes × "
+        f"{found.batch_bytes / 1e6:.2f} MB are {tasks * found.in_flight_bytes / 1e6:.1f} MB in "
+        f"flight (uncompressed) for {tasks * rate / 1e6:.0f} MB/s × round trip = "
+        f"{tasks * rate * link.rtt_seconds / 1e6:.1f} MB; {found.chunk_bytes / 1e6:.1f} MB a "
+        "transaction"
     )

@@ -23,19 +23,26 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
     """One paragraph that names each, with its reason and the remedy."""
     count = "1 file cannot be read" if len(files) == 1 else f"{len(files):,} files cannot be read"
     faulty = [file for file in files if not file.passing]
-    repair = f"Repair or remove {'it' if len(faulty) == 1 else 'them'}, and run" if faulty else "Run"
-    return f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the window again."
+    repair = (
+        f"Repair or remove {'it' if len(faulty) == 1 else 'them'}, and run" if faulty else "Run"
+    )
+    return (
+        f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the "
+        "window again."
+    )
 
 
 def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
     return SourceUnreachable(
-        f"pipeline {pipeline}: cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: {why}. Nobody knows which files lie there, so "
-        "nothing was sent. Check the path, the scheme and the credentials."
+        f"pipeline {pipeline}: cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: "
+        f"{why}. Nobody knows which files lie there, so nothing was sent. Check the path, the "
+        "scheme and the credentials."
     )
 
 
 def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
-    """``sent``: what was, as a sentence. Another run may go better if it is for no fault of a file's."""
+    """``sent``: what was, as a sentence. Another run may go better if it is for no fault of a
+    file's."""
     kind = SourceUnreachable if all(file.passing for file in files) else SourceError
     return kind(f"{unreadable(files)} {sent}")
 
@@ -45,17 +52,25 @@ def _named(files: Sequence[PlannedFile]) -> str:
     return "; ".join(f"{file.path}: {file.problem}" for file in files[:_MOST_NAMED]) + more
 
 
-def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]) -> list[str]:
-    """Lets one record stand for each of ``files`` that cannot be read; those that are packed are read for it. Not for what was begun: its lines are
-    in their topic already; nor for what another run may read; nor for what may be text by its name: whoever writes the first line of a log must not
-    have the whole log taken for done. Returns notes."""
+def quarantine_whole(
+    context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]
+) -> list[str]:
+    """Lets one record stand for each of ``files`` that cannot be read; those that are packed are
+    read for it. Not for what was begun: its lines are in their topic already; nor for what another
+    run may read; nor for what may be text by its name: whoever writes the first line of a log must
+    not have the whole log taken for done. Returns notes."""
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
         say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
         context.start_spark()
         context.engine.read_through(doubtful)
-    bad = [file for file in files if file.problem and not (file.passing or file_id(file) in begun or _may_be_text(context, file))]
+    bad = [
+        file
+        for file in files
+        if file.problem
+        and not (file.passing or file_id(file) in begun or _may_be_text(context, file))
+    ]
     said = f"Quarantined whole: {_named(bad)}."
     for file in bad:
         file.format, file.problem, file.bom = UNREADABLE, "", False
@@ -63,20 +78,29 @@ def quarantine_whole(context: RunContext, files: Sequence[PlannedFile], begun: C
 
 
 def _may_be_text(context: RunContext, file: PlannedFile) -> bool:
-    """Return True if a file's bytes say that it is packed, and neither its name nor the pipeline does."""
+    """Return True if a file's bytes say that it is packed, and neither its name nor the pipeline
+    does."""
     source = context.pipeline.source
     return (
-        source.codec == "auto" and source.format not in TABLES and file.format not in (PLAIN, "") and is_named_as_text(file.path)
+        source.codec == "auto"
+        and source.format not in TABLES
+        and file.format not in (PLAIN, "")
+        and is_named_as_text(file.path)
     )
 
 
 def wrong_sizes(
-    pieces: Sequence[FilePiece], reports: Sequence[PieceReport], receipts: Sequence[Receipt], *, verbatim: bool = True
+    pieces: Sequence[FilePiece],
+    reports: Sequence[PieceReport],
+    receipts: Sequence[Receipt],
+    *,
+    verbatim: bool = True,
 ) -> list[PlannedFile]:
     """Files whose lines, as the tasks saw them, are not all of the file; their problem is noted.
 
-    The tasks and the listing share no code with the reader. Of plain text the bytes of all lines with their ends are the file's size (one more
-    if the last line has no end). Of a packed file, and of records that were made (not ``verbatim``), they are what the reader says it unpacked, and
+    The tasks and the listing share no code with the reader. Of plain text the bytes of all lines
+    with their ends are the file's size (one more if the last line has no end). Of a packed file,
+    and of records that were made (not ``verbatim``), they are what the reader says it unpacked, and
     what its pieces account for is the file's size."""
     said = {report.split: report for report in reports}
     seen: dict[int, int | None] = {}
@@ -87,7 +111,12 @@ def wrong_sizes(
     for of_file in _by_file(pieces):
         file, splits = of_file[0].file, [piece.split for piece in of_file]
         read = [seen.get(split, 0) for split in splits]
-        if file.problem or file.format == UNREADABLE or None in read or any(split not in said for split in splits):
+        if (
+            file.problem
+            or file.format == UNREADABLE
+            or None in read
+            or any(split not in said for split in splits)
+        ):
             continue
         lines = sum(size or 0 for size in read) + (3 * file.bom if verbatim else 0)
         unpacked = sum(said[split].unpacked for split in splits)
@@ -99,7 +128,9 @@ def wrong_sizes(
             if not fault and stored and sum(stored) != file.size_bytes:
                 fault = f"{sum(stored):,} of its {file.size_bytes:,} bytes were read"
         if fault:
-            file.problem = f"{fault}. Do not trust what was shipped of it, and report this as a bug of shipper"
+            file.problem = (
+                f"{fault}. Do not trust what was shipped of it, and report this as a bug of shipper"
+            )
             found.append(file)
     return found
 
@@ -114,12 +145,15 @@ def without_records(pieces: Sequence[FilePiece], receipts: Sequence[Receipt]) ->
     return [
         file.path
         for file, of_file in of_files
-        if file.size_bytes and not file.problem and all(records.get(piece.split) == 0 for piece in of_file)
+        if file.size_bytes
+        and not file.problem
+        and all(records.get(piece.split) == 0 for piece in of_file)
     ]
 
 
 def too_long(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> str:
-    """Return a note on the bytes of records that are longer than allowed, with the file that has the most; empty if there are none."""
+    """Return a note on the bytes of records that are longer than allowed, with the file that has
+    the most; empty if there are none."""
     paths = {piece.split: piece.file.path for piece in pieces}
     sizes: Counter[str] = Counter()
     for report in reports:
@@ -127,12 +161,17 @@ def too_long(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> str
     [(worst, most)] = sizes.most_common(1) or [("", 0)]
     if not most:
         return ""
-    return f"Records that are longer than `records.max_line` hold {sizes.total():,} bytes ({worst}: {most:,})."
+    return (
+        f"Records that are longer than `records.max_line` hold {sizes.total():,} bytes ({worst}: "
+        f"{most:,})."
+    )
 
 
 def _differs(lines: int, size: int, what: str) -> str:
     """The end of the last line may be missing."""
-    return "" if lines in (size, size + 1) else f"its lines have {lines:,} bytes, and {size:,} {what}"
+    return (
+        "" if lines in (size, size + 1) else f"its lines have {lines:,} bytes, and {size:,} {what}"
+    )
 
 
 def _by_file(pieces: Sequence[FilePiece]) -> Iterator[list[FilePiece]]:

@@ -1,4 +1,5 @@
-"""What a cluster says of itself and its topics, and what is made there: everything of Kafka but records."""
+"""What a cluster says of itself and its topics, and what is made there: everything of Kafka but
+records."""
 
 from __future__ import annotations
 
@@ -36,12 +37,18 @@ log = logging.getLogger("shipper.kafka")
 
 #: For a moment after a topic was created, or while a leader moves.
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
-#: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says nothing about it.
+#: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says
+#: nothing about it.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
 _AGAIN_SECONDS = 5.0
 _FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
-_NO_COORDINATOR_YET = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "_WAIT_COORD")
+_NO_COORDINATOR_YET = (
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "NOT_COORDINATOR",
+    "_WAIT_COORD",
+)
 _PAUSE_SECONDS = 0.25
 _NEWS_SECONDS = 0.1
 #: Brokers at a time.
@@ -89,7 +96,8 @@ class LogFacts:
 
 
 class ClusterAdmin:
-    """One cluster: its brokers, its topics, their settings and offsets. Raises ClusterError where it cannot answer within the timeout."""
+    """One cluster: its brokers, its topics, their settings and offsets. Raises ClusterError where
+    it cannot answer within the timeout."""
 
     def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
         self._name = cluster.name
@@ -100,12 +108,14 @@ class ClusterAdmin:
         self._ours = {"error_cb": self._client_errors.hear}
         self._admin = made(AdminClient, cluster.name, self._connection, self._ours)
         self._is_silent = False
-        """True if no broker answered the last time. librdkafka tries to connect every two seconds at least, so the next answer comes soon or not."""
+        """True if no broker answered the last time. librdkafka tries to connect every two seconds
+        at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
         """When it was measured, and what it was."""
 
     def topics(self) -> dict[str, int]:
-        """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError when no broker answers."""
+        """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError
+        when no broker answers."""
         return {name: len(topic.partitions) for name, topic in self._metadata().topics.items()}
 
     def brokers(self) -> int:
@@ -113,13 +123,16 @@ class ClusterAdmin:
         return len(self._metadata().brokers)
 
     def _metadata(self) -> ClusterMetadata:
-        """In slices, since a wrong password is told to the error callback alone, which is served in between. A certificate that cannot be
-        verified will not be later, so it is looked at once more, by who says why."""
+        """In slices, since a wrong password is told to the error callback alone, which is served in
+        between. A certificate that cannot be verified will not be later, so it is looked at once
+        more, by who says why."""
         patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
             try:
-                found = self._admin.list_topics(timeout=max(0.1, min(slice_seconds, deadline - time.monotonic())))
+                found = self._admin.list_topics(
+                    timeout=max(0.1, min(slice_seconds, deadline - time.monotonic()))
+                )
             except KafkaException as error:
                 slice_seconds = min(2 * slice_seconds, _SLICE_SECONDS)
                 fault = self._explained(error)
@@ -127,14 +140,16 @@ class ClusterAdmin:
                     raise refused from error
                 if fault_text := self._certificate_fault():
                     raise ClusterRefuses(
-                        f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's settings are in clusters/{self._name}.yaml."
+                        f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's "
+                        f"settings are in clusters/{self._name}.yaml."
                     ) from error
                 if time.monotonic() >= deadline:
                     self._is_silent = True
                     raise ClusterError(
-                        f"cluster {self._name}: no broker at {self._bootstrap} answers within {patience:g} s "
-                        f"({fault.text}). Check `bootstrap` and the security settings in clusters/{self._name}.yaml, "
-                        "and that this machine can reach the brokers."
+                        f"cluster {self._name}: no broker at {self._bootstrap} answers within "
+                        f"{patience:g} s ({fault.text}). Check `bootstrap` and the security "
+                        f"settings in clusters/{self._name}.yaml, and that this machine can "
+                        "reach the brokers."
                     ) from error
             else:
                 self._client_errors.forget()
@@ -144,8 +159,13 @@ class ClusterAdmin:
     def _certificate_fault(self) -> str | None:
         """Why no TLS connection comes up, if librdkafka has complained of that."""
         heard = self._client_errors.last
-        # A broker that wants a certificate says so when the connection is up, and librdkafka then only that it broke.
-        if heard is None or heard.name not in ("_SSL", "_TRANSPORT") or not tls.is_tls(self._connection):
+        # A broker that wants a certificate says so when the connection is up, and librdkafka then
+        # only that it broke.
+        if (
+            heard is None
+            or heard.name not in ("_SSL", "_TRANSPORT")
+            or not tls.is_tls(self._connection)
+        ):
             return None
         return tls.why_refused(self._connection, self._bootstrap, _SLICE_SECONDS)
 
@@ -158,12 +178,14 @@ class ClusterAdmin:
         if (refusal := self._client_errors.refusal) is None:
             return None
         return ClusterRefuses(
-            f"cluster {self._name}: {what}{self._bootstrap} refuses the connection: {refusal.text}. "
-            f"{tls.login_remedy(self._connection, refusal.text)} The settings are in clusters/{self._name}.yaml."
+            f"cluster {self._name}: {what}{self._bootstrap} refuses the connection: "
+            f"{refusal.text}. {tls.login_remedy(self._connection, refusal.text)} The settings "
+            f"are in clusters/{self._name}.yaml."
         )
 
     def _failed(self, what: str, fault: KafkaFault) -> ClusterError:
-        """Return the error for ``fault``, with its cause: wrong credentials look like silence to whoever waits for an answer."""
+        """Return the error for ``fault``, with its cause: wrong credentials look like silence to
+        whoever waits for an answer."""
         return self._refused(f"{what}: ") or ClusterError(
             f"cluster {self._name}: {what}: {self._client_errors.explained(fault).text}"
         )
@@ -171,16 +193,23 @@ class ClusterAdmin:
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """Facts on those of ``topics`` that are there. Raises ClusterError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        futures = self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
+        futures = (
+            self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
+        )
         metadata = self._metadata()  # asked at the same time
         known = metadata.topics
         found = {}
         for resource, future in futures.items():
             if resource.name in known:
                 partitions = known[resource.name].partitions.values()
-                settings = {name: entry.value for name, entry in self._entries(resource.name, future).items()}
+                settings = {
+                    name: entry.value
+                    for name, entry in self._entries(resource.name, future).items()
+                }
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
-                found[resource.name] = TopicFacts(len(partitions), settings, replication, len(metadata.brokers))
+                found[resource.name] = TopicFacts(
+                    len(partitions), settings, replication, len(metadata.brokers)
+                )
         return found
 
     def _entries(self, topic: str, future: Any) -> Any:
@@ -191,8 +220,8 @@ class ClusterAdmin:
             if not is_refusal(fault.name):
                 raise self._failed(f"topic {topic}", fault) from error
             raise ClusterRefuses(
-                f"cluster {self._name}: topic {topic}: {fault.text} Grant the user in `properties` DescribeConfigs on it; `shipper doctor` shows "
-                "what else is missing."
+                f"cluster {self._name}: topic {topic}: {fault.text} Grant the user in `properties` "
+                "DescribeConfigs on it; `shipper doctor` shows what else is missing."
             ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
@@ -200,8 +229,8 @@ class ClusterAdmin:
         return {topic: facts.limit for topic, facts in self.facts(list(topics)).items()}
 
     def rtt_seconds(self, topic: str) -> float:
-        """Median of three round trips on a connection that is up: requests for one topic's metadata, which a broker answers from memory.
-        Measured once in ten minutes."""
+        """Median of three round trips on a connection that is up: requests for one topic's
+        metadata, which a broker answers from memory. Measured once in ten minutes."""
         measured_at, before = self._rtt
         if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
             return before
@@ -211,7 +240,9 @@ class ClusterAdmin:
             try:
                 self._admin.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
-                raise self._failed(f"no answer from {self._bootstrap}", fault_of(error.args[0])) from error
+                raise self._failed(
+                    f"no answer from {self._bootstrap}", fault_of(error.args[0])
+                ) from error
             found.append(time.monotonic() - began)
         self._rtt = time.monotonic(), statistics.median(found)
         return self._rtt[1]
@@ -222,10 +253,16 @@ class ClusterAdmin:
         settings: Mapping[str, str] | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Create topics (name → partitions), and return when each broker knows them, so that they can be written to and read at once. A topic
-        that is there already stays as it is. Raises ClusterError."""
+        """Create topics (name → partitions), and return when each broker knows them, so that they
+        can be written to and read at once. A topic that is there already stays as it is. Raises
+        ClusterError."""
         new = [
-            NewTopic(name, num_partitions=count, replication_factor=replication_factor or -1, config=dict(settings or {}))
+            NewTopic(
+                name,
+                num_partitions=count,
+                replication_factor=replication_factor or -1,
+                config=dict(settings or {}),
+            )
             for name, count in topics.items()
         ]
         for future in self._admin.create_topics(new, request_timeout=self._timeout).values():
@@ -237,37 +274,58 @@ class ClusterAdmin:
                     if not is_refusal(fault.name):
                         raise self._failed(f"cannot create {', '.join(topics)}", fault) from error
                     raise ClusterRefuses(
-                        f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text} Grant the user in `properties` Create on it, or "
-                        "create it."
+                        f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text} "
+                        "Grant the user in `properties` Create on it, or create it."
                     ) from error
         self._wait_until_known(topics)
 
     def _wait_until_known(self, topics: Mapping[str, int]) -> None:
-        """A broker learns of a new topic when it reads the controller's log, some moments after the topic was created. A client asks any
-        broker: one that is behind says that the topic does not exist, and librdkafka then fails its records with ``_UNKNOWN_TOPIC``."""
+        """A broker learns of a new topic when it reads the controller's log, some moments after the
+        topic was created. A client asks any broker: one that is behind says that the topic does not
+        exist, and librdkafka then fails its records with ``_UNKNOWN_TOPIC``."""
         deadline = time.monotonic() + self._timeout
         brokers = self._metadata().brokers.values()
-        with ThreadPoolExecutor(max(1, min(len(brokers), _MOST_ASKED)), thread_name_prefix="created") as together:
-            behind = list(together.map(lambda one: self._ignorance(f"{one.host}:{one.port}", topics, deadline), brokers))
+        with ThreadPoolExecutor(
+            max(1, min(len(brokers), _MOST_ASKED)), thread_name_prefix="created"
+        ) as together:
+            behind = list(
+                together.map(
+                    lambda one: self._ignorance(f"{one.host}:{one.port}", topics, deadline), brokers
+                )
+            )
         if faults := [fault for fault in behind if fault]:
-            raise ClusterError(f"cluster {self._name}: {', '.join(topics)} created, but {'; '.join(faults)}. Run again.")
+            raise ClusterError(
+                f"cluster {self._name}: {', '.join(topics)} created, but {'; '.join(faults)}. Run "
+                "again."
+            )
 
     def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:
-        """Wait until the broker at ``address`` knows the topics and the leaders of all their partitions. Return what it does not know at the
-        deadline; None if it knows all, or did not answer: then no client hears anything wrong from it either."""
+        """Wait until the broker at ``address`` knows the topics and the leaders of all their
+        partitions. Return what it does not know at the deadline; None if it knows all, or did not
+        answer: then no client hears anything wrong from it either."""
         while True:
             # A new client has no connection but to its bootstrap broker, and so asks that one.
-            client = made(AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {})
+            client = made(
+                AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
+            )
             try:
                 metadata = client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
             except KafkaException as error:
-                log.info("broker %s cannot be asked what it knows of %s: %s", address, ", ".join(topics), error)
+                log.info(
+                    "broker %s cannot be asked what it knows of %s: %s",
+                    address,
+                    ", ".join(topics),
+                    error,
+                )
                 return None
             missing = [topic for topic in topics if not _has_leaders(metadata, topic)]
             if not missing:
                 return None
             if time.monotonic() > deadline:
-                return f"broker {address} does not know {', '.join(missing)} within {self._timeout:g} s"
+                return (
+                    f"broker {address} does not know {', '.join(missing)} within "
+                    f"{self._timeout:g} s"
+                )
             time.sleep(_NEWS_SECONDS)
 
     def end_offset(self, topic: str, partition: int) -> int:
@@ -275,7 +333,8 @@ class ClusterAdmin:
         return self._offsets([TopicPartition(topic, partition)], OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> list[int]:
-        """Asks again while a partition has no leader that knows of it, as in the first moments of a new topic."""
+        """Asks again while a partition has no leader that knows of it, as in the first moments of a
+        new topic."""
         deadline = time.monotonic() + self._timeout
         while True:
             futures = self._admin.list_offsets(
@@ -287,34 +346,45 @@ class ClusterAdmin:
                 return [int(futures[where].result().offset) for where in partitions]
             except KafkaException as error:
                 if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    raise self._failed("offsets cannot be asked for", fault_of(error.args[0])) from error
+                    raise self._failed(
+                        "offsets cannot be asked for", fault_of(error.args[0])
+                    ) from error
                 time.sleep(0.05)
 
     def log_facts(self, topic: str) -> LogFacts:
-        """Which topic of which cluster it is, and where its partitions begin and end now. Raises ClusterError."""
+        """Which topic of which cluster it is, and where its partitions begin and end now. Raises
+        ClusterError."""
         known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
-        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        described = self._admin.describe_topics(
+            TopicCollection([topic]), request_timeout=self._timeout
+        )
         with ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
             asked = meanwhile.submit(self._offsets, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
             starts = asked.result()
         topic_id = str(self._result(described[topic]).topic_id)
-        return LogFacts(str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id, starts, ends)
+        return LogFacts(
+            str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id, starts, ends
+        )
 
     def topic_ids(self, topic: str) -> TopicIds:
         """Raises ClusterError."""
-        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        described = self._admin.describe_topics(
+            TopicCollection([topic]), request_timeout=self._timeout
+        )
         cluster_id = str(self._metadata().cluster_id)  # asked at the same time
         topic_id = str(self._result(described[topic]).topic_id)
         return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """Topic → its id now, as :data:`shipper.types.PresentIds` has it; without topics that this user may not see. Raises
-        ClusterError."""
+        """Topic → its id now, as :data:`shipper.types.PresentIds` has it; without topics that this
+        user may not see. Raises ClusterError."""
         if not topics:
             return {}
-        asked = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+        asked = self._admin.describe_topics(
+            TopicCollection(sorted(topics)), request_timeout=self._timeout
+        )
         found = read_answers(asked, self._client_errors.explained)
         if found.faults:
             topic, why = next(iter(found.faults.items()))
@@ -323,19 +393,23 @@ class ClusterAdmin:
         return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
-        """Whether a transactional producer can be initialised. ``topic``: any that is there; ``transactional_id``: one that nobody else has.
-        Raises ClusterError when nobody can tell right now, as while the coordinator does not answer."""
+        """Whether a transactional producer can be initialised. ``topic``: any that is there;
+        ``transactional_id``: one that nobody else has. Raises ClusterError when nobody can tell
+        right now, as while the coordinator does not answer."""
         try:
             self.try_transactions(topic, transactional_id)
         except KafkaFault as fault:
             if fault.name in _NO_TRANSACTIONS:
                 log.info("no transactions: %s", fault)
                 return False
-            raise ClusterError(f"cluster {self._name}: cannot tell whether it has transactions: {fault}") from fault
+            raise ClusterError(
+                f"cluster {self._name}: cannot tell whether it has transactions: {fault}"
+            ) from fault
         return True
 
     def try_transactions(self, topic: str, transactional_id: str) -> None:
-        """Initialises a transactional producer; arguments as for :meth:`has_transactions`. Raises KafkaFault."""
+        """Initialises a transactional producer; arguments as for :meth:`has_transactions`. Raises
+        KafkaFault."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
         until = time.monotonic() + self._timeout
         fence(probe, transactional_id, topic, lambda: until)
@@ -344,24 +418,32 @@ class ClusterAdmin:
 
     def addresses(self) -> list[tls.HostPort]:
         """Of each broker, as it names itself. Raises ClusterError."""
-        return sorted(tls.HostPort(str(broker.host), int(broker.port)) for broker in self._metadata().brokers.values())
+        return sorted(
+            tls.HostPort(str(broker.host), int(broker.port))
+            for broker in self._metadata().brokers.values()
+        )
 
     def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
-        """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why nobody can tell: it is not there, or may not
-        be seen."""
+        """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why
+        nobody can tell: it is not there, or may not be seen."""
         if not topics:
             return {}
         asked = self._admin.describe_topics(
-            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=self._timeout
+            TopicCollection(list(topics)),
+            include_authorized_operations=True,
+            request_timeout=self._timeout,
         )
         return {topic: self._operations(future) for topic, future in asked.items()}
 
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
-        """As :meth:`allowed`, of a consumer group. Asks again while its coordinator is not there, as on a cluster that never had a group."""
+        """As :meth:`allowed`, of a consumer group. Asks again while its coordinator is not there,
+        as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
             asked = self._admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=max(0.1, deadline - time.monotonic())
+                [group],
+                include_authorized_operations=True,
+                request_timeout=max(0.1, deadline - time.monotonic()),
             )
             found = self._operations(asked[group])
             over = time.monotonic() > deadline - _PAUSE_SECONDS
@@ -374,13 +456,18 @@ class ClusterAdmin:
             found = future.result().authorized_operations
         except KafkaException as error:
             return self._explained(error)
-        return {"".join(word.capitalize() for word in operation.name.split("_")) for operation in found or ()}
+        return {
+            "".join(word.capitalize() for word in operation.name.split("_"))
+            for operation in found or ()
+        }
 
     def try_to_create(self, topic: str, replication_factor: int | None) -> None:
         """Asks whether a topic could be created, and creates none. Raises KafkaFault."""
         new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
         try:
-            self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[topic].result()
+            self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[
+                topic
+            ].result()
         except KafkaException as error:
             raise self._explained(error) from error
 

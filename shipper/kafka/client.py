@@ -11,7 +11,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
@@ -26,7 +34,8 @@ log = logging.getLogger("shipper.kafka")
 GROUP = "shipper-reads-without-a-group"
 _POLL_SECONDS = 0.1
 _MOST_MESSAGES = 10_000
-#: What a write meets in the first moments of a topic, or between two leaders. Nothing of the record is written.
+#: What a write meets in the first moments of a topic, or between two leaders. Nothing of the record
+#: is written.
 _NOT_YET = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
 
 
@@ -40,9 +49,12 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
 
 
 class _Reader:
-    """A consumer that stays connected from one read of its partition to the next: a new one takes six round trips to its first record."""
+    """A consumer that stays connected from one read of its partition to the next: a new one takes
+    six round trips to its first record."""
 
-    def __init__(self, cluster: str, connection: Mapping[str, Any], callbacks: Mapping[str, Any]) -> None:
+    def __init__(
+        self, cluster: str, connection: Mapping[str, Any], callbacks: Mapping[str, Any]
+    ) -> None:
         self.lock = threading.Lock()
         self.consumer = made(
             Consumer,
@@ -72,7 +84,8 @@ class _Written:
         """The first one."""
         self._topic = topic
         self._offsets: dict[int, int | None] = {}
-        """Number of an acknowledged record → its offset; None if the broker told none, as for a batch that it had already."""
+        """Number of an acknowledged record → its offset; None if the broker told none, as for a
+        batch that it had already."""
         self._refused: set[int] = set()
 
     def report(self, number: int) -> Callable[[KafkaError | None, Message], None]:
@@ -93,18 +106,24 @@ class _Written:
 
     @property
     def first(self) -> list[int]:
-        """Offsets of the records that are written, up to the first one of which that is not certain."""
-        numbers = itertools.takewhile(lambda number: self._offsets.get(number) is not None, itertools.count())
+        """Offsets of the records that are written, up to the first one of which that is not
+        certain."""
+        numbers = itertools.takewhile(
+            lambda number: self._offsets.get(number) is not None, itertools.count()
+        )
         return [self._offsets[number] or 0 for number in numbers]
 
     @property
     def is_unknown(self) -> bool:
         """True if a record may be written, or not."""
-        return len(self._offsets) + len(self._refused) < self.queued or None in self._offsets.values()
+        return (
+            len(self._offsets) + len(self._refused) < self.queued or None in self._offsets.values()
+        )
 
     @property
     def may_continue(self) -> bool:
-        """True if what is left is certainly not written, nothing behind it is, and the cause passes."""
+        """True if what is left is certainly not written, nothing behind it is, and the cause
+        passes."""
         if self.fault is None or self.is_unknown or len(self._offsets) > len(self.first):
             return False
         return self.fault.name in _NOT_YET or (self.fault.name == "_FATAL" and not self._refused)
@@ -120,60 +139,108 @@ class ClusterClient(ClusterAdmin):
         self._readers: dict[tuple[str, int], _Reader] = {}
 
     def connect(self, topic: str, partitions: Sequence[int], *, writes: bool = True) -> None:
-        """Brings up what writing to ``topic`` and reading these partitions of it needs, all at once: each takes some eight round
-        trips. Never raises: whoever then writes or reads hears why it cannot."""
+        """Brings up what writing to ``topic`` and reading these partitions of it needs, all at
+        once: each takes some eight round trips. Never raises: whoever then writes or reads hears
+        why it cannot."""
 
         def read(partition: int) -> None:
-            # Without metadata librdkafka would look for the end once, in vain, and again after half a second.
+            # Without metadata librdkafka would look for the end once, in vain, and again after half
+            # a second.
             known = self._reader(topic, partition).consumer.list_topics(topic, self._timeout).topics
             if topic in known and known[topic].error is None:
                 self.read(topic, partition, OFFSET_END, wait_seconds=None)
 
         with ThreadPoolExecutor(1 + len(partitions), thread_name_prefix="connect") as together:
-            begun: list[Future[Any]] = [together.submit(self._log_producer, topic)] if writes else []
+            begun: list[Future[Any]] = (
+                [together.submit(self._log_producer, topic)] if writes else []
+            )
             begun += [together.submit(read, number) for number in partitions]
         for error in filter(None, (future.exception() for future in begun)):
             log.info("not connected yet: %s", error)
 
-    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0) -> list[LogRecord]:
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        wait_seconds: float | None,
+        least_end: int = 0,
+    ) -> list[LogRecord]:
         """Committed records from ``start`` on; see :meth:`batches`."""
         return list(
-            itertools.chain.from_iterable(self.batches(topic, partition, start, wait_seconds=wait_seconds, least_end=least_end))
+            itertools.chain.from_iterable(
+                self.batches(
+                    topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
+                )
+            )
         )
 
     def batches(
-        self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        wait_seconds: float | None,
+        least_end: int = 0,
     ) -> Generator[list[LogRecord]]:
-        """Committed records from ``start`` on, some thousands at a time. The last-read position is not kept anywhere.
+        """Committed records from ``start`` on, some thousands at a time. The last-read position is
+        not kept anywhere.
 
-        With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for open transactions in
-        front of it, and raises OutcomeUnknown if nothing more could be read for so long. With None it takes what is
-        readable at once, which is what a plan wants.
+        With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for
+        open transactions in front of it, and raises OutcomeUnknown if nothing more could be read
+        for so long. With None it takes what is readable at once, which is what a plan wants.
 
-        What a leader answers that was replaced and does not know yet is old, its end too. ``least_end``: the end is no less than that, as
-        whoever wrote a record there knows. It holds with ``wait_seconds``.
+        What a leader answers that was replaced and does not know yet is old, its end too.
+        ``least_end``: the end is no less than that, as whoever wrote a record there knows. It holds
+        with ``wait_seconds``.
         """
-        for messages in self._messages(topic, partition, start, wait_seconds=wait_seconds, least_end=least_end):
-            yield [LogRecord(_offset(m), m.timestamp()[1], m.key() or b"", m.value()) for m in messages]
+        for messages in self._messages(
+            topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
+        ):
+            yield [
+                LogRecord(_offset(m), m.timestamp()[1], m.key() or b"", m.value()) for m in messages
+            ]
 
     def headed(self, topic: str) -> Iterator[list[HeadedRecord]]:
-        """Every record of the topic that is committed now, with its headers; partition by partition, some thousands at a time.
-        Raises ClusterError."""
+        """Every record of the topic that is committed now, with its headers; partition by
+        partition, some thousands at a time. Raises ClusterError."""
         facts = self.log_facts(topic)
         for partition, start in enumerate(facts.starts):
             for messages in self._messages(topic, partition, start, wait_seconds=None):
-                yield [HeadedRecord(partition, _offset(m), m.timestamp()[1], m.key(), m.value(), _headers(m)) for m in messages]
+                yield [
+                    HeadedRecord(
+                        partition, _offset(m), m.timestamp()[1], m.key(), m.value(), _headers(m)
+                    )
+                    for m in messages
+                ]
 
     def _messages(
-        self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        wait_seconds: float | None,
+        least_end: int = 0,
     ) -> Iterator[list[Message]]:
         reader = self._reader(topic, partition)
         patience = self._timeout if wait_seconds is None else wait_seconds
         with reader.lock:
-            reader.consumer.consume(_MOST_MESSAGES, 0)  # what happened to its connection since the last read
+            reader.consumer.consume(
+                _MOST_MESSAGES, 0
+            )  # what happened to its connection since the last read
             reader.consumer.assign([TopicPartition(topic, partition, start)])
             try:
-                yield from self._drain(reader.consumer, topic, partition, patience, least_end, stop_at_lso=wait_seconds is None)
+                yield from self._drain(
+                    reader.consumer,
+                    topic,
+                    partition,
+                    patience,
+                    least_end,
+                    stop_at_lso=wait_seconds is None,
+                )
             finally:
                 reader.consumer.unassign()
 
@@ -184,10 +251,17 @@ class ClusterClient(ClusterAdmin):
             return self._readers[topic, partition]
 
     def _drain(
-        self, consumer: Consumer, topic: str, partition: int, patience: float, least_end: int, *, stop_at_lso: bool
+        self,
+        consumer: Consumer,
+        topic: str,
+        partition: int,
+        patience: float,
+        least_end: int,
+        *,
+        stop_at_lso: bool,
     ) -> Iterator[list[Message]]:
-        """The first answer is one to a question asked now, so its high watermark lies behind all that was acknowledged before, if who answers is
-        the leader still."""
+        """The first answer is one to a question asked now, so its high watermark lies behind all
+        that was acknowledged before, if who answers is the leader still."""
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
         position, target = -1, -1
         deadline = time.monotonic() + self._timeout
@@ -213,26 +287,32 @@ class ClusterClient(ClusterAdmin):
             if at_lso and stop_at_lso:
                 return
             if time.monotonic() > deadline and target < 0:
-                silence = KafkaFault("_TIMED_OUT", f"no answer from its leader within {self._timeout:g} s")
+                silence = KafkaFault(
+                    "_TIMED_OUT", f"no answer from its leader within {self._timeout:g} s"
+                )
                 raise self._failed(f"{name} cannot be read", silence)
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
-                    f"cluster {self._name}: {name} could be read up to offset {position} of {target} only: a transaction is "
-                    "still open in front of it, which ends at its timeout at the latest, or a broker answers "
-                    "that does not lead it any more. Run again then."
+                    f"cluster {self._name}: {name} could be read up to offset {position} of "
+                    f"{target} only: a transaction is still open in front of it, which ends at "
+                    "its timeout at the latest, or a broker answers that does not lead it any "
+                    "more. Run again then."
                 )
 
     @staticmethod
     def _answer(consumer: Consumer) -> list[Message]:
-        """What is there, as soon as something is: `consume` alone waits for as many as it was asked for."""
+        """What is there, as soon as something is: `consume` alone waits for as many as it was asked
+        for."""
         first = consumer.poll(_POLL_SECONDS)
         return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
     def append(self, topic: str, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
-        """Write records outside any transaction, acknowledged by all in-sync replicas; return their offsets.
+        """Write records outside any transaction, acknowledged by all in-sync replicas; return their
+        offsets.
 
-        A topic or leader that brokers do not know yet is waited for. Raises ClusterError if a record was refused (ClusterRefuses if waiting
-        does not change that), OutcomeUnknown if nobody knows whether all records are written; then some may be.
+        A topic or leader that brokers do not know yet is waited for. Raises ClusterError if a
+        record was refused (ClusterRefuses if waiting does not change that), OutcomeUnknown if
+        nobody knows whether all records are written; then some may be.
         """
         left, offsets = list(records), list[int]()
         give_up_at = time.monotonic() + self._timeout
@@ -243,13 +323,16 @@ class ClusterClient(ClusterAdmin):
             if not left:
                 return offsets
             if not (written.may_continue and time.monotonic() < give_up_at):
-                raise self._not_written(topic, written, f"{len(left)} of {len(left) + len(offsets)}")
+                raise self._not_written(
+                    topic, written, f"{len(left)} of {len(left) + len(offsets)}"
+                )
             log.info("%s: %s; writing again", topic, written.fault)
             time.sleep(_POLL_SECONDS)
             self._look_up(topic)
 
     def _write(self, topic: str, partition: int, records: Sequence[EncodedRecord]) -> _Written:
-        """Try once. After a fatal error the producer is thrown away, and the next try has another one."""
+        """Try once. After a fatal error the producer is thrown away, and the next try has another
+        one."""
         producer = self._log_producer(topic)
         written = _Written(topic)
         try:
@@ -257,7 +340,8 @@ class ClusterClient(ClusterAdmin):
                 self._queue(producer, written, topic, partition, key, value)
                 if written.fault:
                     break
-            # A record that is not acknowledged fails after the timeout; librdkafka looks for those once a second.
+            # A record that is not acknowledged fails after the timeout; librdkafka looks for those
+            # once a second.
             call(producer.flush, self._timeout + 5)
         except KafkaFault as fault:  # the producer is beyond repair
             self._drop_log_producer(producer)
@@ -265,14 +349,23 @@ class ClusterClient(ClusterAdmin):
         return written
 
     @staticmethod
-    def _queue(producer: Producer, written: _Written, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+    def _queue(
+        producer: Producer,
+        written: _Written,
+        topic: str,
+        partition: int,
+        key: bytes,
+        value: bytes | None,
+    ) -> None:
         """Raises KafkaFault if the producer is beyond repair."""
         while True:
             try:
-                producer.produce(topic, value, key, partition, on_delivery=written.report(written.queued))
+                producer.produce(
+                    topic, value, key, partition, on_delivery=written.report(written.queued)
+                )
                 written.queued += 1
                 return
-            except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout
+            except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout  # noqa: E501
                 call(producer.poll, _POLL_SECONDS)
             except KafkaException as error:  # refused before it was queued
                 fault = fault_of(error.args[0], topic)
@@ -281,16 +374,22 @@ class ClusterClient(ClusterAdmin):
                 written.fail(fault)
                 return
 
-    def _not_written(self, topic: str, written: _Written, left: str) -> ClusterError | OutcomeUnknown:
+    def _not_written(
+        self, topic: str, written: _Written, left: str
+    ) -> ClusterError | OutcomeUnknown:
         fault = written.fault and self._client_errors.explained(written.fault)
         if fault is None or written.is_unknown:
             heard = f" ({fault})" if fault else ""
             return OutcomeUnknown(
-                f"cluster {self._name}: {left} records for {topic} were not acknowledged within {self._timeout:g} s{heard}, and nobody "
-                "knows whether they are there. Run again when the cluster is well."
+                f"cluster {self._name}: {left} records for {topic} were not acknowledged within "
+                f"{self._timeout:g} s{heard}, and nobody knows whether they are there. Run again "
+                "when the cluster is well."
             )
         if is_refusal(fault.name):
-            return ClusterRefuses(f"cluster {self._name}: cannot write to {topic}: {fault} ({ruling_on(fault.name).reason})")
+            return ClusterRefuses(
+                f"cluster {self._name}: cannot write to {topic}: {fault} "
+                f"({ruling_on(fault.name).reason})"
+            )
         return self._refused(f"cannot write to {topic}: ") or ClusterError(
             f"cluster {self._name}: cannot write to {topic}: {fault}"
         )
@@ -301,23 +400,33 @@ class ClusterClient(ClusterAdmin):
             call(self._log_producer(topic).list_topics, topic, self._timeout)
 
     def _log_producer(self, topic: str) -> Producer:
-        """Made on first use and kept, so that only the first record waits for a connection and a producer id. Idempotent: a
-        copy that a stalled connection delivers late would come after newer records, and count in their place."""
+        """Made on first use and kept, so that only the first record waits for a connection and a
+        producer id. Idempotent: a copy that a stalled connection delivers late would come after
+        newer records, and count in their place."""
         with self._producer_lock:
             if self._producer is None:
                 timeout_ms = int(self._timeout * 1000)
-                settings = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
-                self._producer = made(Producer, self._name, self._connection, {**settings, **self._ours})
+                settings = {
+                    "enable.idempotence": True,
+                    "linger.ms": 0,
+                    "message.timeout.ms": timeout_ms,
+                }
+                self._producer = made(
+                    Producer, self._name, self._connection, {**settings, **self._ours}
+                )
                 try:
                     for _ in range(2):  # brings a connection up: see LaneProducer.connect
                         self._producer.list_topics(topic, self._timeout)
                 except KafkaException as error:
                     self._producer = None
-                    raise self._failed(f"cannot write to {topic}", fault_of(error.args[0])) from error
+                    raise self._failed(
+                        f"cannot write to {topic}", fault_of(error.args[0])
+                    ) from error
             return self._producer
 
     def _drop_log_producer(self, producer: Producer) -> None:
-        """Forget a producer after a fatal error. Another thread may have replaced the producer already."""
+        """Forget a producer after a fatal error. Another thread may have replaced the producer
+        already."""
         with self._producer_lock:
             if self._producer is producer:
                 self._producer = None

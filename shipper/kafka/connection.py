@@ -1,8 +1,8 @@
-"""A connection to Kafka: its settings, how a fault of librdkafka leaves it, what can be heard of it besides, and
-whether librdkafka takes its settings, found out without asking any server.
+"""A connection to Kafka: its settings, how a fault of librdkafka leaves it, what can be heard of it
+besides, and whether librdkafka takes its settings, found out without asking any server.
 
-Everything that goes wrong in this package is a KafkaFault that carries librdkafka's name of the error; what a fault means is
-decided in one table, :mod:`shipper.kafka.outcomes`.
+Everything that goes wrong in this package is a KafkaFault that carries librdkafka's name of the
+error; what a fault means is decided in one table, :mod:`shipper.kafka.outcomes`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Client = TypeVar("Client")
 
 SLICE_SECONDS = 1.0
 
-#: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to stop meanwhile.
+#: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to
+#: stop meanwhile.
 Until = Callable[[], float]
 
 
@@ -31,10 +32,17 @@ def slice_of(until: Until) -> float:
 
 
 class KafkaFault(Exception):
-    """An error of librdkafka or of the broker, by its name in librdkafka (``_TIMED_OUT``, ``UNKNOWN_TOPIC_OR_PART``)."""
+    """An error of librdkafka or of the broker, by its name in librdkafka (``_TIMED_OUT``,
+    ``UNKNOWN_TOPIC_OR_PART``)."""
 
     def __init__(
-        self, name: str, text: str, *, retriable: bool = False, topic: str | None = None, value: bytes | None = None
+        self,
+        name: str,
+        text: str,
+        *,
+        retriable: bool = False,
+        topic: str | None = None,
+        value: bytes | None = None,
     ) -> None:
         super().__init__(f"{name}: {text}")
         self.name = name
@@ -46,7 +54,9 @@ class KafkaFault(Exception):
 
 
 def fault_of(error: KafkaError, topic: str | None = None, value: bytes | None = None) -> KafkaFault:
-    return KafkaFault(error.name(), error.str(), retriable=error.retriable(), topic=topic, value=value)
+    return KafkaFault(
+        error.name(), error.str(), retriable=error.retriable(), topic=topic, value=value
+    )
 
 
 def call(operation: Any, *arguments: Any) -> Any:
@@ -54,24 +64,32 @@ def call(operation: Any, *arguments: Any) -> Any:
         return operation(*arguments)
     except KafkaException as error:
         raise fault_of(error.args[0]) from error
-    # The rest is what confluent-kafka makes of a fatal error that comes together with a delivery report or a line of its log.
+    # The rest is what confluent-kafka makes of a fatal error that comes together with a delivery
+    # report or a line of its log.
     except KafkaError as error:  # type: ignore[misc]  # no exception by its bases, and raised all the same
         raise fault_of(error) from None
     except SystemError as error:  # now and then it loses which
         fatal = error.__cause__
-        raise (fault_of(fatal.args[0]) if isinstance(fatal, KafkaException) else KafkaFault("_FATAL", str(error))) from error
+        raise (
+            fault_of(fatal.args[0])
+            if isinstance(fatal, KafkaException)
+            else KafkaFault("_FATAL", str(error))
+        ) from error
 
 
-#: What goes to a log rests on these; librdkafka's defaults, and nobody else's to set. See also ``HEARD_ALWAYS``.
+#: What goes to a log rests on these; librdkafka's defaults, and nobody else's to set. See also
+#: ``HEARD_ALWAYS``.
 _HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
 
 
 def connection(cluster: Cluster) -> dict[str, Any]:
-    """Settings shared by every client of the cluster. Secrets in it are hidden; :func:`made` reveals them to the client alone."""
+    """Settings shared by every client of the cluster. Secrets in it are hidden; :func:`made`
+    reveals them to the client alone."""
     return {
         "client.id": "shipper",
         "socket.keepalive.enable": True,
-        # The default of 100 ms also delays a client's very first connection to a broker that it has just heard of.
+        # The default of 100 ms also delays a client's very first connection to a broker that it has
+        # just heard of.
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 2000,
         **client_settings(cluster),
@@ -85,28 +103,34 @@ def made(
     ours: Mapping[str, Any],
     logger: ClientLog | None = None,
 ) -> Client:
-    """A client with ``settings`` as :func:`connection` gives them, and ``ours``, which hold whatever those say. Raises WrongProperties."""
+    """A client with ``settings`` as :func:`connection` gives them, and ``ours``, which hold
+    whatever those say. Raises WrongProperties."""
     ours = {**_HEARD, **ours}
     logger = logger or ClientLog()
     try:
-        # Ours are set last: librdkafka has several names for some settings, and the last one counts.
+        # Ours are set last: librdkafka has several names for some settings, and the last one
+        # counts.
         theirs = {name: value for name, value in revealed(settings).items() if name not in ours}
         return kind({**theirs, **ours}, logger=logger)
     except (KafkaException, TypeError, ValueError) as error:
         fault = error.args[0] if error.args else error
         # The original holds values, and a traceback would show it.
-        raise refused(cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)) from None
+        raise refused(
+            cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
+        ) from None
 
 
-#: Settings that let an :class:`LogListener` hear every connection that breaks.
-#: librdkafka (2.16, rdkafka_broker.c, `rd_kafka_broker_set_error`): the FAIL line of the log is left out below `log_level`, without
-#: `log.connection.close`, for a connection that librdkafka closes itself (the coordinator moved), and when a broker's last error was the same
-#: and not 30 s ago. Its twin for `debug=broker` is written always. Such a producer writes some two lines more per request.
+#: Settings that let an :class:`LogListener` hear every connection that breaks. librdkafka (2.16,
+#: rdkafka_broker.c, `rd_kafka_broker_set_error`): the FAIL line of the log is left out below
+#: `log_level`, without `log.connection.close`, for a connection that librdkafka closes itself (the
+#: coordinator moved), and when a broker's last error was the same and not 30 s ago. Its twin for
+#: `debug=broker` is written always. Such a producer writes some two lines more per request.
 HEARD_ALWAYS = {"debug": "broker", "log_level": 7}
 
 
 class LogListener(ClientLog):
-    """Hears in a client's log what no callback tells: that a connection broke, or that a request got no answer."""
+    """Hears in a client's log what no callback tells: that a connection broke, or that a request
+    got no answer."""
 
     _LOST = ("FAIL", "REQTMOUT")
 
@@ -130,7 +154,11 @@ class ClientErrors(Complaints):
     def explained(self, fault: KafkaFault) -> KafkaFault:
         """Return ``fault``; if it says only that no answer came, with the reason that was heard."""
         text = self.explain(fault.name, fault.text)
-        return fault if text == fault.text else KafkaFault(fault.name, text, retriable=fault.retriable, topic=fault.topic)
+        return (
+            fault
+            if text == fault.text
+            else KafkaFault(fault.name, text, retriable=fault.retriable, topic=fault.topic)
+        )
 
 
 # Offline.
@@ -142,29 +170,41 @@ _OWN_CERTIFICATE = ("ssl.key.", "ssl.certificate.", "ssl.keystore.")
 
 
 def refusal(cluster: Cluster) -> str | None:
-    """Why no client can be made, None if one can: a wrong value, a file that is missing or unreadable. Holds no secret.
+    """Why no client can be made, None if one can: a wrong value, a file that is missing or
+    unreadable. Holds no secret.
 
-    The client that is made for this looks for a broker at a closed port of this machine, asks no server for a token, and runs no
-    `kinit`. Of references that are not known here nothing is checked.
+    The client that is made for this looks for a broker at a closed port of this machine, asks no
+    server for a token, and runs no `kinit`. Of references that are not known here nothing is
+    checked.
     """
     settings = {**_without_unknown(connection(cluster)), "bootstrap.servers": _NOBODY}
     if "sasl.oauthbearer.token.endpoint.url" in settings:
         settings["sasl.oauthbearer.token.endpoint.url"] = f"http://{_NOBODY}/"
-    settings["sasl.kerberos.min.time.before.relogin"] = 0  # librdkafka then leaves Kerberos tickets to others
+    settings["sasl.kerberos.min.time.before.relogin"] = (
+        0  # librdkafka then leaves Kerberos tickets to others
+    )
     try:
         Producer(revealed(settings), logger=_SILENT)
     except (KafkaException, TypeError, ValueError) as error:
         fault = error.args[0] if error.args else error
-        return without_secrets(settings, fault.str() if isinstance(fault, KafkaError) else str(fault))
+        return without_secrets(
+            settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
+        )
     return None
 
 
 def _without_unknown(settings: dict[str, Any]) -> dict[str, Any]:
-    """Text in the place of a login that is not known; files that are not known, and what belongs to them, are left out."""
-    unknown = {name for name, value in settings.items() if isinstance(value, Secret) and value.get_secret_value() is None}
+    """Text in the place of a login that is not known; files that are not known, and what belongs to
+    them, are left out."""
+    unknown = {
+        name
+        for name, value in settings.items()
+        if isinstance(value, Secret) and value.get_secret_value() is None
+    }
     own = any(name.startswith(_OWN_CERTIFICATE) for name in unknown)
     return {
         name: "unknown" if name in unknown else value
         for name, value in settings.items()
-        if not (own and name.startswith(_OWN_CERTIFICATE)) and (name not in unknown or name.startswith("sasl."))
+        if not (own and name.startswith(_OWN_CERTIFICATE))
+        and (name not in unknown or name.startswith("sasl."))
     }

@@ -1,4 +1,5 @@
-"""What a topic takes: how large a batch, and so a record, which times, with or without a key. The one answer that sizing, sorting and lanes share."""
+"""What a topic takes: how large a batch, and so a record, which times, with or without a key. The
+one answer that sizing, sorting and lanes share."""
 
 from __future__ import annotations
 
@@ -9,14 +10,19 @@ from typing import NamedTuple
 
 #: `max.message.bytes` of a topic that says nothing else.
 DEFAULT_LIMIT_BYTES = 1_048_588
-#: The broker's limit holds for the batch as it is stored: a header of 61 bytes comes on top of the records, and what a codec adds
-#: to bytes that it cannot compress.
+#: The broker's limit holds for the batch as it is stored: a header of 61 bytes comes on top of the
+#: records, and what a codec adds to bytes that it cannot compress.
 BATCH_OVERHEAD_BYTES = 2048
-#: What a record costs in a batch beside its key and value: lengths, offset and timestamp differences (Kafka's record format, v2).
+#: What a record costs in a batch beside its key and value: lengths, offset and timestamp
+#: differences (Kafka's record format, v2).
 RECORD_OVERHEAD_BYTES = 20
 _ASK_AGAIN_SECONDS = 5.0
 _NO_BOUND = str(2**63 - 1)
-_CREATE, _BEFORE, _AFTER = "message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+_CREATE, _BEFORE, _AFTER = (
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+)
 #: What brokers older than 3.6 have in place of the other two.
 _DIFFERENCE = "message.timestamp.difference.max.ms"
 
@@ -27,7 +33,8 @@ class TopicLimit(NamedTuple):
     max_bytes: int = DEFAULT_LIMIT_BYTES
     """`max.message.bytes`."""
     max_age_ms: float = math.inf
-    """Largest age of a record's own time. The broker refuses an older record, or deletes the record as soon as the record is written."""
+    """Largest age of a record's own time. The broker refuses an older record, or deletes the record
+    as soon as the record is written."""
     max_ahead_ms: float = math.inf
     """How far a record's own time may lie in the future."""
     takes_times: bool = True
@@ -48,7 +55,8 @@ class TopicLimit(NamedTuple):
 
 
 def _bound(settings: Mapping[str, str | None], name: str) -> float:
-    """Brokers from 3.6 to 3.9 have both settings, and go by the older one where the other has no bound."""
+    """Brokers from 3.6 to 3.9 have both settings, and go by the older one where the other has no
+    bound."""
     value = settings.get(name)
     return _milliseconds(settings.get(_DIFFERENCE) if value in (None, _NO_BOUND) else value)
 
@@ -62,10 +70,13 @@ Ask = Callable[[Collection[str]], Mapping[str, TopicLimit]]
 
 
 class TopicLimits:
-    """``known``: topic → its limit. Any other topic is asked for when somebody wants to know, and then known; one that is not
-    there yet is taken for one with the default, and asked for again after a while. Safe to use from several threads."""
+    """``known``: topic → its limit. Any other topic is asked for when somebody wants to know, and
+    then known; one that is not there yet is taken for one with the default, and asked for again
+    after a while. Safe to use from several threads."""
 
-    def __init__(self, known: Mapping[str, TopicLimit] | None = None, ask: Ask | None = None) -> None:
+    def __init__(
+        self, known: Mapping[str, TopicLimit] | None = None, ask: Ask | None = None
+    ) -> None:
         self._known = dict(known or {})
         self._ask = ask
         """None: nobody is asked."""
@@ -76,7 +87,10 @@ class TopicLimits:
         """Asks for those that are not known, all at once. Raises ClusterError."""
         now = time.monotonic()
         unknown = [
-            t for t in topics if t not in self._known and now - self._absent.get(t, -_ASK_AGAIN_SECONDS) >= _ASK_AGAIN_SECONDS
+            t
+            for t in topics
+            if t not in self._known
+            and now - self._absent.get(t, -_ASK_AGAIN_SECONDS) >= _ASK_AGAIN_SECONDS
         ]
         if unknown and self._ask is not None:
             self._known.update(self._ask(unknown))
@@ -101,9 +115,11 @@ class TopicLimits:
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
     def surely_by_now(self, topic: str) -> int:
-        """Ask the cluster anew, as the limit may have been lowered, and return the limit like :meth:`surely`. Raises ClusterError.
+        """Ask the cluster anew, as the limit may have been lowered, and return the limit like
+        :meth:`surely`. Raises ClusterError.
 
-        Compare the answer with what a batch was built by, and not with what was known: those who share this object learn from each other.
+        Compare the answer with what a batch was built by, and not with what was known: those who
+        share this object learn from each other.
         """
         self.limit_by_now(topic)
         return self.surely(topic)

@@ -1,8 +1,9 @@
 """What a Kafka fault in a lane means: one table.
 
-A lane has one way to recover: throw the producer away, open a new one with the same transactional.id (which ends the old
-transaction, one way or the other) and read in the ledger whether the chunk is there. So the table only has to tell what
-is worth another try from what is not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
+A lane has one way to recover: throw the producer away, open a new one with the same
+transactional.id (which ends the old transaction, one way or the other) and read in the ledger
+whether the chunk is there. So the table only has to tell what is worth another try from what is
+not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
 
 docs/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """
@@ -24,7 +25,8 @@ class TransactionOutcome(Enum):
 class Action(Enum):
     REOPEN = "reopen the lane, settle by the ledger, send again if needed"
     SMALLER_BATCHES = (
-        "reopen the lane, halve the topic's batches until they fit; then only a record that is too large alone fails"
+        "reopen the lane, halve the topic's batches until they fit; then only a record that is "
+        "too large alone fails"
     )
     PARK = "reopen the lane; the topic's chunks wait for it, the others go on"
     FAIL = "fail the task with a message for people"
@@ -36,105 +38,175 @@ class Ruling:
     action: Action
     reason: str
     wait_seconds: float | None = None
-    """How long another try makes sense at most, where that is less than `delivery.metadata_wait`."""
+    """How long another try makes sense at most, where that is less than
+    `delivery.metadata_wait`."""
 
 
-#: A refusal is permanent, but for the moment in which somebody is just granting the right; with what it takes to stop, half a minute.
+#: A refusal is permanent, but for the moment in which somebody is just granting the right; with
+#: what it takes to stop, half a minute.
 GRANT_SECONDS = 15.0
 _N, _U = TransactionOutcome.NOT_DELIVERED, TransactionOutcome.UNKNOWN
 _CREDENTIALS = (
-    "wrong credentials; correct the cluster's `sasl.username` and `sasl.password`, or what its `sasl.mechanisms` logs in by"
+    "wrong credentials; correct the cluster's `sasl.username` and `sasl.password`, or what its "
+    "`sasl.mechanisms` logs in by"
 )
 _R, _S, _P, _F = Action.REOPEN, Action.SMALLER_BATCHES, Action.PARK, Action.FAIL
 
 TABLE: dict[str, Ruling] = {
     # The topic: the others go on.
-    "_UNKNOWN_TOPIC": Ruling(_N, _P, "the topic may be about to be created; the metadata wait bounds it"),
-    "_UNKNOWN_PARTITION": Ruling(_N, _P, "the partition may be about to be created; the metadata wait bounds it"),
-    "UNKNOWN_TOPIC_OR_PART": Ruling(_N, _P, "created or deleted a moment ago; the metadata wait bounds it"),
-    "UNKNOWN_TOPIC_ID": Ruling(_N, _P, "the topic was deleted, and maybe made anew, a moment ago"),
-    "INCONSISTENT_TOPIC_ID": Ruling(_N, _P, "the topic was deleted and made anew; fresh metadata know the new one"),
-    "LEADER_NOT_AVAILABLE": Ruling(_N, _P, "the partition has no leader right now; one is elected when a replica is back"),
-    "LISTENER_NOT_FOUND": Ruling(
-        _N, _P, "the partition's leader does not listen where this client connects; maybe it just started"
+    "_UNKNOWN_TOPIC": Ruling(
+        _N, _P, "the topic may be about to be created; the metadata wait bounds it"
     ),
-    "NOT_ENOUGH_REPLICAS": Ruling(_N, _P, "fewer replicas in sync than the topic's min.insync.replicas; they may come back"),
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Ruling(_U, _P, "written, but to fewer replicas than the topic's min.insync.replicas"),
+    "_UNKNOWN_PARTITION": Ruling(
+        _N, _P, "the partition may be about to be created; the metadata wait bounds it"
+    ),
+    "UNKNOWN_TOPIC_OR_PART": Ruling(
+        _N, _P, "created or deleted a moment ago; the metadata wait bounds it"
+    ),
+    "UNKNOWN_TOPIC_ID": Ruling(_N, _P, "the topic was deleted, and maybe made anew, a moment ago"),
+    "INCONSISTENT_TOPIC_ID": Ruling(
+        _N, _P, "the topic was deleted and made anew; fresh metadata know the new one"
+    ),
+    "LEADER_NOT_AVAILABLE": Ruling(
+        _N, _P, "the partition has no leader right now; one is elected when a replica is back"
+    ),
+    "LISTENER_NOT_FOUND": Ruling(
+        _N,
+        _P,
+        "the partition's leader does not listen where this client connects; maybe it just started",
+    ),
+    "NOT_ENOUGH_REPLICAS": Ruling(
+        _N, _P, "fewer replicas in sync than the topic's min.insync.replicas; they may come back"
+    ),
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Ruling(
+        _U, _P, "written, but to fewer replicas than the topic's min.insync.replicas"
+    ),
     "TOPIC_AUTHORIZATION_FAILED": Ruling(
         _N,
         _P,
-        "an ACL forbids writing to the topic, and is waited for 15 s at most: grant the user Write on it",
+        "an ACL forbids writing to the topic, and is waited for 15 s at most: grant the user "
+        "Write on it",
         GRANT_SECONDS,
     ),
     # The size.
-    "MSG_SIZE_TOO_LARGE": Ruling(_N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"),
+    "MSG_SIZE_TOO_LARGE": Ruling(
+        _N, _S, "the batch, as compressed, is larger than the topic's max.message.bytes"
+    ),
     "RECORD_LIST_TOO_LARGE": Ruling(_N, _S, "the batch is larger than the broker's segment"),
     # The connection.
     "_TIMED_OUT": Ruling(_U, _R, "no answer; the broker may have done it"),
-    "REQUEST_TIMED_OUT": Ruling(_U, _R, "the broker waited for its replicas in vain; the records may be there"),
+    "REQUEST_TIMED_OUT": Ruling(
+        _U, _R, "the broker waited for its replicas in vain; the records may be there"
+    ),
     "_TIMED_OUT_QUEUE": Ruling(_N, _R, "a request waited for a connection and was never sent"),
     "_MSG_TIMED_OUT": Ruling(_N, _R, "a record was not acknowledged within the transaction's life"),
     "_TRANSPORT": Ruling(_U, _R, "a connection broke, maybe after the request arrived"),
     "NETWORK_EXCEPTION": Ruling(_U, _R, "the broker lost the connection before it answered"),
     "_ALL_BROKERS_DOWN": Ruling(_U, _R, "no connection left; brokers come back"),
-    "_RESOLVE": Ruling(_U, _R, "a broker's name cannot be resolved; name servers have their moments"),
-    "_SSL": Ruling(_U, _R, "TLS broke, in the handshake or later; a certificate may be being replaced"),
+    "_RESOLVE": Ruling(
+        _U, _R, "a broker's name cannot be resolved; name servers have their moments"
+    ),
+    "_SSL": Ruling(
+        _U, _R, "TLS broke, in the handshake or later; a certificate may be being replaced"
+    ),
     "_FAIL": Ruling(_U, _R, "the connection failed in a way that has no name of its own"),
     "_PARTIAL": Ruling(_U, _R, "an answer was cut short"),
     "_UNDERFLOW": Ruling(_U, _R, "an answer was cut short"),
     "_BAD_MSG": Ruling(_U, _R, "an answer that cannot be read"),
     "_DESTROY_BROKER": Ruling(_U, _R, "a broker left the cluster with requests under way"),
     "_INTR": Ruling(_U, _R, "a call was interrupted"),
-    "REBOOTSTRAP_REQUIRED": Ruling(_U, _R, "all brokers that the client knew are gone; a new one begins with `bootstrap`"),
+    "REBOOTSTRAP_REQUIRED": Ruling(
+        _U, _R, "all brokers that the client knew are gone; a new one begins with `bootstrap`"
+    ),
     "BROKER_NOT_AVAILABLE": Ruling(_U, _R, "the broker is not up yet"),
     # The partition's leader.
-    "NOT_LEADER_FOR_PARTITION": Ruling(_N, _R, "the leader has moved; the new one is in fresh metadata"),
-    "REPLICA_NOT_AVAILABLE": Ruling(_N, _R, "the broker has no such replica yet, as while partitions are moved"),
+    "NOT_LEADER_FOR_PARTITION": Ruling(
+        _N, _R, "the leader has moved; the new one is in fresh metadata"
+    ),
+    "REPLICA_NOT_AVAILABLE": Ruling(
+        _N, _R, "the broker has no such replica yet, as while partitions are moved"
+    ),
     "KAFKA_STORAGE_ERROR": Ruling(_U, _R, "the leader's disk failed; another replica takes over"),
-    "INVALID_MSG": Ruling(_N, _R, "the batch was damaged on its way (checksum); sent again, it is not"),
+    "INVALID_MSG": Ruling(
+        _N, _R, "the batch was damaged on its way (checksum); sent again, it is not"
+    ),
     "THROTTLING_QUOTA_EXCEEDED": Ruling(
-        _N, _R, "a broker throttles for longer than the transaction may last; lanes then take turns at the rate of its quota"
+        _N,
+        _R,
+        "a broker throttles for longer than the transaction may last; lanes then take turns at "
+        "the rate of its quota",
     ),
     "_WAIT_CACHE": Ruling(_N, _R, "metadata did not come in time"),
     # The transaction's coordinator.
     "_WAIT_COORD": Ruling(_U, _R, "the coordinator is not known yet"),
-    "COORDINATOR_LOAD_IN_PROGRESS": Ruling(_U, _R, "the coordinator has just moved, and reads its log"),
-    "COORDINATOR_NOT_AVAILABLE": Ruling(_U, _R, "no coordinator right now; one is elected when a replica is back"),
+    "COORDINATOR_LOAD_IN_PROGRESS": Ruling(
+        _U, _R, "the coordinator has just moved, and reads its log"
+    ),
+    "COORDINATOR_NOT_AVAILABLE": Ruling(
+        _U, _R, "no coordinator right now; one is elected when a replica is back"
+    ),
     "NOT_COORDINATOR": Ruling(_U, _R, "the coordinator has moved; a new producer asks where to"),
-    "CONCURRENT_TRANSACTIONS": Ruling(_U, _R, "the coordinator is still ending the transaction before"),
-    "TRANSACTION_COORDINATOR_FENCED": Ruling(_U, _R, "the coordinator moved while it ended the transaction"),
-    "OPERATION_NOT_ATTEMPTED": Ruling(_N, _R, "another partition of the request was refused, and this one left out with it"),
+    "CONCURRENT_TRANSACTIONS": Ruling(
+        _U, _R, "the coordinator is still ending the transaction before"
+    ),
+    "TRANSACTION_COORDINATOR_FENCED": Ruling(
+        _U, _R, "the coordinator moved while it ended the transaction"
+    ),
+    "OPERATION_NOT_ATTEMPTED": Ruling(
+        _N, _R, "another partition of the request was refused, and this one left out with it"
+    ),
     # The producer's identity and state.
-    "_FENCED": Ruling(_N, _R, "a newer producer has this id: a later attempt, or a later run; the generation tells which"),
+    "_FENCED": Ruling(
+        _N,
+        _R,
+        "a newer producer has this id: a later attempt, or a later run; the generation tells which",
+    ),
     "PRODUCER_FENCED": Ruling(_N, _R, "as _FENCED, said by the coordinator"),
     "INVALID_PRODUCER_EPOCH": Ruling(_N, _R, "as _FENCED, said by the broker"),
-    "UNKNOWN_PRODUCER_ID": Ruling(_N, _R, "the broker has forgotten the producer, since nothing of it is left in the log"),
+    "UNKNOWN_PRODUCER_ID": Ruling(
+        _N, _R, "the broker has forgotten the producer, since nothing of it is left in the log"
+    ),
     "INVALID_PRODUCER_ID_MAPPING": Ruling(
         _N, _R, "the id has expired (transactional.id.expiration.ms); a new producer gets another"
     ),
-    "OUT_OF_ORDER_SEQUENCE_NUMBER": Ruling(_U, _R, "the partition lacks a batch that came before; nothing of this one is taken"),
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": Ruling(
+        _U, _R, "the partition lacks a batch that came before; nothing of this one is taken"
+    ),
     "DUPLICATE_SEQUENCE_NUMBER": Ruling(_U, _R, "the partition had the batch already"),
-    "INVALID_TXN_STATE": Ruling(_U, _R, "the coordinator has ended the transaction, as at its timeout"),
-    "TRANSACTION_ABORTABLE": Ruling(_N, _R, "the broker asks for the transaction to be given up and begun anew"),
+    "INVALID_TXN_STATE": Ruling(
+        _U, _R, "the coordinator has ended the transaction, as at its timeout"
+    ),
+    "TRANSACTION_ABORTABLE": Ruling(
+        _N, _R, "the broker asks for the transaction to be given up and begun anew"
+    ),
     "_STATE": Ruling(_U, _R, "the producer is in no state to go on; a new one is"),
     "_CONFLICT": Ruling(_U, _R, "a call after a fatal error, or another call still under way"),
     "_IN_PROGRESS": Ruling(_U, _R, "the call before has not ended yet"),
     "_PREV_IN_PROGRESS": Ruling(_U, _R, "the call before has not ended yet"),
     "_RETRY": Ruling(_U, _R, "librdkafka asks for the call again"),
-    "_INCONSISTENT": Ruling(_N, _R, "a record of the transaction failed, so it can only be aborted"),
-    "_GAPLESS_GUARANTEE": Ruling(_U, _R, "a batch may be missing before this one; a new producer begins anew"),
+    "_INCONSISTENT": Ruling(
+        _N, _R, "a record of the transaction failed, so it can only be aborted"
+    ),
+    "_GAPLESS_GUARANTEE": Ruling(
+        _U, _R, "a batch may be missing before this one; a new producer begins anew"
+    ),
     "_FATAL": Ruling(_U, _R, "the producer is beyond repair; a new one is not"),
     "_QUEUE_FULL": Ruling(_N, _R, "nothing left the queue until the deadline"),
     "_PURGE_QUEUE": Ruling(_N, _R, "the producer was being thrown away"),
-    "_PURGE_INFLIGHT": Ruling(_U, _R, "the producer was being thrown away with the record under way"),
+    "_PURGE_INFLIGHT": Ruling(
+        _U, _R, "the producer was being thrown away with the record under way"
+    ),
     "_DESTROY": Ruling(_U, _R, "the producer was being closed"),
     "_CRIT_SYS_RESOURCE": Ruling(_U, _R, "the machine gives no memory or thread; it may again"),
-    "UNKNOWN": Ruling(_U, _R, "the broker failed in a way that has no name of its own; its log says more"),
+    "UNKNOWN": Ruling(
+        _U, _R, "the broker failed in a way that has no name of its own; its log says more"
+    ),
     # What waiting does not change.
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Ruling(
         _N,
         _F,
-        "an ACL forbids the transactional.id; grant the user Write on those that begin with the pipeline's and the cluster's name",
+        "an ACL forbids the transactional.id; grant the user Write on those that begin with the "
+        "pipeline's and the cluster's name",
     ),
     "CLUSTER_AUTHORIZATION_FAILED": Ruling(_N, _F, "an ACL forbids idempotent writes"),
     "SASL_AUTHENTICATION_FAILED": Ruling(_N, _F, _CREDENTIALS),
@@ -145,30 +217,47 @@ TABLE: dict[str, Ruling] = {
         _N, _F, "`delivery.transaction_timeout` is above the broker's transaction.max.timeout.ms"
     ),
     "INVALID_REQUIRED_ACKS": Ruling(_N, _F, "the broker takes no records with these acks"),
-    "UNSUPPORTED_FOR_MESSAGE_FORMAT": Ruling(_N, _F, "the topic's message format knows no transactions"),
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": Ruling(
+        _N, _F, "the topic's message format knows no transactions"
+    ),
     "UNSUPPORTED_COMPRESSION_TYPE": Ruling(
         _N, _F, "the broker or the topic does not take the codec; change `delivery.compression`"
     ),
     "UNSUPPORTED_VERSION": Ruling(_N, _F, "the broker is too old for this client"),
     "_UNSUPPORTED_FEATURE": Ruling(_N, _F, "the broker knows no transactions"),
-    "INVALID_REQUEST": Ruling(_N, _F, "the broker cannot make sense of a request; client and broker do not fit"),
-    "TOPIC_EXCEPTION": Ruling(_N, _F, "no legal topic name; see the columns that `routes` makes it of"),
+    "INVALID_REQUEST": Ruling(
+        _N, _F, "the broker cannot make sense of a request; client and broker do not fit"
+    ),
+    "TOPIC_EXCEPTION": Ruling(
+        _N, _F, "no legal topic name; see the columns that `routes` makes it of"
+    ),
     "_INVALID_ARG": Ruling(_N, _F, "a setting or a record that librdkafka refuses"),
     "_NOT_CONFIGURED": Ruling(_N, _F, "a call that the producer was not set up for"),
     "_NOT_IMPLEMENTED": Ruling(_N, _F, "this build of librdkafka lacks something, as a codec"),
     "INVALID_RECORD": Ruling(
-        _N, _F, "the topic is compacted, and takes no record without a key, or with a time outside of its bounds"
+        _N,
+        _F,
+        "the topic is compacted, and takes no record without a key, or with a time outside of its "
+        "bounds",
     ),
-    "_INVALID_DIFFERENT_RECORD": Ruling(_N, _F, "the broker refuses another record of the batch, as above"),
+    "_INVALID_DIFFERENT_RECORD": Ruling(
+        _N, _F, "the broker refuses another record of the batch, as above"
+    ),
     "INVALID_TIMESTAMP": Ruling(
-        _N, _F, "the topic takes no record so old or so new (message.timestamp.before.max.ms, message.timestamp.after.max.ms)"
+        _N,
+        _F,
+        "the topic takes no record so old or so new (message.timestamp.before.max.ms, "
+        "message.timestamp.after.max.ms)",
     ),
     "POLICY_VIOLATION": Ruling(_N, _F, "a policy of the broker refuses it"),
 }
 
-#: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the tries.
+#: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the
+#: tries.
 OTHERWISE = Ruling(
-    TransactionOutcome.UNKNOWN, Action.REOPEN, "not in the table: settled by the ledger, tried again until the deadline"
+    TransactionOutcome.UNKNOWN,
+    Action.REOPEN,
+    "not in the table: settled by the ledger, tried again until the deadline",
 )
 
 
@@ -194,23 +283,46 @@ Whatever the error, a lane recovers in one way: it throws its producer away, ope
 the old transaction one way or the other, and asks the ledger which chunks are there. So **outcome** is what the client can know when the
 error comes, and never what is counted in the end. Tries, and the reads of the ledger between them, are bounded by `delivery.metadata_wait`,
 or by less where the table says so. Time spent in a rate limit does not count.
-"""
+"""  # noqa: E501
 _OUTCOMES = {
     TransactionOutcome.NOT_DELIVERED: "the transaction will not be committed",
     TransactionOutcome.UNKNOWN: "the transaction may have been committed; the ledger tells",
 }
-_WORDS = {Action.REOPEN: "reopen", Action.SMALLER_BATCHES: "smaller batches", Action.PARK: "park", Action.FAIL: "fail"}
+_WORDS = {
+    Action.REOPEN: "reopen",
+    Action.SMALLER_BATCHES: "smaller batches",
+    Action.PARK: "park",
+    Action.FAIL: "fail",
+}
 
 
 def outcomes_page() -> str:
     """The page, in Markdown."""
     parts = [
         _INTRODUCTION.strip(),
-        "\n".join(["| Outcome | |\n|---|---|", *(f"| {outcome.value} | {text} |" for outcome, text in _OUTCOMES.items())]),
-        "\n".join(["| Action | |\n|---|---|", *(f"| {word} | {action.value} |" for action, word in _WORDS.items())]),
-        "\n".join(["| Error | Outcome | Action | Why |\n|---|---|---|---|", *(_row(f"`{n}`", v) for n, v in TABLE.items())]),
         "\n".join(
-            ["| Any other | Outcome | Action | Why |\n|---|---|---|---|", _row("(a name of a newer librdkafka)", OTHERWISE)]
+            [
+                "| Outcome | |\n|---|---|",
+                *(f"| {outcome.value} | {text} |" for outcome, text in _OUTCOMES.items()),
+            ]
+        ),
+        "\n".join(
+            [
+                "| Action | |\n|---|---|",
+                *(f"| {word} | {action.value} |" for action, word in _WORDS.items()),
+            ]
+        ),
+        "\n".join(
+            [
+                "| Error | Outcome | Action | Why |\n|---|---|---|---|",
+                *(_row(f"`{n}`", v) for n, v in TABLE.items()),
+            ]
+        ),
+        "\n".join(
+            [
+                "| Any other | Outcome | Action | Why |\n|---|---|---|---|",
+                _row("(a name of a newer librdkafka)", OTHERWISE),
+            ]
         ),
     ]
     return "\n\n".join(parts) + "\n"

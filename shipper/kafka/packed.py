@@ -1,9 +1,10 @@
-"""Calls of librdkafka that confluent-kafka does not have: the batch call, for values that lie one behind the other in memory, as Arrow keeps
-them, and the dump of a producer's state.
+"""Calls of librdkafka that confluent-kafka does not have: the batch call, for values that lie one
+behind the other in memory, as Arrow keeps them, and the dump of a producer's state.
 
-confluent-kafka takes one Python object and one call per record: 0.55 to 0.7 µs each, with the interpreter's lock held. One call for an
-Arrow array takes 0.15 µs per record, without the lock (measured: docs/adr/0008). Both calls need librdkafka's handle in the Producer:
-the first field behind the object's header (``Handle`` in confluent_kafka.h, ever since 0.9).
+confluent-kafka takes one Python object and one call per record: 0.55 to 0.7 µs each, with the
+interpreter's lock held. One call for an Arrow array takes 0.15 µs per record, without the lock
+(measured: docs/adr/0008). Both calls need librdkafka's handle in the Producer: the first field
+behind the object's header (``Handle`` in confluent_kafka.h, ever since 0.9).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: confluent-kafka with which it was tried: where the handle lies is no promise of theirs (docs/upgrading.md).
+#: confluent-kafka with which it was tried: where the handle lies is no promise of theirs
+#: (docs/upgrading.md).
 _TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__
@@ -40,8 +42,9 @@ class Queued(NamedTuple):
 
 @cache
 def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
-    """The librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``; None where it is linked otherwise, and for a
-    confluent-kafka (``binding``: its version) with which this was not tried. Records then go one by one, and states are not known."""
+    """The librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``; None
+    where it is linked otherwise, and for a confluent-kafka (``binding``: its version) with which
+    this was not tried. Records then go one by one, and states are not known."""
     if not binding.startswith(_TRIED):
         return None
     for path in sorted(folder.glob("confluent_kafka.libs/librdkafka-*.so*")):
@@ -50,7 +53,13 @@ def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
         found.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         found.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
         found.rd_kafka_topic_destroy.restype = None
-        found.rd_kafka_produce_batch.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+        found.rd_kafka_produce_batch.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int32,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_int,
+        ]
         found.rd_kafka_dump.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         found.rd_kafka_dump.restype = None
         if found.rd_kafka_version() == version:
@@ -59,7 +68,8 @@ def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
 
 
 def state_of(producer: object, librdkafka: ctypes.CDLL) -> str:
-    """Return the text that librdkafka's ``rd_kafka_dump`` writes: brokers and partitions, with what was sent to each until now."""
+    """Return the text that librdkafka's ``rd_kafka_dump`` writes: brokers and partitions, with what
+    was sent to each until now."""
     libc = ctypes.CDLL(None)
     libc.fdopen.restype = ctypes.c_void_p
     libc.fflush.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]
@@ -90,7 +100,17 @@ class PackedProduce:
 
         message = np.dtype(
             {  # rd_kafka_message_t
-                "names": ["err", "rkt", "partition", "payload", "len", "key", "key_len", "offset", "private"],
+                "names": [
+                    "err",
+                    "rkt",
+                    "partition",
+                    "payload",
+                    "len",
+                    "key",
+                    "key_len",
+                    "offset",
+                    "private",
+                ],
                 "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
                 "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64],
                 "itemsize": 72,
@@ -101,9 +121,17 @@ class PackedProduce:
         messages["payload"] = np.uint64(address) + starts[:-1]
         messages["len"] = starts[1:] - starts[:-1]
         handle = self._topic(topic)
-        taken = int(self._library.rd_kafka_produce_batch(handle, partition, _COPY, messages.ctypes.data, len(messages)))
+        taken = int(
+            self._library.rd_kafka_produce_batch(
+                handle, partition, _COPY, messages.ctypes.data, len(messages)
+            )
+        )
         failed = np.flatnonzero(messages["err"])
-        return Queued(taken, 0) if len(failed) == 0 else Queued(int(failed[0]), int(messages["err"][failed[0]]))
+        return (
+            Queued(taken, 0)
+            if len(failed) == 0
+            else Queued(int(failed[0]), int(messages["err"][failed[0]]))
+        )
 
     def _topic(self, name: str) -> int:
         if name not in self._topics:

@@ -37,7 +37,8 @@ log = logging.getLogger("shipper.kafka")
 PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _QUEUE_KILOBYTES = 524_288
 _STATISTICS_INTERVAL_MS = 1000
-#: Of each partition and each broker, in what `rd_kafka_dump` writes (librdkafka 2.16, rdkafka.c): the counters of the statistics.
+#: Of each partition and each broker, in what `rd_kafka_dump` writes (librdkafka 2.16, rdkafka.c):
+#: the counters of the statistics.
 _RECORD_BYTES = re.compile(r" total: +\d+ messages, (\d+) bytes")
 _WIRE_BYTES = re.compile(r" \d+ messages sent, (\d+) bytes")
 
@@ -51,7 +52,8 @@ class LaneSettings:
     compression: str
     transaction_timeout_ms: int
     transactional: bool = True
-    """False: at least once. Several batches of a partition may then be in flight, and an old producer cannot be fenced."""
+    """False: at least once. Several batches of a partition may then be in flight, and an old
+    producer cannot be fenced."""
     cluster: str = ""
     """Its name, for messages."""
 
@@ -72,7 +74,8 @@ class SentBytes(NamedTuple):
 
 
 class Throttled(NamedTuple):
-    """Throttling that a broker with a quota announced: the broker reads nothing from the connection for so long."""
+    """Throttling that a broker with a quota announced: the broker reads nothing from the connection
+    for so long."""
 
     seconds: float = 0.0
     until: float = 0.0
@@ -80,8 +83,8 @@ class Throttled(NamedTuple):
 
 
 class RecordColumns(Protocol):
-    """Records of one topic, column by column. A column may make its objects when a slice of it is asked for; of one with a method ``packed``,
-    records are taken as they lie in memory."""
+    """Records of one topic, column by column. A column may make its objects when a slice of it is
+    asked for; of one with a method ``packed``, records are taken as they lie in memory."""
 
     topic: str
     values: Sequence[bytes | None]
@@ -93,10 +96,11 @@ class RecordColumns(Protocol):
 
 
 class LaneProducer:
-    """One producer with its own connections, transactional or not. Thrown away after any fault, never repaired.
+    """One producer with its own connections, transactional or not. Thrown away after any fault,
+    never repaired.
 
-    ``produce`` is librdkafka's own bound method, since it is called once per record; :meth:`write` and
-    :meth:`produce_patiently` know what to do when the queue is full.
+    ``produce`` is librdkafka's own bound method, since it is called once per record; :meth:`write`
+    and :meth:`produce_patiently` know what to do when the queue is full.
     """
 
     def __init__(self, settings: LaneSettings, producer_id: str) -> None:
@@ -126,7 +130,8 @@ class LaneProducer:
                 "message.timeout.ms": timeout_ms,
                 "batch.size": settings.batch_size_bytes,
                 "batch.num.messages": 1_000_000,
-                # Only a full batch or flush() sends: see lane.batches. Less than the shortest transaction timeout, as librdkafka wants.
+                # Only a full batch or flush() sends: see lane.batches. Less than the shortest
+                # transaction timeout, as librdkafka wants.
                 "linger.ms": 5_000,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
@@ -144,33 +149,44 @@ class LaneProducer:
             self._log_listener,
         )
         self.produce = self._producer.produce
-        # Without a transaction only a report per record tells that a part of a batch was refused, and packed records have none.
+        # Without a transaction only a report per record tells that a part of a batch was refused,
+        # and packed records have none.
         self._library = library(
-            Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1], confluent_kafka.__version__
+            Path(confluent_kafka.__file__).parents[1],
+            confluent_kafka.libversion()[1],
+            confluent_kafka.__version__,
         )
-        self._packed = PackedProduce(self._producer, self._library) if self._library and settings.transactional else None
+        self._packed = (
+            PackedProduce(self._producer, self._library)
+            if self._library and settings.transactional
+            else None
+        )
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and (self._failed is None or self._failed.name in PURGED):
             self._failed = fault_of(error, message.topic(), message.value())
 
     def _keep_statistics(self, text: str) -> None:
-        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a
-        partition, `tx_bytes` of the producer)."""
+        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's
+        STATISTICS.md: `txbytes` of a partition, `tx_bytes` of the producer)."""
         found = json.loads(text)
-        partitions = (one for topic in found["topics"].values() for one in topic["partitions"].values())
+        partitions = (
+            one for topic in found["topics"].values() for one in topic["partitions"].values()
+        )
         self.sent = SentBytes(sum(one["txbytes"] for one in partitions), found["tx_bytes"])
 
     def count_sent(self) -> SentBytes:
-        """Bring :attr:`sent` up to date, and return it. The statistics come once a second, and most ships are over before. Where the library is
-        another one than was tried, :attr:`sent` stays as the last statistics said."""
+        """Bring :attr:`sent` up to date, and return it. The statistics come once a second, and most
+        ships are over before. Where the library is another one than was tried, :attr:`sent` stays
+        as the last statistics said."""
         state = state_of(self._producer, self._library) if self._library else ""
         if found := _WIRE_BYTES.findall(state):
             self.sent = SentBytes(sum(map(int, _RECORD_BYTES.findall(state))), sum(map(int, found)))
         return self.sent
 
     def _hear_throttling(self, event: ThrottleEvent) -> None:
-        """Note one throttled response. The statistics report throttling only once a second, and no more once the client closes."""
+        """Note one throttled response. The statistics report throttling only once a second, and no
+        more once the client closes."""
         until = time.monotonic() + event.throttle_time
         if until > self._throttled.until:
             self._throttled = Throttled(event.throttle_time, until)
@@ -183,19 +199,24 @@ class LaneProducer:
         return told
 
     def _check_throttling(self) -> None:
-        """Raise KafkaFault if a broker reads nothing more before the transaction times out: whoever waits for that holds up the topic's readers,
-        and must send everything again all the same."""
+        """Raise KafkaFault if a broker reads nothing more before the transaction times out: whoever
+        waits for that holds up the topic's readers, and must send everything again all the same."""
         if self._muted_until > self._ends_at:
             left = self._muted_until - time.monotonic()
-            text = f"a broker throttles for {left:.1f} s more, longer than the transaction may last: a quota is used up"
+            text = (
+                f"a broker throttles for {left:.1f} s more, longer than the transaction may "
+                "last: a quota is used up"
+            )
             raise KafkaFault("THROTTLING_QUOTA_EXCEEDED", text, retriable=True)
 
     def connect(self, until: Until, *topics: str) -> None:
-        """Brings a connection up, by asking for the topics' metadata, which the first record then need not wait for. Raises KafkaFault.
+        """Brings a connection up, by asking for the topics' metadata, which the first record then
+        need not wait for. Raises KafkaFault.
 
-        librdkafka looks for a coordinator once, and if it has no connection at that moment, again only after half a second. Asked
-        twice, because the first answer names the brokers, whereupon librdkafka drops the bootstrap connection for theirs
-        (stalled: 7 of 24 without, 3 with one, 0 with two).
+        librdkafka looks for a coordinator once, and if it has no connection at that moment, again
+        only after half a second. Asked twice, because the first answer names the brokers, whereupon
+        librdkafka drops the bootstrap connection for theirs (stalled: 7 of 24 without, 3 with one,
+        0 with two).
         """
         for topic in (*topics, topics[0])[: max(len(topics), 2 if self._transactional else 1)]:
             self._ask_for(topic, until)
@@ -209,10 +230,13 @@ class LaneProducer:
             except KafkaFault as fault:
                 waiting = fault.name in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
                 if not waiting or self._client_errors.refusal or time.monotonic() >= until():
-                    raise self._client_errors.refusal or self._client_errors.explained(fault) from fault
+                    raise self._client_errors.refusal or self._client_errors.explained(
+                        fault
+                    ) from fault
 
     def _serve(self) -> bool:
-        """Serves log and complaints. False if the producer is beyond repair, which poll raises and each later call says again."""
+        """Serves log and complaints. False if the producer is beyond repair, which poll raises and
+        each later call says again."""
         try:
             self._producer.poll(0)
         except (KafkaException, SystemError):
@@ -232,8 +256,9 @@ class LaneProducer:
             raise self._cause(fault_of(error.args[0])) from error
 
     def write(self, records: RecordColumns, first: int, end: int, until: Until) -> float:
-        """Queues records [first, end), to be called within :meth:`faults`. Returns the seconds that it waited for room in the queue, which is
-        the only thing that ever blocks the reader. Raises KafkaFault."""
+        """Queues records [first, end), to be called within :meth:`faults`. Returns the seconds that
+        it waited for room in the queue, which is the only thing that ever blocks the reader. Raises
+        KafkaFault."""
         topic, waited = records.topic, 0.0
         partition = -1 if records.partition is None else records.partition
         if records.keys is None and records.headers is None and records.timestamps_ms is None:
@@ -256,10 +281,16 @@ class LaneProducer:
         return waited
 
     def _write_values(
-        self, topic: str, partition: int, values: Sequence[bytes | None], first: int, end: int, until: Until
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        first: int,
+        end: int,
+        until: Until,
     ) -> float:
-        """Packed, where that can be; but never the first one, whose ordinary call says whether there is a transaction to write to, and whose
-        delivery report, what became of the batch."""
+        """Packed, where that can be; but never the first one, whose ordinary call says whether
+        there is a transaction to write to, and whose delivery report, what became of the batch."""
         produce, waited, packed = self.produce, 0.0, None
         if self._packed is not None and partition >= 0 and hasattr(values, "packed"):
             packed = values.packed(first + 1, end)
@@ -272,7 +303,9 @@ class LaneProducer:
             waited += self._produce_packed(topic, partition, offsets, address, until)
         return waited
 
-    def _produce_packed(self, topic: str, partition: int, offsets: Any, address: int, until: Until) -> float:
+    def _produce_packed(
+        self, topic: str, partition: int, offsets: Any, address: int, until: Until
+    ) -> float:
         """Queue values as a column's ``packed`` gives them, without key."""
         assert self._packed is not None
         waited = 0.0
@@ -288,7 +321,8 @@ class LaneProducer:
             waited += time.monotonic() - began
 
     def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> float:
-        """``produce``, and while the queue is full, waits for some record to leave it. Returns the seconds that it took."""
+        """``produce``, and while the queue is full, waits for some record to leave it. Returns the
+        seconds that it took."""
         began = time.monotonic()
         while True:
             try:
@@ -298,14 +332,18 @@ class LaneProducer:
                 self.wait_for_room(until)
 
     def wait_for_room(self, until: Until) -> None:
-        """Serves delivery reports for a moment, whereby records leave the full queue. Raises KafkaFault when the time is over."""
+        """Serves delivery reports for a moment, whereby records leave the full queue. Raises
+        KafkaFault when the time is over."""
         if time.monotonic() > until():
-            raise KafkaFault("_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True) from None
+            raise KafkaFault(
+                "_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True
+            ) from None
         call(self._producer.poll, 0.05)
 
     def flush(self, until: Until) -> None:
-        """Returns when every record is acknowledged. Raises the first record's fault, _TIMED_OUT when the time is over, or
-        THROTTLING_QUOTA_EXCEEDED if a broker lets no more of the transaction through."""
+        """Returns when every record is acknowledged. Raises the first record's fault, _TIMED_OUT
+        when the time is over, or THROTTLING_QUOTA_EXCEEDED if a broker lets no more of the
+        transaction through."""
         left = 1
         while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
             left = call(self._producer.flush, min(SLICE_SECONDS, slice_seconds))
@@ -314,13 +352,17 @@ class LaneProducer:
         if self._failed is not None:
             raise self._cause(self._failed)
         if left:
-            fault = KafkaFault("_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True)
+            fault = KafkaFault(
+                "_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True
+            )
             raise self._client_errors.explained(fault)
 
     def discard(self) -> None:
-        """Drop what is queued, and leave. Never raises. An open transaction ends when its id is fenced or its timeout is over.
+        """Drop what is queued, and leave. Never raises. An open transaction ends when its id is
+        fenced or its timeout is over.
 
-        If the lane is fenced at this moment, confluent-kafka raises SystemError: see :func:`shipper.kafka.connection.call`.
+        If the lane is fenced at this moment, confluent-kafka raises SystemError: see
+        :func:`shipper.kafka.connection.call`.
         """
         try:
             self._producer.purge(True, True, True)

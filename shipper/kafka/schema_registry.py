@@ -1,5 +1,6 @@
-"""A cluster's Schema Registry: which number a schema has there. Three requests of Confluent's HTTP interface, by Python's own client: that of
-confluent-kafka brings five packages into every job's environment (docs/adr/0024)."""
+"""A cluster's Schema Registry: which number a schema has there. Three requests of Confluent's HTTP
+interface, by Python's own client: that of confluent-kafka brings five packages into every job's
+environment (docs/adr/0024)."""
 
 from __future__ import annotations
 
@@ -44,21 +45,28 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 class RegistryClient:
-    """For one pipeline on one cluster. Raises ClusterError, and for what waiting does not change ClusterRefuses or WrongProperties; each names the
-    setting."""
+    """For one pipeline on one cluster. Raises ClusterError, and for what waiting does not change
+    ClusterRefuses or WrongProperties; each names the setting."""
 
     def __init__(self, cluster: Cluster, pipeline: str) -> None:
-        self._of_cluster, self._of_pipeline = f"clusters/{cluster.name}.yaml", f"pipelines/{original(pipeline)}.yaml"
+        self._of_cluster, self._of_pipeline = (
+            f"clusters/{cluster.name}.yaml",
+            f"pipelines/{original(pipeline)}.yaml",
+        )
         if cluster.schema_registry is None:
             raise WrongProperties(
-                f"cluster {cluster.name}: no `schema_registry` in {self._of_cluster}, and `records.avro` needs one"
+                f"cluster {cluster.name}: no `schema_registry` in {self._of_cluster}, and "
+                "`records.avro` needs one"
             )
         self._registry: SchemaRegistry = cluster.schema_registry
         self._where = f"cluster {cluster.name}: the Schema Registry at {self._registry.url}"
-        self._opener: OpenerDirector = build_opener(_NoRedirect(), HTTPSHandler(context=self._tls()))
+        self._opener: OpenerDirector = build_opener(
+            _NoRedirect(), HTTPSHandler(context=self._tls())
+        )
 
     def check(self, subject: str, avro: Avro) -> None:
-        """Whether :meth:`number` will have one to give, as far as can be told without changing anything. Raises as that does."""
+        """Whether :meth:`number` will have one to give, as far as can be told without changing
+        anything. Raises as that does."""
         if self._known(subject, avro) or not avro.register_:
             return
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
@@ -73,7 +81,8 @@ class RegistryClient:
             raise self._incompatible(subject, said)
 
     def number(self, subject: str, avro: Avro) -> int:
-        """The schema's, which is registered if it has none yet and the pipeline lets a run do so."""
+        """The schema's, which is registered if it has none yet and the pipeline lets a run
+        do so."""
         if found := self._known(subject, avro):
             return found
         try:
@@ -91,15 +100,17 @@ class RegistryClient:
             if avro.register_:
                 return 0
             raise ClusterRefuses(
-                f"{self._where} does not have the schema of `records.avro` under the subject {subject}, and `register: false` in "
-                f"{self._of_pipeline} leaves it to somebody else to register it. Nothing was sent."
+                f"{self._where} does not have the schema of `records.avro` under the subject "
+                f"{subject}, and `register: false` in {self._of_pipeline} leaves it to somebody "
+                "else to register it. Nothing was sent."
             ) from None
 
     def _id(self, answer: dict[str, Any]) -> int:
         found = answer.get("id")
         if not isinstance(found, int) or not 0 < found <= _LARGEST_ID:
             raise ClusterRefuses(
-                f"{self._where} answers without a schema's `id`: is it one? Correct `schema_registry.url` in {self._of_cluster}."
+                f"{self._where} answers without a schema's `id`: is it one? Correct "
+                f"`schema_registry.url` in {self._of_cluster}."
             )
         return found
 
@@ -108,29 +119,34 @@ class RegistryClient:
             return self._incompatible(subject, answer.said)
         if answer.status == 422:
             return ClusterRefuses(
-                f"{self._where} does not take `records.avro.schema` of {self._of_pipeline} for the subject {subject}: "
-                f"{answer.said or 'it is not valid'}. Nothing was sent."
+                f"{self._where} does not take `records.avro.schema` of {self._of_pipeline} for the "
+                f"subject {subject}: {answer.said or 'it is not valid'}. Nothing was sent."
             )
         if answer.status == 404 or 300 <= answer.status < 400:
             return ClusterRefuses(
-                f"{self._where} answers {answer.status} where a registry has its subjects. Nothing was sent. Correct `schema_registry.url` in "
-                f"{self._of_cluster}."
+                f"{self._where} answers {answer.status} where a registry has its subjects. Nothing "
+                f"was sent. Correct `schema_registry.url` in {self._of_cluster}."
             )
         return ClusterError(
-            f"{self._where} answers {answer.status}{': ' if answer.said else ''}{answer.said}. Nothing was sent. Run again when it is well."
+            f"{self._where} answers {answer.status}{': ' if answer.said else ''}{answer.said}. "
+            "Nothing was sent. Run again when it is well."
         )
 
     def _incompatible(self, subject: str, said: str) -> ClusterRefuses:
         return ClusterRefuses(
-            f"{self._where} has an earlier schema under the subject {subject} that `records.avro.schema` of {self._of_pipeline} is not compatible "
-            f"with{': ' if said else ''}{said[:_MOST_SAID]}. Nothing was sent. Give new fields a default and leave old ones their types, name "
-            "another `records.avro.subject`, or have the subject's compatibility changed."
+            f"{self._where} has an earlier schema under the subject {subject} that "
+            f"`records.avro.schema` of {self._of_pipeline} is not compatible "
+            f"with{': ' if said else ''}{said[:_MOST_SAID]}. Nothing was sent. Give new fields a "
+            "default and leave old ones their types, name another `records.avro.subject`, or "
+            "have the subject's compatibility changed."
         )
 
     def _ask(self, path: str, avro: Avro) -> dict[str, Any]:
         """What it answers to the schema. Raises _Answer."""
         request = Request(
-            self._registry.url + path, json.dumps({"schema": avro.text}).encode(), {"Content-Type": _TYPE, "Accept": _TYPE}
+            self._registry.url + path,
+            json.dumps({"schema": avro.text}).encode(),
+            {"Content-Type": _TYPE, "Accept": _TYPE},
         )
         if credentials := self._credentials():
             request.add_unredirected_header("Authorization", credentials)
@@ -150,13 +166,17 @@ class RegistryClient:
     def _answer(self, error: HTTPError) -> Exception:
         if error.code in (401, 403):
             return ClusterRefuses(
-                f"{self._where} refuses ({error.code}): it does not know this user, or the user may not do this. Nothing was sent. Correct "
-                f"`schema_registry.username` and `password`, or `token`, in {self._of_cluster}, or grant the right to the subject."
+                f"{self._where} refuses ({error.code}): it does not know this user, or the user "
+                "may not do this. Nothing was sent. Correct `schema_registry.username` and "
+                f"`password`, or `token`, in {self._of_cluster}, or grant the right to the "
+                "subject."
             )
         try:
             found = json.loads(error.read())
             return _Answer(
-                error.code, int(found.get("error_code", 0)), " ".join(str(found.get("message", "")).split())[:_MOST_SAID]
+                error.code,
+                int(found.get("error_code", 0)),
+                " ".join(str(found.get("message", "")).split())[:_MOST_SAID],
             )
         except (OSError, HTTPException, ValueError, TypeError, AttributeError):
             return _Answer(error.code, 0, "")
@@ -173,24 +193,31 @@ class RegistryClient:
         if not isinstance(reason, ssl.SSLCertVerificationError):
             return None
         return ClusterRefuses(
-            f"{self._where} shows a certificate that cannot be verified: {reason.verify_message}. Nothing was sent. Name the authority that signed "
-            f"it in `schema_registry.ca_location` of {self._of_cluster}, or correct `url`."
+            f"{self._where} shows a certificate that cannot be verified: {reason.verify_message}. "
+            "Nothing was sent. Name the authority that signed it in "
+            f"`schema_registry.ca_location` of {self._of_cluster}, or correct `url`."
         )
 
     def _unreachable(self, error: Exception) -> ClusterError:
         reason = error.reason if isinstance(error, URLError) else error
         said = (
-            f"no answer in {_TIMEOUT_SECONDS:.0f} s" if isinstance(reason, TimeoutError) else str(reason) or type(reason).__name__
+            f"no answer in {_TIMEOUT_SECONDS:.0f} s"
+            if isinstance(reason, TimeoutError)
+            else str(reason) or type(reason).__name__
         )
         return ClusterError(
-            f"{self._where} cannot be reached: {said}. Nothing was sent. Is it up, and is `schema_registry.url` in {self._of_cluster} right?"
+            f"{self._where} cannot be reached: {said}. Nothing was sent. Is it up, and is "
+            f"`schema_registry.url` in {self._of_cluster} right?"
         )
 
     def _credentials(self) -> str:
         """Raises WrongProperties for a reference that nobody has looked up."""
         found = self._registry.credentials()
         if unknown := [name for name, value in found.items() if value is None]:
-            raise WrongProperties(f"schema_registry.{unknown[0]}: what the reference stands for is not known in this process")
+            raise WrongProperties(
+                f"schema_registry.{unknown[0]}: what the reference stands for is not known in this "
+                "process"
+            )
         if "token" in found:
             return f"Bearer {found['token']}"
         pair = f"{found.get('username')}:{found.get('password')}".encode()
@@ -204,6 +231,12 @@ class RegistryClient:
                 name = "certificate_location"
                 found.load_cert_chain(registry.certificate_location, registry.key_location)
         except OSError as error:  # so are those of ssl
-            why = "there is no such file" if isinstance(error, FileNotFoundError) else "it holds no certificate, or not its key"
-            raise WrongProperties(f"{self._where}: `schema_registry.{name}` in {self._of_cluster}: {why}") from None
+            why = (
+                "there is no such file"
+                if isinstance(error, FileNotFoundError)
+                else "it holds no certificate, or not its key"
+            )
+            raise WrongProperties(
+                f"{self._where}: `schema_registry.{name}` in {self._of_cluster}: {why}"
+            ) from None
         return found

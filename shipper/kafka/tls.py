@@ -1,5 +1,5 @@
-"""What a broker's listener shows in a TLS handshake, and why that would be refused. librdkafka says no more than that it cannot be verified;
-Python's ssl, over the same OpenSSL rules, says why."""
+"""What a broker's listener shows in a TLS handshake, and why that would be refused. librdkafka says
+no more than that it cannot be verified; Python's ssl, over the same OpenSSL rules, says why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _ALERT_SECONDS = 0.5
 _NOT_YET, _EXPIRED, _HOSTNAME, _ADDRESS = 9, 10, 62, 64
 _UNKNOWN_AUTHORITY = (2, 7, 18, 19, 20, 21)
 _OWN_AS_FILES = ("ssl.certificate.location", "ssl.key.location")
-#: librdkafka 2.16 (rdkafka_sasl.c), of a broker that does not take the mechanism; a broker without SASL names none.
+#: librdkafka 2.16 (rdkafka_sasl.c), of a broker that does not take the mechanism; a broker without
+#: SASL names none.
 _OFFERED = re.compile(r"broker's supported mechanisms: *([\w, -]*?) *(?:\(|$)")
 _OWN_OTHERWISE = ("ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location")
 
@@ -66,8 +67,11 @@ def hosts_and_ports(bootstrap: str) -> list[HostPort]:
     return found
 
 
-def handshake(settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float) -> Certificate | None:
-    """What ``host`` shows; None where verification is switched off. Raises HandshakeFailed, and OSError if nobody can be reached there."""
+def handshake(
+    settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float
+) -> Certificate | None:
+    """What ``host`` shows; None where verification is switched off. Raises HandshakeFailed, and
+    OSError if nobody can be reached there."""
     deadline = time.monotonic() + timeout_seconds
     context = _context(settings)
     with socket.create_connection((host, port), timeout_seconds) as raw:
@@ -81,30 +85,38 @@ def handshake(settings: Mapping[str, Any], host: str, port: int, timeout_seconds
             raise HandshakeFailed(f"{host}:{port}: {_why(error, host)}", final=True) from None
         except ssl.SSLError as error:
             raise HandshakeFailed(
-                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); is that listener's protocol the `security.protocol` "
-                "of the cluster's file?"
+                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); is that "
+                "listener's protocol the `security.protocol` of the cluster's file?"
             ) from None
         except TimeoutError:
             raise HandshakeFailed(
-                f"{host}:{port} takes the connection and says nothing to a TLS handshake; is that port a TLS listener's?"
+                f"{host}:{port} takes the connection and says nothing to a TLS handshake; is that "
+                "port a TLS listener's?"
             ) from None
         except ConnectionError as error:
             raise HandshakeFailed(
-                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); is that port a TLS listener's?"
+                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); is that port a "
+                "TLS listener's?"
             ) from None
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     """Raises HandshakeFailed for files that cannot be used."""
-    known = revealed({name: value for name, value in settings.items() if name.startswith(("ssl.", "enable.ssl"))})
+    known = revealed(
+        {name: value for name, value in settings.items() if name.startswith(("ssl.", "enable.ssl"))}
+    )
     location, text = known.get("ssl.ca.location"), known.get("ssl.ca.pem")
     try:
         if location and Path(str(location)).is_dir():
             context = ssl.create_default_context(capath=str(location))
         else:
-            context = ssl.create_default_context(cafile=str(location) if location else None, cadata=str(text) if text else None)
+            context = ssl.create_default_context(
+                cafile=str(location) if location else None, cadata=str(text) if text else None
+            )
     except (OSError, ssl.SSLError, ValueError) as error:
-        raise HandshakeFailed(f"`ssl.ca.location` ({location or 'as text'}) cannot be used: {error}") from None
+        raise HandshakeFailed(
+            f"`ssl.ca.location` ({location or 'as text'}) cannot be used: {error}"
+        ) from None
     if str(known.get("ssl.endpoint.identification.algorithm", "https")).lower() != "https":
         context.check_hostname = False
     if str(known.get("enable.ssl.certificate.verification", True)).lower() == "false":
@@ -116,8 +128,9 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
             context.load_cert_chain(str(certificate), str(key), str(password) if password else "")
         except (OSError, ssl.SSLError):
             raise HandshakeFailed(
-                f"the client's own certificate cannot be used: `ssl.certificate.location` ({certificate}), `ssl.key.location` ({key}), "
-                "`ssl.key.password`: do they belong together?"
+                "the client's own certificate cannot be used: `ssl.certificate.location` "
+                f"({certificate}), `ssl.key.location` ({key}), `ssl.key.password`: do they "
+                "belong together?"
             ) from None
     return context
 
@@ -126,13 +139,16 @@ def _certificate(tls: ssl.SSLSocket) -> Certificate | None:
     certificate: Any = tls.getpeercert()
     if not certificate:
         return None
-    subject = ", ".join(f"{name}={value}" for part in certificate.get("subject", ()) for name, value in part)
+    subject = ", ".join(
+        f"{name}={value}" for part in certificate.get("subject", ()) for name, value in part
+    )
     ends = dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), dt.UTC)
     return Certificate(subject or "(no subject)", ends)
 
 
 def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
-    """With TLS 1.3 a broker that wants a certificate says so after the handshake. Who has one in a form that Python does not read is not asked."""
+    """With TLS 1.3 a broker that wants a certificate says so after the handshake. Who has one in a
+    form that Python does not read is not asked."""
     if any(name in settings for name in _OWN_OTHERWISE):
         return
     tls.settimeout(_ALERT_SECONDS)
@@ -141,8 +157,9 @@ def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
     except ssl.SSLError as error:
         own = "is not accepted" if _OWN_AS_FILES[0] in settings else "is wanted"
         raise HandshakeFailed(
-            f"a client's certificate {own} ({error.reason}): set `ssl.certificate.location` and `ssl.key.location`, or "
-            "`ssl.keystore.location`, to one of an authority that the brokers trust",
+            f"a client's certificate {own} ({error.reason}): set `ssl.certificate.location` and "
+            "`ssl.key.location`, or `ssl.keystore.location`, to one of an authority that the "
+            "brokers trust",
             final=True,
         ) from None
     except OSError:  # it waits for a request, as it should
@@ -152,16 +169,23 @@ def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
 def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
     code = error.verify_code
     if code == _EXPIRED:
-        return "the broker's certificate has expired, or one of its authorities' has: the brokers need a new one, or this machine's clock is wrong"
+        return (
+            "the broker's certificate has expired, or one of its authorities' has: the brokers "
+            "need a new one, or this machine's clock is wrong"
+        )
     if code == _NOT_YET:
         return "the broker's certificate is not valid yet: is this machine's clock right?"
     if code in (_HOSTNAME, _ADDRESS):
         return (
-            f"the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in their advertised.listeners) as the certificate "
-            "does, or give them one with that name"
+            f"the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in "
+            "their advertised.listeners) as the certificate does, or give them one with that "
+            "name"
         )
     if code in _UNKNOWN_AUTHORITY:
-        return "the broker's certificate is of an authority that is not known here: set `ssl.ca.location` to that authority's certificate"
+        return (
+            "the broker's certificate is of an authority that is not known here: set "
+            "`ssl.ca.location` to that authority's certificate"
+        )
     return f"the broker's certificate is refused: {error.verify_message}"
 
 
@@ -177,21 +201,29 @@ def login_remedy(settings: Mapping[str, Any], said: str) -> str:
     if offered is not None and not offered[1]:
         without = "SSL" if is_tls(settings) else "PLAINTEXT"
         return (
-            "That listener offers no SASL, so nobody looked at the credentials. Name a listener with SASL in `bootstrap`, or set "
-            f"`security.protocol` to `{without}` and take the `sasl.` settings out."
+            "That listener offers no SASL, so nobody looked at the credentials. Name a listener "
+            f"with SASL in `bootstrap`, or set `security.protocol` to `{without}` and take the "
+            "`sasl.` settings out."
         )
     if offered is not None:
         return f"Set `sasl.mechanisms` to one that the listener offers: {offered[1]}."
     mechanism = (_text(settings, "sasl.mechanisms") or _text(settings, "sasl.mechanism")).upper()
     if mechanism == "OAUTHBEARER":
-        return "Correct `sasl.oauthbearer.client.id`, `sasl.oauthbearer.client.secret` and `sasl.oauthbearer.token.endpoint.url`."
+        return (
+            "Correct `sasl.oauthbearer.client.id`, `sasl.oauthbearer.client.secret` and "
+            "`sasl.oauthbearer.token.endpoint.url`."
+        )
     if mechanism in ("", "GSSAPI"):
         return "Correct `sasl.kerberos.principal` and `sasl.kerberos.keytab`."
-    return "Correct `sasl.username` and `sasl.password`, and check that the brokers know that user for `sasl.mechanisms`."
+    return (
+        "Correct `sasl.username` and `sasl.password`, and check that the brokers know that user "
+        "for `sasl.mechanisms`."
+    )
 
 
 def why_refused(settings: Mapping[str, Any], bootstrap: str, timeout_seconds: float) -> str | None:
-    """What is wrong with the certificates of brokers in ``bootstrap`` and stays wrong; None if one's are right, or nobody can be asked."""
+    """What is wrong with the certificates of brokers in ``bootstrap`` and stays wrong; None if
+    one's are right, or nobody can be asked."""
     why = None
     for host, port in hosts_and_ports(bootstrap):
         try:

@@ -1,16 +1,21 @@
-"""Topic ids, confirmed beside each transaction: they tell which incarnation of a topic takes the records.
+"""Topic ids, confirmed beside each transaction: they tell which incarnation of a topic takes the
+records.
 
-A topic that is deleted and created anew keeps its name and gets another id. librdkafka does not say which id acknowledged a record, so a lane
-puts two looks around its records:
+A topic that is deleted and created anew keeps its name and gets another id. librdkafka does not say
+which id acknowledged a record, so a lane puts two looks around its records:
 
 * before the first record it knows the id, by a look of some earlier moment;
-* once the records are acknowledged it asks again, while the ledger records are under way, and reads the answer before it commits.
+* once the records are acknowledged it asks again, while the ledger records are under way, and reads
+  the answer before it commits.
 
-Ids never come back. So if both looks give one id, every record in between is in that incarnation. If not, the transaction is abandoned.
+Ids never come back. So if both looks give one id, every record in between is in that incarnation.
+If not, the transaction is abandoned.
 
-A look is a question to one broker, which answers by the metadata that it has. A broker whose metadata lag behind (fractions of a second; for
-longer if it is cut off from the controllers) may give an id that is no longer the topic's. The claim is wrong only if such a broker answers after
-another broker has acknowledged records of the new incarnation; the topic is then named as recreated all the same, by the next look.
+A look is a question to one broker, which answers by the metadata that it has. A broker whose
+metadata lag behind (fractions of a second; for longer if it is cut off from the controllers) may
+give an id that is no longer the topic's. The claim is wrong only if such a broker answers after
+another broker has acknowledged records of the new incarnation; the topic is then named as recreated
+all the same, by the next look.
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ ABSENT = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 _LOOK_SECONDS = 5.0
 _PATIENCE_SECONDS, _SHORT_PATIENCE_SECONDS = 10.0, 1.0
 _PAUSE_SECONDS = 0.2
-#: Looks under way at once. With one, a lane would wait for another lane's look to end before its own could begin: half a round trip.
+#: Looks under way at once. With one, a lane would wait for another lane's look to end before its
+#: own could begin: half a round trip.
 _MOST_LOOKS = 4
 
 
@@ -56,10 +62,13 @@ class Looked:
 
 
 Look = Callable[[Collection[str], float], Looked]
-"""Asks a broker about topics, for so many seconds at most. Never raises for what a cluster answers."""
+"""Asks a broker about topics, for so many seconds at most. Never raises for what a cluster
+answers."""
 
 
-def read_answers(answers: Mapping[str, Any], explained: Callable[[KafkaFault], KafkaFault]) -> Looked:
+def read_answers(
+    answers: Mapping[str, Any], explained: Callable[[KafkaFault], KafkaFault]
+) -> Looked:
     """``answers``: topic → future of AdminClient.describe_topics."""
     found = Looked()
     for topic, answer in answers.items():
@@ -81,10 +90,17 @@ class TopicIdLook:
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(lambda: self._client.poll(0))
-        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear})
+        self._client = made(
+            AdminClient,
+            settings.cluster,
+            settings.connection,
+            {"error_cb": self._client_errors.hear},
+        )
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
-        asked = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_seconds)
+        asked = self._client.describe_topics(
+            TopicCollection(list(topics)), request_timeout=timeout_seconds
+        )
         return read_answers(asked, self._client_errors.explained)
 
 
@@ -105,10 +121,15 @@ class _Answer(NamedTuple):
 
 
 class TopicIdWatch:
-    """Keeps the ids of the topics that the lanes of a task write to. Safe to call from several threads. ``close`` ends its threads."""
+    """Keeps the ids of the topics that the lanes of a task write to. Safe to call from several
+    threads. ``close`` ends its threads."""
 
     def __init__(
-        self, look: Look, first: Mapping[str, str] | None = None, *, patience_seconds: float = _PATIENCE_SECONDS
+        self,
+        look: Look,
+        first: Mapping[str, str] | None = None,
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         """
         Args:
@@ -133,14 +154,17 @@ class TopicIdWatch:
         """Topic → transactions whose chunks carry no id of it."""
 
     def why(self, topic: str) -> str:
-        """Return the reason why the last question for the topic's id had no answer; empty if it had one."""
+        """Return the reason why the last question for the topic's id had no answer; empty if it had
+        one."""
         return self._why.get(topic, "")
 
     def known(self, topics: Collection[str], until: Until) -> dict[str, str]:
-        """The ids of ``topics``, as far as they can be had; asks for those that nobody has asked for yet. Raises KafkaFault when the time
-        is over."""
+        """The ids of ``topics``, as far as they can be had; asks for those that nobody has asked
+        for yet. Raises KafkaFault when the time is over."""
         with self._changed:
-            unknown = [topic for topic in topics if topic not in self._known and topic not in self._refused]
+            unknown = [
+                topic for topic in topics if topic not in self._known and topic not in self._refused
+            ]
         if unknown:
             self.wait_for(self.ask(unknown), until)
         with self._changed:
@@ -163,13 +187,18 @@ class TopicIdWatch:
             return question
 
     def wait_for(self, question: IdQuestion, until: Until) -> PresentIds:
-        """Waits for the ids. Without those of topics that nobody told of in time, or will tell of. Raises KafkaFault when ``until`` is over."""
+        """Waits for the ids. Without those of topics that nobody told of in time, or will tell of.
+        Raises KafkaFault when ``until`` is over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
         ends = time.monotonic() + patience
         try:
-            while not question.settled.wait(max(0.0, min(ends, until(), time.monotonic() + 1.0) - time.monotonic())):
+            while not question.settled.wait(
+                max(0.0, min(ends, until(), time.monotonic() + 1.0) - time.monotonic())
+            ):
                 if time.monotonic() >= until():
-                    raise KafkaFault("_TIMED_OUT", "nobody told the topics' ids in time", retriable=True)
+                    raise KafkaFault(
+                        "_TIMED_OUT", "nobody told the topics' ids in time", retriable=True
+                    )
                 if time.monotonic() >= ends:
                     self._failing = True
                     break
@@ -177,7 +206,11 @@ class TopicIdWatch:
             with self._changed:
                 self._open.pop(question.number, None)
         with self._changed:
-            return {topic: self._answers[topic].id for topic in question.topics if self._is_answered(topic, question.number)}
+            return {
+                topic: self._answers[topic].id
+                for topic in question.topics
+                if self._is_answered(topic, question.number)
+            }
 
     def close(self) -> None:
         """Ends the threads; none is waited for. Questions are answered by nothing from now on."""
@@ -212,7 +245,9 @@ class TopicIdWatch:
                 time.sleep(_PAUSE_SECONDS)
             with self._changed:
                 self._busy -= 1
-                still_asked: set[str] = set().union(*(question.topics for question in self._open.values()))
+                still_asked: set[str] = set().union(
+                    *(question.topics for question in self._open.values())
+                )
                 if again := still_asked & found.faults.keys():
                     self._wanted |= again
                     self._changed.notify()
@@ -223,7 +258,9 @@ class TopicIdWatch:
                 before = self._answers.get(topic)
                 if before is None or before.began <= began:
                     self._answers[topic] = _Answer(began, topic_id)
-                    if topic_id is not None:  # an absent topic may come back as it was: its broker was behind the others
+                    if (
+                        topic_id is not None
+                    ):  # an absent topic may come back as it was: its broker was behind the others
                         self._known[topic] = topic_id
                 self._refused.discard(topic)
             self._why |= found.faults | found.refused

@@ -1,8 +1,10 @@
-"""Which topics can be written to right now (after KIP-286: nobody who hands over a record waits for metadata).
+"""Which topics can be written to right now (after KIP-286: nobody who hands over a record waits for
+metadata).
 
-A topic is *usable* when the cluster knows it and some of its partitions have a leader; chunks for any other are parked.
-A topic that was refused when a lane wrote to it (an ACL, a leader that left) is *blocked* for a pause that doubles, and then
-*probed*: one chunk is let through, and the rest follows only if it was delivered.
+A topic is *usable* when the cluster knows it and some of its partitions have a leader; chunks for
+any other are parked. A topic that was refused when a lane wrote to it (an ACL, a leader that left)
+is *blocked* for a pause that doubles, and then *probed*: one chunk is let through, and the rest
+follows only if it was delivered.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class TopicState:
     forbidden: bool = False
     """An ACL is the reason."""
     answered: bool = True
-    """False: no broker said anything, and ``reason`` is why. That is no news of a topic that is already known."""
+    """False: no broker said anything, and ``reason`` is why. That is no news of a topic that is
+    already known."""
 
 
 class TopicLookup:
@@ -51,15 +54,25 @@ class TopicLookup:
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(lambda: self._client.poll(0))
-        self._client = made(AdminClient, settings.cluster, settings.connection, {"error_cb": self._client_errors.hear})
+        self._client = made(
+            AdminClient,
+            settings.cluster,
+            settings.connection,
+            {"error_cb": self._client_errors.hear},
+        )
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-        """One request for all. Never raises: what goes wrong is the reason why a topic has no partitions right now."""
+        """One request for all. Never raises: what goes wrong is the reason why a topic has no
+        partitions right now."""
         named = [topic for topic in topics if topic]
-        unnamed = dict.fromkeys(set(topics) - set(named), TopicState(reason="a topic's name cannot be empty"))
+        unnamed = dict.fromkeys(
+            set(topics) - set(named), TopicState(reason="a topic's name cannot be empty")
+        )
         if not named:
             return unnamed
-        asked = self._client.describe_topics(TopicCollection(named), request_timeout=timeout_seconds)
+        asked = self._client.describe_topics(
+            TopicCollection(named), request_timeout=timeout_seconds
+        )
         return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
 
     def _state(self, answer: Future[Any]) -> TopicState:
@@ -68,18 +81,31 @@ class TopicLookup:
         except KafkaException as error:
             fault = error.args[0]
             why = self._client_errors.explained(fault_of(fault)).text
-            return TopicState(reason=why, forbidden=fault.name() == FORBIDDEN, answered=fault.code() >= 0)
+            return TopicState(
+                reason=why, forbidden=fault.name() == FORBIDDEN, answered=fault.code() >= 0
+            )
         self._client_errors.forget()
-        led = tuple(sorted(partition.id for partition in partitions if partition.leader is not None and partition.leader.id >= 0))
+        led = tuple(
+            sorted(
+                partition.id
+                for partition in partitions
+                if partition.leader is not None and partition.leader.id >= 0
+            )
+        )
         existing = tuple(sorted(partition.id for partition in partitions))
         return TopicState(led, "" if led else "none of its partitions has a leader", existing)
 
 
 def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[str, TopicState]:
-    """Until each has a partition with a leader, or ``deadline`` (monotonic); what a user may not see is not waited for that long. Returns those
-    that have none, or that nobody could say anything of."""
+    """Until each has a partition with a leader, or ``deadline`` (monotonic); what a user may not
+    see is not waited for that long. Returns those that have none, or that nobody could say anything
+    of."""
     grant_by = time.monotonic() + GRANT_SECONDS
-    while missing := {topic: state for topic, state in lookup(topics, _LOOKUP_SECONDS).items() if not state.partitions}:
+    while missing := {
+        topic: state
+        for topic, state in lookup(topics, _LOOKUP_SECONDS).items()
+        if not state.partitions
+    }:
         if any(state.forbidden for state in missing.values()):
             deadline = min(deadline, grant_by)
         if time.monotonic() > deadline:
@@ -109,7 +135,8 @@ class _Topic:
     """There is nothing ``listed``."""
 
     def led(self, partition: int | None) -> tuple[int, ...]:
-        """The partitions that can be written to, as far as the cluster said; or ``partition`` alone, if it can."""
+        """The partitions that can be written to, as far as the cluster said; or ``partition``
+        alone, if it can."""
         if partition is None or self.state is None:
             return self.listed
         return (partition,) if partition in self.state.partitions else ()
@@ -124,10 +151,12 @@ Lookup = Callable[[Collection[str], float], Mapping[str, TopicState]]
 
 
 class Topics:
-    """Keeps what it was asked for up to date in a thread of its own. All methods return at once, but ``learn``.
+    """Keeps what it was asked for up to date in a thread of its own. All methods return at once,
+    but ``learn``.
 
-    ``changed``: called after every look, from that thread. ``failed``: called with what ended the thread before its time. ``only``: the
-    partitions that records may go to; all, if None. Where a method takes a ``partition``, the question is about that one alone.
+    ``changed``: called after every look, from that thread. ``failed``: called with what ended the
+    thread before its time. ``only``: the partitions that records may go to; all, if None. Where a
+    method takes a ``partition``, the question is about that one alone.
     """
 
     def __init__(
@@ -175,14 +204,16 @@ class Topics:
         return entry
 
     def partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
-        """Partitions that can be written to; none while the topic is not usable, or only a probe may pass."""
+        """Partitions that can be written to; none while the topic is not usable, or only a probe
+        may pass."""
         with self._lock:
             entry = self._entry(topic)
             return () if entry.state is None or entry.blocked else entry.led(partition)
 
     def home(self, topic: str, sequence: int, earlier: int | None) -> int | None:
-        """The one partition of a sequence of chunks: the ``earlier`` one, if the topic has it; else one of all that the topic had when it was
-        first seen, whether they have a leader right now or not. None while the cluster has not said which there are."""
+        """The one partition of a sequence of chunks: the ``earlier`` one, if the topic has it; else
+        one of all that the topic had when it was first seen, whether they have a leader right now
+        or not. None while the cluster has not said which there are."""
         with self._lock:
             entry = self._entry(topic)
             if entry.state is not None and earlier in entry.state.existing:
@@ -190,10 +221,13 @@ class Topics:
             return entry.at_first[sequence % len(entry.at_first)] if entry.at_first else None
 
     def probe(self, topic: str, partition: int | None = None) -> bool:
-        """Whether the caller may send one chunk to a blocked topic now. Then it must say ``delivered``, ``block`` or ``not_probed``."""
+        """Whether the caller may send one chunk to a blocked topic now. Then it must say
+        ``delivered``, ``block`` or ``not_probed``."""
         with self._lock:
             entry = self._entry(topic)
-            due = bool(entry.blocked and entry.led(partition)) and time.monotonic() >= entry.probe_at
+            due = (
+                bool(entry.blocked and entry.led(partition)) and time.monotonic() >= entry.probe_at
+            )
             if not due or entry.probing:
                 return False
             entry.probing = True
@@ -215,7 +249,9 @@ class Topics:
             entry = self._topics.setdefault(topic, _Topic())
             entry.blocked, entry.probing = reason, False
             entry.unusable_since = entry.unusable_since or time.monotonic()
-            entry.forbidden_since = (entry.forbidden_since or time.monotonic()) if forbidden else None
+            entry.forbidden_since = (
+                (entry.forbidden_since or time.monotonic()) if forbidden else None
+            )
             entry.probe_at = time.monotonic() + entry.pause
             entry.look_at = 0.0
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
@@ -246,7 +282,8 @@ class Topics:
             return 0.0 if since is None else time.monotonic() - since
 
     def forbidden_seconds(self, topic: str) -> float:
-        """Since when it may not be written to, or not even seen, for want of an ACL; 0 for any other."""
+        """Since when it may not be written to, or not even seen, for want of an ACL; 0 for any
+        other."""
         with self._lock:
             since = self._entry(topic).forbidden_since
             return 0.0 if since is None else time.monotonic() - since
@@ -259,7 +296,8 @@ class Topics:
             return "" if entry.led(partition) else f"partition {partition} has no leader"
 
     def _watch(self) -> None:
-        """Nobody but this thread ends the waiting of what is parked: so if it cannot go on, everybody must hear of it."""
+        """Nobody but this thread ends the waiting of what is parked: so if it cannot go on,
+        everybody must hear of it."""
         try:
             while not self._stop.is_set():
                 for name, state in self._lookup(self._due(), _LOOKUP_SECONDS).items():
@@ -281,10 +319,15 @@ class Topics:
         with self._lock:
             entry = self._topics[name]
             if not state.answered and entry.state is not None and entry.state.answered:
-                # librdkafka asks one broker, the controller; while that one is away the others still lead their partitions
+                # librdkafka asks one broker, the controller; while that one is away the others
+                # still lead their partitions
                 entry.look_at = now + _FIRST_PAUSE_SECONDS
                 return
-            entry.state, entry.listed, entry.why = state, self._allowed(state.partitions), self._why(state)
+            entry.state, entry.listed, entry.why = (
+                state,
+                self._allowed(state.partitions),
+                self._why(state),
+            )
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):
                 entry.at_first = ()  # made anew, with fewer
@@ -292,7 +335,11 @@ class Topics:
             if entry.listed:
                 entry.look_at = now + _REFRESH_SECONDS
                 if not entry.blocked:
-                    entry.unusable_since, entry.forbidden_since, entry.pause = None, None, _FIRST_PAUSE_SECONDS
+                    entry.unusable_since, entry.forbidden_since, entry.pause = (
+                        None,
+                        None,
+                        _FIRST_PAUSE_SECONDS,
+                    )
                 return
             entry.unusable_since = entry.unusable_since or now
             if state.forbidden or not entry.blocked:
@@ -301,12 +348,19 @@ class Topics:
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
 
     def _allowed(self, partitions: tuple[int, ...]) -> tuple[int, ...]:
-        return partitions if self._only is None else tuple(number for number in partitions if number in self._only)
+        return (
+            partitions
+            if self._only is None
+            else tuple(number for number in partitions if number in self._only)
+        )
 
     def _why(self, state: TopicState) -> str:
         if self._only is None or not state.existing:
             return state.reason
         listed = ", ".join(map(str, self._only))
         if not self._allowed(state.existing):
-            return f"it has {len(state.existing)} partitions, and none of {listed} (`delivery.partitions`)"
+            return (
+                f"it has {len(state.existing)} partitions, and none of {listed} "
+                "(`delivery.partitions`)"
+            )
         return f"none of its partitions {listed} (`delivery.partitions`) has a leader"

@@ -1,17 +1,22 @@
-"""The only way to a transaction: who begins one has the right to ship, and an epoch that no late commit can hit.
+"""The only way to a transaction: who begins one has the right to ship, and an epoch that no late
+commit can hit.
 
 Two rules, which a caller cannot forget since :meth:`Transactions.begin` keeps them:
 
-* *The right to ship is checked after a producer is opened, and before its first record* (docs/adr/0002). A producer that is opened
-  may have fenced somebody who is newer; only what is read afterwards tells. :class:`RightToShip` remembers which openings a read covers,
-  so that many producers opened side by side share one read.
-* *A new epoch after a lost connection* (docs/adr/0006). librdkafka sends EndTxn again when its connection broke or the answer was
-  late, and the commit then succeeds; the first copy may still arrive, and would end the next transaction of that epoch half written. So
-  a producer that lost a connection since it was opened is thrown away, and another one begins.
+* *The right to ship is checked after a producer is opened, and before its first record*
+  (docs/adr/0002). A producer that is opened may have fenced somebody who is newer; only what is
+  read afterwards tells. :class:`RightToShip` remembers which openings a read covers, so that many
+  producers opened side by side share one read.
+* *A new epoch after a lost connection* (docs/adr/0006). librdkafka sends EndTxn again when its
+  connection broke or the answer was late, and the commit then succeeds; the first copy may still
+  arrive, and would end the next transaction of that epoch half written. So a producer that lost a
+  connection since it was opened is thrown away, and another one begins.
 
-What the producer hears of its connections does not depend on what a user sets: see :mod:`shipper.kafka.producer`.
+What the producer hears of its connections does not depend on what a user sets: see
+:mod:`shipper.kafka.producer`.
 
-Nobody else calls ``init_transactions``, ``begin_transaction``, ``commit_transaction`` or ``abort_transaction``: tests/unit/test_transaction.py.
+Nobody else calls ``init_transactions``, ``begin_transaction``, ``commit_transaction`` or
+``abort_transaction``: tests/unit/test_transaction.py.
 """
 
 from __future__ import annotations
@@ -32,26 +37,31 @@ log = logging.getLogger("shipper.transaction")
 T = TypeVar("T")
 
 _OPEN_SECONDS = 60.0
-#: The second question that is asked of a new connection anyway; each further one would take a round trip.
+#: The second question that is asked of a new connection anyway; each further one would take a round
+#: trip.
 _MOST_LOOKED_UP = 1
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
 class RightToShip(Generic[T]):
-    """Whether the caller may still send, by what ``read`` finds now (in the ledger's control partition).
+    """Whether the caller may still send, by what ``read`` finds now (in the ledger's control
+    partition).
 
-    Sequence, for two producers A and B opened side by side: A is open (1), B is open (2), somebody reads and finds nothing later: that
-    covers 2, so both may begin without another read. Were B opened while the read was under way, it would get number 3 and need one of its own.
+    Sequence, for two producers A and B opened side by side: A is open (1), B is open (2), somebody
+    reads and finds nothing later: that covers 2, so both may begin without another read. Were B
+    opened while the read was under way, it would get number 3 and need one of its own.
     """
 
     def __init__(self, read: Callable[[], Decided[T]]) -> None:
-        """``read`` raises Superseded if a later run, or a later attempt of the same task, has announced itself."""
+        """``read`` raises Superseded if a later run, or a later attempt of the same task, has
+        announced itself."""
         self._read = read
         self._numbers, self._reading = threading.Lock(), threading.Lock()
         self._opened = self._covered = 0
 
     def opened(self) -> int:
-        """A producer was initialised: what was read before says nothing about it. Returns the opening's number."""
+        """A producer was initialised: what was read before says nothing about it. Returns the
+        opening's number."""
         with self._numbers:
             self._opened += 1
             return self._opened
@@ -73,10 +83,12 @@ class RightToShip(Generic[T]):
 
 
 class _TransactionalProducer(LaneProducer):
-    """A producer's own part of the protocol. Private, since each of these calls is right at one moment only."""
+    """A producer's own part of the protocol. Private, since each of these calls is right at one
+    moment only."""
 
     def init(self, until: Until) -> None:
-        """Fences every earlier producer with this transactional.id and ends its open transaction. Raises KafkaFault."""
+        """Fences every earlier producer with this transactional.id and ends its open transaction.
+        Raises KafkaFault."""
         if self._transactional:
             self._resume(self._producer.init_transactions, until)
         self._serve()
@@ -94,13 +106,15 @@ class _TransactionalProducer(LaneProducer):
             self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
-        """Commits. A commit that timed out is resumed until the end, since nobody knows whether the first one arrived."""
+        """Commits. A commit that timed out is resumed until the end, since nobody knows whether the
+        first one arrived."""
         if self._transactional:
             self._resume(self._producer.commit_transaction, until)
 
     def abort(self, until: Until) -> None:
-        """Ends an open transaction, if the broker answers in time: left open it would hold up read_committed readers until its
-        timeout. Never raises; there is nothing that could be done about it."""
+        """Ends an open transaction, if the broker answers in time: left open it would hold up
+        read_committed readers until its timeout. Never raises; there is nothing that could be done
+        about it."""
         if not self._transactional:
             return
         try:
@@ -110,8 +124,9 @@ class _TransactionalProducer(LaneProducer):
             log.debug("abort before leaving: %s", error)
 
     def _cause(self, fault: KafkaFault) -> KafkaFault:
-        """When a transaction becomes abortable librdkafka purges its records; why, only the next call to the transaction says.
-        It is safe to ask by committing, since a transaction in that state cannot commit."""
+        """When a transaction becomes abortable librdkafka purges its records; why, only the next
+        call to the transaction says. It is safe to ask by committing, since a transaction in that
+        state cannot commit."""
         if not self._transactional or fault.name not in (*PURGED, "_STATE"):
             return fault
         try:
@@ -121,7 +136,8 @@ class _TransactionalProducer(LaneProducer):
         return fault
 
     def _resume(self, operation: Any, until: Until) -> None:
-        """Calls an operation of the transaction in short slices: called again after a timeout, it goes on where it was."""
+        """Calls an operation of the transaction in short slices: called again after a timeout, it
+        goes on where it was."""
         while True:
             try:
                 call(operation, slice_of(until))
@@ -134,8 +150,8 @@ class _TransactionalProducer(LaneProducer):
 
 
 class Fence:
-    """Ends the open transaction of whoever has a transactional.id, and makes that producer useless. Connecting harms nobody, and may be done
-    long before."""
+    """Ends the open transaction of whoever has a transactional.id, and makes that producer useless.
+    Connecting harms nobody, and may be done long before."""
 
     def __init__(self, settings: LaneSettings, transactional_id: str, topic: str) -> None:
         """``topic``: any that is there."""
@@ -172,10 +188,12 @@ def _nothing() -> None:
 
 
 class Transactions:
-    """The transactions of one transactional.id, one at a time: (``begin`` → records → ``commit``) … → ``close``. Without transactions
-    (at least once) in the same way. Of one thread; only ``sent`` may be asked by others.
+    """The transactions of one transactional.id, one at a time: (``begin`` → records → ``commit``) …
+    → ``close``. Without transactions (at least once) in the same way. Of one thread; only ``sent``
+    may be asked by others.
 
-    After any fault the caller discards: the outcome is what the ledger says once the id is open again.
+    After any fault the caller discards: the outcome is what the ledger says once the id is open
+    again.
     """
 
     def __init__(
@@ -219,8 +237,9 @@ class Transactions:
         return self._sent_before.plus(producer.sent) if producer else self._sent_before
 
     def open(self, until: Until) -> None:
-        """A fresh producer, initialised: every earlier one with this id is fenced when this returns. Tries again until the time is
-        over; raises KafkaFault then, and at once for a fault that no retry mends."""
+        """A fresh producer, initialised: every earlier one with this id is fenced when this
+        returns. Tries again until the time is over; raises KafkaFault then, and at once for a fault
+        that no retry mends."""
         self.discard()
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -248,10 +267,14 @@ class Transactions:
         self.openings += 1
 
     def begin(self, until: Until) -> LaneProducer:
-        """Begins a transaction, to be written with what this returns. Opens first if that was not done, or if the producer lost a
-        connection. Raises KafkaFault, and Superseded if somebody later may ship."""
+        """Begins a transaction, to be written with what this returns. Opens first if that was not
+        done, or if the producer lost a connection. Raises KafkaFault, and Superseded if somebody
+        later may ship."""
         if self._begun:
-            raise KafkaFault("_STATE", "the transaction before was not committed; its outcome is the ledger's to tell")
+            raise KafkaFault(
+                "_STATE",
+                "the transaction before was not committed; its outcome is the ledger's to tell",
+            )
         if self._producer is not None and self._producer.lost_connection():
             log.info("%s: opened anew, since it lost a connection", self._id)
             self.discard()
@@ -280,7 +303,8 @@ class Transactions:
             producer.discard()
 
     def close(self, until: Until) -> None:
-        """Aborts a transaction that is open, and leaves. Not one that may be committed: then nobody may end it but its commit."""
+        """Aborts a transaction that is open, and leaves. Not one that may be committed: then nobody
+        may end it but its commit."""
         if self._producer is not None and self._begun and not self._committing:
             self._producer.abort(until)
         self.discard()

@@ -1,12 +1,14 @@
 """Moving what the ledger says of old windows out of the topic, into files beside the runs.
 
-The archive stays part of the ledger: plan, ship and gate look into it for their window's files, so an old window that is run again is
-recognised as before. The topic names the archive, with its checksum; where that is and the archive is not, nothing is shipped.
+The archive stays part of the ledger: plan, ship and gate look into it for their window's files, so
+an old window that is run again is recognised as before. The topic names the archive, with its
+checksum; where that is and the archive is not, nothing is shipped.
 
-An archiving is a run that ships nothing. It announces a generation and fences all lanes before it, so that nobody adds to what it
-has read; and it writes in transactions of a lane, which the next run fences, so that one that was paused and wakes up later can neither remove
-a record that was written meanwhile nor name an archive that a later one has replaced. The archive is complete, and read back, before
-the first record leaves the topic; its name commits together with the first tombstones.
+An archiving is a run that ships nothing. It announces a generation and fences all lanes before it,
+so that nobody adds to what it has read; and it writes in transactions of a lane, which the next run
+fences, so that one that was paused and wakes up later can neither remove a record that was written
+meanwhile nor name an archive that a later one has replaced. The archive is complete, and read back,
+before the first record leaves the topic; its name commits together with the first tombstones.
 """
 
 from __future__ import annotations
@@ -48,10 +50,16 @@ class Archived:
 
 
 def archive(
-    ledger: LedgerLog, folder: LedgerFolder, cluster: Cluster, pipeline: Pipeline, before: dt.datetime, run_id: str,
+    ledger: LedgerLog,
+    folder: LedgerFolder,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    before: dt.datetime,
+    run_id: str,
     say: Callable[[str], None],
-) -> Archived:  # fmt: skip
-    """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError, Superseded, OSError."""
+) -> Archived:
+    """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError,
+    Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
         read = ledger.decide(AskFiles()).answer
@@ -62,29 +70,44 @@ def archive(
             where = f"{folder.archives.uri}/{found.manifest}" if found else None
             return Archived(0, 0, left, found.entries if found else 0, where)
         named = write_archive(folder, ledger, read, chosen, before, generation, run_id)
-        say(f"{cluster.name}: {named.entries} records are in {folder.archives.uri}; removing {len(chosen)} from {ledger.topic}")
+        say(
+            f"{cluster.name}: {named.entries} records are in {folder.archives.uri}; removing "
+            f"{len(chosen)} from {ledger.topic}"
+        )
         marker = encode_archive(pipeline.key, named)
         lane = transactional_id(pipeline.key, cluster.name, 0, 0)
         try:
-            write_as_lane(ledger, settings, lane, generation, [marker, *(EncodedRecord(record.key, None) for record in chosen)])
+            write_as_lane(
+                ledger,
+                settings,
+                lane,
+                generation,
+                [marker, *(EncodedRecord(record.key, None) for record in chosen)],
+            )
         except KafkaFault as fault:
             raise ClusterError(
-                f"not all archived records could be removed from {ledger.topic}: {fault}. They are in the archive and in the topic now, "
-                "and count once. Run the command again."
+                f"not all archived records could be removed from {ledger.topic}: {fault}. They are "
+                "in the archive and in the topic now, and count once. Run the command again."
             ) from fault
     ledger.keep_snapshot(longer_than=0)
     paths = {about.path for record in chosen if (about := peek_key(pipeline.key, record))}
-    return Archived(len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}")
+    return Archived(
+        len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}"
+    )
 
 
 def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[LogRecord]:
     """Chunk records in the topic whose window ended by ``before``."""
-    return [record for record, value in _live_chunks(pipeline, read) if (end := window_end(value.window)) and end <= before]
+    return [
+        record
+        for record, value in _live_chunks(pipeline, read)
+        if (end := window_end(value.window)) and end <= before
+    ]
 
 
 def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
-    """Yield chunks, and the replays of what was quarantined with them, which go where the chunks go. Not what a later record of the archive has
-    replaced: a snapshot may still have it."""
+    """Yield chunks, and the replays of what was quarantined with them, which go where the chunks
+    go. Not what a later record of the archive has replaced: a snapshot may still have it."""
     archived = {record.key: record.offset for record in read.archived}
     for records in read.files.by_path.values():
         for record in records.values():
@@ -104,10 +127,16 @@ def window_end(window: str) -> dt.datetime | None:
 
 
 def write_archive(
-    folder: LedgerFolder, ledger: LedgerLog, read: LedgerRecords, chosen: Iterable[LogRecord], before: dt.datetime,
-    generation: int, run_id: str,
-) -> Archive:  # fmt: skip
-    """The earlier archive with ``chosen`` on top, as new files beside the old ones; read back whole. Raises ClusterError."""
+    folder: LedgerFolder,
+    ledger: LedgerLog,
+    read: LedgerRecords,
+    chosen: Iterable[LogRecord],
+    before: dt.datetime,
+    generation: int,
+    run_id: str,
+) -> Archive:
+    """The earlier archive with ``chosen`` on top, as new files beside the old ones; read back
+    whole. Raises ClusterError."""
     pipeline, store = ledger.pipeline, folder.archives
     changes: dict[str, dict[bytes, LogRecord]] = {}
     for record in chosen:
@@ -123,6 +152,14 @@ def write_archive(
             raise SnapshotUnusable(f"{readable} of {records} records can be read back")
     except SnapshotUnusable as why:
         raise ClusterError(
-            f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is as it was; run the command again."
+            f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is "
+            "as it was; run the command again."
         ) from why
-    return Archive(written.name, written.sha256, records, f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}", generation, run_id)
+    return Archive(
+        written.name,
+        written.sha256,
+        records,
+        f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
+        generation,
+        run_id,
+    )

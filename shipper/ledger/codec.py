@@ -1,11 +1,12 @@
 """Encode and decode the ledger's records. Pure.
 
-Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look. Every key begins with the format, the kind
-and the pipeline: ``[1,"chunk","web",…]``.
+Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look.
+Every key begins with the format, the kind and the pipeline: ``[1,"chunk","web",…]``.
 
-A ledger is a topic, and others may be able to write to it. So nothing of it is used before it is checked: no text where a number is expected,
-no number that is negative or beyond anything that shipper writes, no name that cannot be written back. What a record says may still be
-untrue; it cannot be harmful.
+A ledger is a topic, and others may be able to write to it. So nothing of it is used before it is
+checked: no text where a number is expected, no number that is negative or beyond anything that
+shipper writes, no name that cannot be written back. What a record says may still be untrue; it
+cannot be harmful.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ def _is_ordinals(value: Any) -> bool:
 
 
 def _is_counts(value: Any) -> bool:
-    return type(value) is dict and all(is_text(name) and is_count(count) for name, count in value.items())
+    return type(value) is dict and all(
+        is_text(name) and is_count(count) for name, count in value.items()
+    )
 
 
 def _is_bool(value: Any) -> bool:
@@ -148,12 +151,15 @@ _OF_NAME: dict[str, FieldCheck] = {
 
 
 class ValueShape:
-    """Of one kind of record: which fields it has, and what each may be. Derived from the dataclass, so that a new field is checked too."""
+    """Of one kind of record: which fields it has, and what each may be. Derived from the dataclass,
+    so that a new field is checked too."""
 
     def __init__(self, record: type) -> None:
         hints = typing.get_type_hints(record)
         self._record = record
-        self._checks = {field.name: _check(field.name, hints[field.name]) for field in fields(record)}
+        self._checks = {
+            field.name: _check(field.name, hints[field.name]) for field in fields(record)
+        }
         self._lists = [name for name, hint in hints.items() if tuple[str, ...] in _options(hint)]
 
     def read(self, value: bytes) -> Any:
@@ -164,7 +170,10 @@ class ValueShape:
         for name, content in found.items():
             check = self._checks.get(name)
             if check is None:
-                raise Unsound(f"its value has a field {name[:40]!r} that this shipper does not know: is it of a newer shipper?")
+                raise Unsound(
+                    f"its value has a field {name[:40]!r} that this shipper does not know: is it "
+                    "of a newer shipper?"
+                )
             if not check(content):
                 raise Unsound(f"its value's field {name!r} cannot be right")
         for name in self._lists:
@@ -182,7 +191,9 @@ def _options(hint: Any) -> tuple[Any, ...]:
 
 def _check(name: str, hint: Any) -> FieldCheck:
     options = _options(hint)
-    [check] = [_OF_NAME.get(name) or _OF_TYPE[option] for option in options if option is not type(None)]
+    [check] = [
+        _OF_NAME.get(name) or _OF_TYPE[option] for option in options if option is not type(None)
+    ]
     return (lambda value: value is None or check(value)) if type(None) in options else check
 
 
@@ -209,16 +220,22 @@ def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> EncodedReco
 
 
 def encode_moved(pipeline: str, key: MovedKey, value: MovedValue) -> EncodedRecord:
-    return EncodedRecord(_pack("moved", pipeline, *key.split.file, key.split.start, key.first, key.topic), _value(value))
+    return EncodedRecord(
+        _pack("moved", pipeline, *key.split.file, key.split.start, key.first, key.topic),
+        _value(value),
+    )
 
 
 def encode_generation(pipeline: str, key: GenerationKey, value: Generation | None) -> EncodedRecord:
     """Encode the announcement; with None its tombstone, since all its lanes are fenced."""
-    return EncodedRecord(_pack("generation", pipeline, *key), None if value is None else _value(value))
+    return EncodedRecord(
+        _pack("generation", pipeline, *key), None if value is None else _value(value)
+    )
 
 
 def encode_lease(pipeline: str, value: Lease) -> EncodedRecord:
-    """Give each run a key of its own, so that compaction never lets one run's claim hide another's."""
+    """Give each run a key of its own, so that compaction never lets one run's claim hide
+    another's."""
     return EncodedRecord(_pack("lease", pipeline, value.run_id), _value(value))
 
 
@@ -227,7 +244,9 @@ def encode_attempt(pipeline: str, key: AttemptKey, value: Attempt | None) -> Enc
     return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else _value(value))
 
 
-def encode_invalidation(pipeline: str, file: FileId, generation: int, value: Invalidation) -> EncodedRecord:
+def encode_invalidation(
+    pipeline: str, file: FileId, generation: int, value: Invalidation
+) -> EncodedRecord:
     return EncodedRecord(_pack("invalidation", pipeline, *file, generation), _value(value))
 
 
@@ -248,12 +267,14 @@ def encode_identity(pipeline: str, value: Identity) -> EncodedRecord:
 
 
 def names_snapshot(record: LogRecord) -> bool:
-    """True if the key may be that of a named snapshot, of whichever pipeline: cheaper than decoding."""
+    """True if the key may be that of a named snapshot, of whichever pipeline: cheaper than
+    decoding."""
     return record.key.startswith(_SNAPSHOT_KEY)
 
 
 def names_moved(record: LogRecord) -> bool:
-    """True if the record may say what was delivered under another name, of whichever pipeline: cheaper than decoding."""
+    """True if the record may say what was delivered under another name, of whichever pipeline:
+    cheaper than decoding."""
     return record.value is not None and record.key.startswith(_MOVED_KEY)
 
 
@@ -270,8 +291,18 @@ class _Kind(NamedTuple):
 
 _FILE = (is_path, is_count, is_moment)
 _KINDS = {
-    "chunk": _Kind(ValueShape(ChunkValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
-    "moved": _Kind(ValueShape(MovedValue), (*_FILE, is_count, is_count, is_topic), partition=CHUNKS, of_a_file=True),
+    "chunk": _Kind(
+        ValueShape(ChunkValue),
+        (*_FILE, is_count, is_count, is_topic),
+        partition=CHUNKS,
+        of_a_file=True,
+    ),
+    "moved": _Kind(
+        ValueShape(MovedValue),
+        (*_FILE, is_count, is_count, is_topic),
+        partition=CHUNKS,
+        of_a_file=True,
+    ),
     "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
     "invalidation": _Kind(ValueShape(Invalidation), (*_FILE, is_count), of_a_file=True),
     "generation": _Kind(ValueShape(Generation), (is_text, is_text)),
@@ -287,7 +318,20 @@ _MOVED_KEY = _pack("moved", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
 FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"
 _FORMER_KINDS = frozenset(
-    ["chunk", "replay", "archive", "void", "doubt", "generation", "lease", "attempt", "dropped", "begun", "kept", "source"]
+    [
+        "chunk",
+        "replay",
+        "archive",
+        "void",
+        "doubt",
+        "generation",
+        "lease",
+        "attempt",
+        "dropped",
+        "begun",
+        "kept",
+        "source",
+    ]
 )
 
 
@@ -305,12 +349,15 @@ class Subject(NamedTuple):
 
 
 def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
-    """Return what the record is about; None for a record of another pipeline, and for a tombstone of a key that is not shipper's.
+    """Return what the record is about; None for a record of another pipeline, and for a tombstone
+    of a key that is not shipper's.
 
-    Much cheaper than :func:`decode`, which checks the rest of a chunk's key too. Raises LedgerDamaged."""
+    Much cheaper than :func:`decode`, which checks the rest of a chunk's key too. Raises
+    LedgerDamaged."""
     try:
         parts = parse(record.key)
-        # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more than this.
+        # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more
+        # than this.
         if (
             type(parts) is list
             and len(parts) == _PARTS_OF_CHUNK
@@ -339,13 +386,20 @@ def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
         if parts[1] == pipeline:
             raise Unsound(FORMER_FORMAT)
         return None
-    if type(parts[0]) is not int or len(parts) < _BEFORE_THE_PARTS or type(parts[1]) is not str or type(parts[2]) is not str:
+    if (
+        type(parts[0]) is not int
+        or len(parts) < _BEFORE_THE_PARTS
+        or type(parts[1]) is not str
+        or type(parts[2]) is not str
+    ):
         raise Unsound("its key is not one of shipper's")
     format, kind, owner, *rest = parts
     if owner != pipeline:
         return None
     if format != FORMAT:
-        raise Unsound(f"its format is {format}, and this shipper reads {FORMAT}: is it of a newer shipper?")
+        raise Unsound(
+            f"its format is {format}, and this shipper reads {FORMAT}: is it of a newer shipper?"
+        )
     known = _KINDS.get(kind)
     if known is None:
         raise Unsound(f"its kind {kind[:40]!r} is unknown: is it of a newer shipper?")
@@ -364,8 +418,8 @@ def file_of(pipeline: str, key: bytes) -> FileId | None:
 
 
 def decode(pipeline: str, record: LogRecord) -> Decoded | None:
-    """Return the record, if it is this pipeline's. None for another's (a ledger may be shared), and for a tombstone of any kind but lease and
-    generation.
+    """Return the record, if it is this pipeline's. None for another's (a ledger may be shared), and
+    for a tombstone of any kind but lease and generation.
 
     Raises LedgerDamaged for a record that shipper did not write, or that cannot be right.
     """
@@ -390,7 +444,8 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
 
 
 class Damage(NamedTuple):
-    """A record that shipper did not write, or that cannot be right, and behind which no sound record of its key came."""
+    """A record that shipper did not write, or that cannot be right, and behind which no sound
+    record of its key came."""
 
     partition: int
     record: LogRecord
@@ -412,7 +467,8 @@ class DecodedRecord(NamedTuple):
 def decode_sound(
     pipeline: str, partition: int, records: Iterable[LogRecord], damaged: dict[bytes, Damage]
 ) -> Iterator[DecodedRecord]:
-    """Yield each sound record of ``partition``, decoded. Keep in ``damaged``, by key, those that are not, until a sound one of the key comes."""
+    """Yield each sound record of ``partition``, decoded. Keep in ``damaged``, by key, those that
+    are not, until a sound one of the key comes."""
     for record in records:
         try:
             entry = decode(pipeline, record)
@@ -431,7 +487,11 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
             if value.last < first:
                 raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
             split = SplitId(FileId(path, size, modified), start)
-            return (ChunkKey(split, first, topic), value) if kind == "chunk" else (MovedKey(split, first, topic), value)
+            return (
+                (ChunkKey(split, first, topic), value)
+                if kind == "chunk"
+                else (MovedKey(split, first, topic), value)
+            )
         case "invalidation":
             return InvalidationKey(FileId(*rest[:3]), rest[3]), value
         case "attempt":

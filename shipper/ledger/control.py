@@ -56,9 +56,11 @@ class Claim(NamedTuple):
 
 @dataclass
 class Control:
-    """State of the control partition. Feed records in offset order; a later one of the same key replaces the earlier one.
+    """State of the control partition. Feed records in offset order; a later one of the same key
+    replaces the earlier one.
 
-    One fold serves readers and snapshots: it keeps the records that its state rests on, and :meth:`standing` returns them."""
+    One fold serves readers and snapshots: it keeps the records that its state rests on, and
+    :meth:`standing` returns them."""
 
     pipeline: str
     generation: int = -1
@@ -92,7 +94,8 @@ class Control:
                     self.identity = identity
                     self._records["identity",] = record
                 case (AttemptKey() as attempt, Attempt()):
-                    # An attempt of an earlier generation is a zombie's: it says nothing about this generation's tasks.
+                    # An attempt of an earlier generation is a zombie's: it says nothing about this
+                    # generation's tasks.
                     if attempt.generation == self.generation:
                         self._note(attempt)
                         self._records.setdefault(("attempt", attempt), record)
@@ -115,10 +118,16 @@ class Control:
         self._records["generation", record.offset] = record
 
     def _forget(self, key: GenerationKey) -> None:
-        """Its lanes are fenced. The latest generation stays: nobody else's tombstone may take the right to ship from it."""
+        """Its lanes are fenced. The latest generation stays: nobody else's tombstone may take the
+        right to ship from it."""
         offset = self._offsets.get(key, self.generation)
         if offset != self.generation:
-            del self._offsets[key], self._keys[offset], self.generations[offset], self._records["generation", offset]
+            del (
+                self._offsets[key],
+                self._keys[offset],
+                self.generations[offset],
+                self._records["generation", offset],
+            )
 
     @property
     def sources(self) -> list[str]:
@@ -143,10 +152,11 @@ class Control:
         return [key for _, *keys in self._records for key in keys if isinstance(key, AttemptKey)]
 
     def standing(self) -> list[LogRecord]:
-        """Return the records that a snapshot has to keep, so that what is read after it adds up to the same; in offset order.
+        """Return the records that a snapshot has to keep, so that what is read after it adds up to
+        the same; in offset order.
 
-        Few, whatever came before: leases that were not released, attempts of the latest generation, the identity, and the generations whose
-        lanes nobody has fenced."""
+        Few, whatever came before: leases that were not released, attempts of the latest generation,
+        the identity, and the generations whose lanes nobody has fenced."""
         return sorted(self._records.values(), key=lambda record: record.offset)
 
     def _note(self, attempt: AttemptKey) -> None:
@@ -161,7 +171,8 @@ class Control:
         return sum(1 for attempts in self.attempts.values() if attempts[-1] not in self.ended)
 
     def to_fence(self, generation: int | None = None) -> ToFence:
-        """Return what covers every lane of the generations before ``generation`` (all, if None) that may still be open."""
+        """Return what covers every lane of the generations before ``generation`` (all, if None)
+        that may still be open."""
         found: ToFence = {}
         for offset, lanes in self.generations.items():
             if generation is None or offset < generation:
@@ -173,11 +184,12 @@ class Control:
         return sorted(self._leases.values(), key=lambda claim: claim.offset)
 
     def holder(self, asking_run_id: str) -> Lease | None:
-        """Who holds the lease at the moment when ``asking_run_id`` wrote its claim; that run itself if nobody else does.
+        """Who holds the lease at the moment when ``asking_run_id`` wrote its claim; that run itself
+        if nobody else does.
 
-        All times are the broker's (the topic appends its own), so clocks of the machines do not matter. A lease that was
-        not renewed for its own length has lapsed. Among mere claims the earliest wins, so that of two runs that ask at
-        once exactly one goes on.
+        All times are the broker's (the topic appends its own), so clocks of the machines do not
+        matter. A lease that was not renewed for its own length has lapsed. Among mere claims the
+        earliest wins, so that of two runs that ask at once exactly one goes on.
         """
         asked = self._leases.get(asking_run_id)
         if asked is None:
@@ -185,7 +197,8 @@ class Control:
         live = [
             claim
             for claim in self.claims()
-            if asked.renewed_ms - claim.renewed_ms <= min(claim.lease.seconds, MOST_LEASE_SECONDS) * 1000
+            if asked.renewed_ms - claim.renewed_ms
+            <= min(claim.lease.seconds, MOST_LEASE_SECONDS) * 1000
         ]
         held = [claim.lease for claim in live if claim.lease.held]
         return held[-1] if held else live[0].lease

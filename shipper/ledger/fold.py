@@ -1,16 +1,20 @@
-"""The fold of the ledger's chunks: the latest record of each key, and what these add up to for each file. Pure.
+"""The fold of the ledger's chunks: the latest record of each key, and what these add up to for each
+file. Pure.
 
-Only the latest record of a key counts, whether compaction has removed the earlier ones yet or not. So it makes no difference
-whether records come from the topic, from a snapshot that holds the latest of each key, or in part from either.
+Only the latest record of a key counts, whether compaction has removed the earlier ones yet or not.
+So it makes no difference whether records come from the topic, from a snapshot that holds the latest
+of each key, or in part from either.
 
-A split of n lines is complete if its end is known and the counts of its chunks add up to n. A file is complete if all its splits are, and if
-the bytes that they account for are the file's: :func:`standing_of` is the only place that says so. Which topic a record
-goes to is decided by the transform, so an ordinal counts for the one topic that has it and is never missed by another. Dropped lines count
-in chunks that have no topic.
+A split of n lines is complete if its end is known and the counts of its chunks add up to n. A file
+is complete if all its splits are, and if the bytes that they account for are the file's:
+:func:`standing_of` is the only place that says so. Which topic a record goes to is decided by the
+transform, so an ordinal counts for the one topic that has it and is never missed by another.
+Dropped lines count in chunks that have no topic.
 
-What goes to quarantine is not decided by the transform alone: a topic's limit may be raised between two runs, a check made stricter. So
-there the ledger has every ordinal: a chunk of a quarantine topic says which ones it has, and a chunk of the topic that they would have
-gone to, that it does not have them (ADR 9).
+What goes to quarantine is not decided by the transform alone: a topic's limit may be raised between
+two runs, a check made stricter. So there the ledger has every ordinal: a chunk of a quarantine
+topic says which ones it has, and a chunk of the topic that they would have gone to, that it does
+not have them (ADR 9).
 """
 
 from __future__ import annotations
@@ -25,7 +29,15 @@ from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
 from shipper.ledger.control import Control
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.records import Archive, ChunkKey, ChunkValue, Invalidation, InvalidationKey, MovedKey, MovedValue
+from shipper.ledger.records import (
+    Archive,
+    ChunkKey,
+    ChunkValue,
+    Invalidation,
+    InvalidationKey,
+    MovedKey,
+    MovedValue,
+)
 from shipper.ledger.roots import Roots, moved
 from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
@@ -61,11 +73,13 @@ class SplitState:
 
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
     moved: dict[ChunkOfSplit, MovedValue] = field(default_factory=dict)
-    """What was delivered under a former name of the file. Sums over topics leave it out: there it counts as the former file's."""
+    """What was delivered under a former name of the file. Sums over topics leave it out: there it
+    counts as the former file's."""
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None
-    """Bytes of the file that the split accounts for; None: not known yet, or nobody can count them."""
+    """Bytes of the file that the split accounts for; None: not known yet, or nobody can
+    count them."""
 
     def parts(self) -> Iterator[PartOfSplit]:
         """Yield all that was delivered of the split, under whatever name of the file."""
@@ -78,7 +92,8 @@ class SplitState:
 
     @property
     def topics(self) -> set[str]:
-        """Topics that have records of the split; the empty one if lines were dropped, or the split's end is known."""
+        """Topics that have records of the split; the empty one if lines were dropped, or the
+        split's end is known."""
         return {of.topic for of, _ in self.parts()}
 
     @property
@@ -92,11 +107,17 @@ class SplitState:
 
     def intervals(self, topic: str) -> list[Interval]:
         """In which every record of ``topic`` is there."""
-        return [run for of, part in self.parts() if of.topic == topic for run in covered(of.first, part)]
+        return [
+            run for of, part in self.parts() if of.topic == topic for run in covered(of.first, part)
+        ]
 
     def partition(self, topic: str) -> int | None:
         """Where the latest of its records lie that all went to one partition of ``topic``."""
-        known = {of.first: part.partition for of, part in self.parts() if of.topic == topic and part.partition is not None}
+        known = {
+            of.first: part.partition
+            for of, part in self.parts()
+            if of.topic == topic and part.partition is not None
+        }
         return known[max(known)] if known else None
 
     @property
@@ -116,26 +137,35 @@ class SplitState:
 
 
 FileStanding = Literal["complete", "misread", "partial"]
-"""``misread``: every record that the tasks saw is there, and they saw other bytes than the file has."""
+"""``misread``: every record that the tasks saw is there, and they saw other bytes than the file
+has."""
 
 
 def standing_of(file: FileId, states: Sequence[SplitState | None], splits: int) -> FileStanding:
-    """Return how much of a file is there. ``states``: of its splits, in any order; ``splits``: into how many its ship cut it."""
+    """Return how much of a file is there. ``states``: of its splits, in any order; ``splits``: into
+    how many its ship cut it."""
     if len(states) != splits or not all(state is not None and state.complete for state in states):
         return "partial"
-    return "complete" if bytes_fit(file.size_bytes, [state.read for state in states if state]) else "misread"
+    return (
+        "complete"
+        if bytes_fit(file.size_bytes, [state.read for state in states if state])
+        else "misread"
+    )
 
 
 def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
-    """True if the bytes that a file's splits account for are the file's, or if nobody counted the bytes of one of them.
+    """True if the bytes that a file's splits account for are the file's, or if nobody counted the
+    bytes of one of them.
 
-    A line is counted with its end, and the end of the last line may be missing: so the sum may be one more than the size."""
+    A line is counted with its end, and the end of the last line may be missing: so the sum may be
+    one more than the size."""
     known = [read for read in reads if read is not None]
     return len(known) < len(reads) or sum(known) in (size_bytes, size_bytes + 1)
 
 
 def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
-    """Like :func:`standing_of`, by the splits that its ship cut it into: a pipeline's `split_size` and `ordering` may be others by now."""
+    """Like :func:`standing_of`, by the splits that its ship cut it into: a pipeline's `split_size`
+    and `ordering` may be others by now."""
     counts = {part.splits for state in states for _, part in state.parts()}
     return standing_of(file, states, counts.pop()) if len(counts) == 1 else "partial"
 
@@ -158,7 +188,8 @@ class Invalidated(NamedTuple):
 
 @dataclass
 class Chunks:
-    """Chunks of some files on the cluster. Feed records in offset order. ``invalidated`` hides chunks of files that are shipped anew."""
+    """Chunks of some files on the cluster. Feed records in offset order. ``invalidated`` hides
+    chunks of files that are shipped anew."""
 
     pipeline: str
     invalidated: Mapping[FileId, Invalidated] = field(default_factory=dict)
@@ -171,8 +202,8 @@ class Chunks:
     """File → ETags that it had when any of its chunks was shipped; only an object store has one."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
     committed_ms: dict[FileId, int] = field(default_factory=dict)
-    """File → when the last of it was committed, by the broker's clock, in milliseconds since the epoch. What was delivered under a former name of
-    the file counts there."""
+    """File → when the last of it was committed, by the broker's clock, in milliseconds since the
+    epoch. What was delivered under a former name of the file counts there."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         """Raises LedgerDamaged."""
@@ -205,7 +236,8 @@ class Chunks:
         self.files_of_path.setdefault(file.path, set()).add(file)
 
     def invalidate(self, files: Mapping[FileId, Invalidated]) -> None:
-        """Forget all that is known of these files: their chunks no longer count, except those that later generations write."""
+        """Forget all that is known of these files: their chunks no longer count, except those that
+        later generations write."""
         self.invalidated = {**self.invalidated, **files}
         for split in [split for split in self.splits if split.file in files]:
             del self.splits[split]
@@ -218,15 +250,24 @@ class Chunks:
 
     def run_of(self, file: FileId) -> str:
         """Return the run that shipped the end of the file's first split."""
-        chunks = [part for split, state in self.splits.items() if split.file == file for _, part in state.parts()]
+        chunks = [
+            part
+            for split, state in self.splits.items()
+            if split.file == file
+            for _, part in state.parts()
+        ]
         return max(chunks, key=lambda chunk: (chunk.end, chunk.generation)).run_id
 
     def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
-        """Those that have another ETag than when a chunk of them was shipped: other bytes, as many of them and within the same moment."""
-        return {file for file, etag in etags.items() if etag and self.etags.get(file, {etag}) - {etag}}
+        """Those that have another ETag than when a chunk of them was shipped: other bytes, as many
+        of them and within the same moment."""
+        return {
+            file for file, etag in etags.items() if etag and self.etags.get(file, {etag}) - {etag}
+        }
 
     def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:
-        """The splits of each of them that are known, as they were cut then. One pass over all; ``files``: a set, or the keys of a dict."""
+        """The splits of each of them that are known, as they were cut then. One pass over all;
+        ``files``: a set, or the keys of a dict."""
         found: dict[FileId, list[SplitId]] = {file: [] for file in files}
         for split in self.splits:
             if split.file in files:
@@ -250,13 +291,16 @@ class Chunks:
             for of, chunk in state.chunks.items():
                 if of.topic and chunk.run_id == run_id and chunk.records:
                     before = found.get(of.topic, SentToTopic(0, 0))
-                    found[of.topic] = SentToTopic(before.records + chunk.records, before.bytes + chunk.bytes)
+                    found[of.topic] = SentToTopic(
+                        before.records + chunk.records, before.bytes + chunk.bytes
+                    )
         return found
 
 
 @dataclass
 class FileRecords:
-    """The latest chunk and invalidation records. Feed each partition's in offset order; how the two are interleaved does not matter."""
+    """The latest chunk and invalidation records. Feed each partition's in offset order; how the two
+    are interleaved does not matter."""
 
     pipeline: str
     paths: Collection[str] | None = None
@@ -272,10 +316,12 @@ class FileRecords:
     other: str | None = None
     """Some path that was met and not asked for."""
     ignored: Container[PartitionOffset] = ()
-    """Damaged records that are passed over: whoever mends the ledger looks for what lies under them."""
+    """Damaged records that are passed over: whoever mends the ledger looks for what lies under
+    them."""
 
     def feed(self, records: Iterable[LogRecord], partition: int | None = None) -> FileRecords:
-        """``partition``: where they were read; None: records that were read before. A damaged record stands in ``damaged``."""
+        """``partition``: where they were read; None: records that were read before. A damaged
+        record stands in ``damaged``."""
         for record in records:
             self.count += 1
             try:
@@ -285,11 +331,16 @@ class FileRecords:
                 continue
             if self.damaged:
                 self.damaged.pop(record.key, None)
-            if about is None or (self.ignored and PartitionOffset(partition or about.partition, record.offset) in self.ignored):
+            if about is None or (
+                self.ignored
+                and PartitionOffset(partition or about.partition, record.offset) in self.ignored
+            ):
                 continue
             if partition is not None and about.partition != partition:
                 if record.value is not None:
-                    self._note_damage(record, partition, f"a record of kind {about.kind} does not belong there")
+                    self._note_damage(
+                        record, partition, f"a record of kind {about.kind} does not belong there"
+                    )
             elif about.kind == "archive":
                 self.archive = None if record.value is None else record
             elif about.path and (self.paths is None or about.path in self.paths):
@@ -313,7 +364,8 @@ class LedgerRecords:
     files: FileRecords
     """As the topic has them."""
     archived: list[LogRecord]
-    """What was moved out of the topic: of the same files, and of others that lie in the same shards."""
+    """What was moved out of the topic: of the same files, and of others that lie in the same
+    shards."""
     control: Control
     control_end: int
     """Offset up to which the control partition was read."""
@@ -323,9 +375,10 @@ class LedgerRecords:
     """Path in a record → where the file lies now; what is not in it, ``roots`` say."""
 
     def by_path(self) -> Iterator[list[DecodedRecord]]:
-        """Yield the records that count of each file, in the order of the log. Of a record that is in the archive
-        and in the topic as well, because it was shipped anew or because its tombstone is not written yet, the later one counts: a snapshot may
-        still have what was archived since under the same key."""
+        """Yield the records that count of each file, in the order of the log. Of a record that is
+        in the archive and in the topic as well, because it was shipped anew or because its
+        tombstone is not written yet, the later one counts: a snapshot may still have what was
+        archived since under the same key."""
         archived: dict[str, list[LogRecord]] = {}
         for record in self.archived:
             about, wanted = peek_key(self.files.pipeline, record), self.files.paths
@@ -341,11 +394,16 @@ class LedgerRecords:
                 latest |= {
                     key: record
                     for key, record in self.files.by_path.get(path, {}).items()
-                    if record.value is not None and (key not in latest or record.offset > latest[key].offset)
+                    if record.value is not None
+                    and (key not in latest or record.offset > latest[key].offset)
                 }
-                entries = ((record, decode(self.files.pipeline, record)) for record in latest.values())
+                entries = (
+                    (record, decode(self.files.pipeline, record)) for record in latest.values()
+                )
                 found += [
-                    DecodedRecord(record, entry if path == now else moved(entry, now)) for record, entry in entries if entry
+                    DecodedRecord(record, entry if path == now else moved(entry, now))
+                    for record, entry in entries
+                    if entry
                 ]
             yield sorted(found, key=lambda each: each.record.offset)
 
@@ -384,5 +442,7 @@ def invalidations_in(found: Iterable[DecodedRecord]) -> dict[FileId, Invalidated
         match entry:
             case (InvalidationKey(file, generation), Invalidation(run_id=run_id)):
                 known = highest.get(file, Invalidated(0, frozenset()))
-                highest[file] = Invalidated(max(known.generation, generation), known.asked_by | {run_id})
+                highest[file] = Invalidated(
+                    max(known.generation, generation), known.asked_by | {run_id}
+                )
     return highest

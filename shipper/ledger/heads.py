@@ -1,7 +1,7 @@
 """How a file begins, by which it is recognised under another name. Pure.
 
-A head finds candidates; it proves nothing. Whether two files hold the same records is what the checksums of their chunks say
-(docs/adr/0030).
+A head finds candidates; it proves nothing. Whether two files hold the same records is what the
+checksums of their chunks say (docs/adr/0030).
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _RENAMED_IN_IT = b"*"
 
 
 def index_of(records: Iterable[LogRecord]) -> bytes:
-    """Return by which heads these records are found: six bytes for each, its length and the first half of its hash. Of records about a file that was
-    renamed there is no index, so they are found by all."""
+    """Return by which heads these records are found: six bytes for each, its length and the first
+    half of its hash. Of records about a file that was renamed there is no index, so they are found
+    by all."""
     found = set[tuple[int, int]]()
     for record in records:
         if names_moved(record):
@@ -52,34 +53,41 @@ def index_of(records: Iterable[LogRecord]) -> bytes:
 
 @dataclass
 class Heads:
-    """Which files of a ledger begin like some others. It keeps what begins so, however long the ledger is."""
+    """Which files of a ledger begin like some others. It keeps what begins so, however long the
+    ledger is."""
 
     pipeline: str
     beginnings: Mapping[FileId, bytes] = field(default_factory=dict)
     """The first HEAD_BYTES bytes of the files that are looked for; all bytes of a shorter one."""
     roots: Roots = field(default_factory=Roots)
     lengths: dict[int, array[int]] = field(default_factory=dict)
-    """Length of a head in the ledger → the sorted hashes of that many bytes of the files that are looked for, 8 bytes each."""
+    """Length of a head in the ledger → the sorted hashes of that many bytes of the files that are
+    looked for, 8 bytes each."""
     found: dict[str, set[FileId]] = field(default_factory=dict)
     """Head that one of them has → the files of the ledger that begin so."""
     renamed: set[FileId] = field(default_factory=set)
-    """Files whose records count for another file as well, which is the same file under another name or when it had grown."""
+    """Files whose records count for another file as well, which is the same file under another name
+    or when it had grown."""
     elsewhere: set[FileId] = field(default_factory=set)
-    """Files whose content was recognised at another path. Of these, what lies at the path now is a new file."""
+    """Files whose content was recognised at another path. Of these, what lies at the path now is a
+    new file."""
     heirs: dict[FileId, set[FileId]] = field(default_factory=dict)
     """File in ``renamed`` → the files that it became."""
     end: int = 0
     """Offset up to which the chunk partition was read."""
 
     def feed(self, records: Iterable[LogRecord]) -> Heads:
-        """Take in records of the chunk partition. What is damaged is passed over: whoever decides reads it again."""
+        """Take in records of the chunk partition. What is damaged is passed over: whoever decides
+        reads it again."""
         for record in records:
             if names_moved(record):
                 with suppress(LedgerDamaged):
                     match decode(self.pipeline, record):
                         case (MovedKey() as key, MovedValue() as value):
                             self._add_moved(key.split.file, value)
-            if (head := _IN_VALUE.search(record.value or b"")) and self._is_wanted(head[1].decode()):
+            if (head := _IN_VALUE.search(record.value or b"")) and self._is_wanted(
+                head[1].decode()
+            ):
                 with suppress(Unsound):
                     if file := file_of(self.pipeline, record.key):
                         self.add(head[1].decode(), file)
@@ -97,7 +105,8 @@ class Heads:
         return at < len(hashes) and hashes[at] == wanted
 
     def may_be_in(self, index: bytes) -> bool:
-        """Whether records with this index may have one of the heads, or name files that were renamed. ``index``: by :func:`index_of`."""
+        """Whether records with this index may have one of the heads, or name files that were
+        renamed. ``index``: by :func:`index_of`."""
         if index == _RENAMED_IN_IT:
             return True
         for length, front in _ENTRY.iter_unpack(index):
@@ -109,7 +118,11 @@ class Heads:
 
     def _hashes(self, length: int) -> array[int]:
         if length not in self.lengths:
-            some = {xxhash.xxh64_intdigest(one[:length]) for one in self.beginnings.values() if len(one) >= length}
+            some = {
+                xxhash.xxh64_intdigest(one[:length])
+                for one in self.beginnings.values()
+                if len(one) >= length
+            }
             self.lengths[length] = array("Q", sorted(some))
         return self.lengths[length]
 
@@ -118,7 +131,8 @@ class Heads:
         return file._replace(path=self.roots.now(file.path))
 
     def became(self, file: FileId) -> set[FileId]:
-        """Return the files that hold what ``file`` held, and what those became. ``file``: as it is known now."""
+        """Return the files that hold what ``file`` held, and what those became. ``file``: as it is
+        known now."""
         found, next_ = set[FileId](), {file}
         while next_ := {heir for one in next_ for heir in self.heirs.get(one, ())} - found:
             found |= next_
@@ -129,11 +143,14 @@ class Heads:
         self.heirs.setdefault(self.now(value.original), set()).add(self.now(file))
         if value.path != file.path:
             self.elsewhere.add(self.now(value.original))
-            if value.head is None:  # nothing was sent under this name: the file passed by, and goes on to the next name
+            if (
+                value.head is None
+            ):  # nothing was sent under this name: the file passed by, and goes on to the next name
                 self.elsewhere.add(self.now(file))
 
     def like(self, file: FileId) -> set[FileId]:
-        """Return the files of the ledger that begin like ``file``, or that it begins with. ``file``: one of those that are looked for."""
+        """Return the files of the ledger that begin like ``file``, or that it begins with.
+        ``file``: one of those that are looked for."""
         beginning = self.beginnings[file]
         of_it = (head_of(beginning[:length]) for length in self.lengths if length <= len(beginning))
         return set[FileId]().union(*(self.found.get(head, ()) for head in of_it)) - {file}

@@ -1,8 +1,9 @@
 """Which topic a pipeline's ledger on a cluster is, beyond its name, as remembered beside the runs.
 
-A ledger that is gone, or is another topic under the old name, knows nothing: everything would count as never shipped, and be sent again,
-while the data topics still hold it. So the first ship writes down which topic it found or made, in ``ledger.json`` in the ledger's
-folder, and whoever plans or ships later compares. Without that file a missing ledger is that of a new pipeline.
+A ledger that is gone, or is another topic under the old name, knows nothing: everything would count
+as never shipped, and be sent again, while the data topics still hold it. So the first ship writes
+down which topic it found or made, in ``ledger.json`` in the ledger's folder, and whoever plans or
+ships later compares. Without that file a missing ledger is that of a new pipeline.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from shipper.ledger.snapshot import LedgerFolder, Origin
 
 @dataclass(frozen=True)
 class Remembered:
-    """The topic that was the ledger when the pipeline last shipped. Ids are empty if the brokers gave none."""
+    """The topic that was the ledger when the pipeline last shipped. Ids are empty if the brokers
+    gave none."""
 
     topic: str
     cluster_id: str
@@ -55,9 +57,11 @@ class LedgerIdentity:
             return
         ledger = self._ledger
         raise LedgerGone(
-            f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped before ({before.says}). Without its ledger shipper would "
-            f"send again whatever is run. Nothing was sent. Bring the topic back, or find out why this user does not see it. Is it lost for good, "
-            "say so with --new-ledger: every file of every window that is run from then on counts as never shipped there."
+            f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped before "
+            f"({before.says}). Without its ledger shipper would send again whatever is run. "
+            "Nothing was sent. Bring the topic back, or find out why this user does not see it. "
+            "Is it lost for good, say so with --new-ledger: every file of every window that is "
+            "run from then on counts as never shipped there."
         )
 
     def _why_gone(self, before: Remembered, exists: bool) -> str | None:
@@ -69,24 +73,47 @@ class LedgerIdentity:
         if not before.topic_id:
             return None
         self._origin = origin = self._ledger.origin()
-        if origin.topic_id and (origin.topic_id, origin.cluster_id) != (before.topic_id, before.cluster_id):
-            what = "was made anew" if origin.cluster_id == before.cluster_id else "is on another Kafka cluster"
-            return f"the ledger topic {topic} {what} (id {origin.topic_id}, before: {before.topic_id})"
+        if origin.topic_id and (origin.topic_id, origin.cluster_id) != (
+            before.topic_id,
+            before.cluster_id,
+        ):
+            what = (
+                "was made anew"
+                if origin.cluster_id == before.cluster_id
+                else "is on another Kafka cluster"
+            )
+            return (
+                f"the ledger topic {topic} {what} (id {origin.topic_id}, before: {before.topic_id})"
+            )
         return None
 
     def remember(self, run_id: str, now: str) -> list[str]:
-        """To be called with the lease, before anything is sent. Returns what a person should know. Raises ClusterError, OSError."""
+        """To be called with the lease, before anything is sent. Returns what a person should know.
+        Raises ClusterError, OSError."""
         origin = self._origin or self._ledger.origin()
-        known = {"topic": origin.topic, "cluster_id": origin.cluster_id, "topic_id": origin.topic_id}
+        known = {
+            "topic": origin.topic,
+            "cluster_id": origin.cluster_id,
+            "topic_id": origin.topic_id,
+        }
         notes = []
         if self._given_up is not None:
-            begun = Identity(run_id, now, f"{self._given_up.topic} {self._given_up.topic_id}".strip())
+            begun = Identity(
+                run_id, now, f"{self._given_up.topic} {self._given_up.topic_id}".strip()
+            )
             self._ledger.write_control([encode_identity(self._ledger.pipeline, begun)])
-            notes = [f"A new ledger was begun (--new-ledger), in place of {begun.instead_of}: what that one knew is forgotten."]
-        if (before := self._read()) is None or {name: value for name, value in asdict(before).items() if name in known} != known:
+            notes = [
+                f"A new ledger was begun (--new-ledger), in place of {begun.instead_of}: what that "
+                "one knew is forgotten."
+            ]
+        if (before := self._read()) is None or {
+            name: value for name, value in asdict(before).items() if name in known
+        } != known:
             fs, path = fsspec.core.url_to_fs(self._path)
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            fs.pipe_file(path, json.dumps({**known, "says": f"run {run_id} at {now}"}, indent=1).encode())
+            fs.pipe_file(
+                path, json.dumps({**known, "says": f"run {run_id} at {now}"}, indent=1).encode()
+            )
         return notes
 
     def _read(self) -> Remembered | None:
@@ -98,7 +125,8 @@ class LedgerIdentity:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ClusterError(
-                f"cluster {self._ledger.cluster}: {self._path}, which says which topic the ledger of {self._ledger.pipeline} is, cannot be read "
-                f"({type(error).__name__}). Nothing was sent. Put it back from a backup; or remove it, if the topic {self._ledger.topic} is the "
-                "one that it was."
+                f"cluster {self._ledger.cluster}: {self._path}, which says which topic the ledger "
+                f"of {self._ledger.pipeline} is, cannot be read ({type(error).__name__}). "
+                "Nothing was sent. Put it back from a backup; or remove it, if the topic "
+                f"{self._ledger.topic} is the one that it was."
             ) from error

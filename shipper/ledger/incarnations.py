@@ -1,10 +1,13 @@
-"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered. Pure.
+"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered.
+Pure.
 
-A chunk says the id of the topic that took its records. Ids never come back, so a chunk whose id is not its topic's present one is *gone*: its
-records are in a topic that does not exist any more. A chunk without an id, and a topic of which nobody can tell the id, are believed as they are.
+A chunk says the id of the topic that took its records. Ids never come back, so a chunk whose id is
+not its topic's present one is *gone*: its records are in a topic that does not exist any more. A
+chunk without an id, and a topic of which nobody can tell the id, are believed as they are.
 
-A gone chunk is *lost* if its records are nowhere else. It is not lost once other chunks have its records: those that a later run sent again. The
-new chunks need not begin where the old ones did, so old records stay in the ledger under keys of their own, and readers leave them out.
+A gone chunk is *lost* if its records are nowhere else. It is not lost once other chunks have its
+records: those that a later run sent again. The new chunks need not begin where the old ones did, so
+old records stay in the ledger under keys of their own, and readers leave them out.
 """
 
 from __future__ import annotations
@@ -79,15 +82,23 @@ def without(chunks: Chunks, gone: GoneIds) -> Chunks:
     return found
 
 
-def losses(chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | None = None) -> Losses:
+def losses(
+    chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | None = None
+) -> Losses:
     """Return the losses of ``files``, a set or the keys of a dict (None: all files)."""
     found = Losses(gone_ids(chunks, present))
     if not found.gone:
         return found
     there = without(chunks, found.gone)
-    touched = {split.file for split, of, value in _each(chunks) if value.topic_id in found.gone.get(of.topic, ())}
+    touched = {
+        split.file
+        for split, of, value in _each(chunks)
+        if value.topic_id in found.gone.get(of.topic, ())
+    }
     sums: dict[tuple[str, str], tuple[int, set[FileId]]] = {}
-    for file, splits in chunks.splits_of(touched if files is None else touched & set(files)).items():
+    for file, splits in chunks.splits_of(
+        touched if files is None else touched & set(files)
+    ).items():
         left = [there.splits.get(split, SplitState()) for split in splits]
         if standing_as_cut(file, left) != "partial":
             continue
@@ -99,7 +110,8 @@ def losses(chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | N
                 sums[key] = count + records, those
                 found.files.setdefault(file, of.topic)
     found.found = [
-        Loss(topic, before, present[topic], count, len(those)) for (topic, before), (count, those) in sorted(sums.items())
+        Loss(topic, before, present[topic], count, len(those))
+        for (topic, before), (count, those) in sorted(sums.items())
     ]
     return found
 
@@ -110,17 +122,26 @@ def _each(chunks: Chunks) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
             yield split, of, value
 
 
-def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple[ChunkOfSplit, ChunkValue, int]]:
-    """Gone chunks of one split with the records that no other chunk has. Records that were in several incarnations count for the last one. Where
-    only a part of a chunk was sent again and its lines are shared with other topics, the number of records is an upper bound."""
+def _lost(
+    state: SplitState, there: SplitState, gone: GoneIds
+) -> Iterable[tuple[ChunkOfSplit, ChunkValue, int]]:
+    """Gone chunks of one split with the records that no other chunk has. Records that were in
+    several incarnations count for the last one. Where only a part of a chunk was sent again and its
+    lines are shared with other topics, the number of records is an upper bound."""
     if there.complete:
         return
-    elsewhere = {of.topic for of, value in state.parts() if value.topic_id in gone.get(of.topic, ())}
+    elsewhere = {
+        of.topic for of, value in state.parts() if value.topic_id in gone.get(of.topic, ())
+    }
     covers = {topic: IntervalSet(there.intervals(topic)) for topic in elsewhere}
     for of, value in sorted(state.parts(), key=lambda entry: -entry[1].generation):
         if value.topic_id not in gone.get(of.topic, ()) or not value.records:
             continue
-        gaps = [gap for part in covered(of.first, value) for gap in covers[of.topic].gaps(part.first, part.end)]
+        gaps = [
+            gap
+            for part in covered(of.first, value)
+            for gap in covers[of.topic].gaps(part.first, part.end)
+        ]
         for gap in gaps:
             covers[of.topic].add(gap.first, gap.end)
         if gaps:
@@ -128,10 +149,13 @@ def _lost(state: SplitState, there: SplitState, gone: GoneIds) -> Iterable[tuple
 
 
 def entries_there(of_path: Entries, present: PresentIds) -> Entries:
-    """Return the entries of one path whose topic still exists, and those that are invalidated anyway."""
+    """Return the entries of one path whose topic still exists, and those that are invalidated
+    anyway."""
 
     def counts(one: Entry | Moved) -> bool:
-        return (isinstance(one, Entry) and one.invalidated) or not is_gone(one.key.topic, one.value, present)
+        return (isinstance(one, Entry) and one.invalidated) or not is_gone(
+            one.key.topic, one.value, present
+        )
 
     return of_path.chosen(counts)
 
@@ -151,6 +175,8 @@ def summed(found: Iterable[Loss]) -> list[Loss]:
     for loss in found:
         before = sums.get((loss.topic, loss.before))
         sums[loss.topic, loss.before] = (
-            loss._replace(records=loss.records + before.records, files=loss.files + before.files) if before else loss
+            loss._replace(records=loss.records + before.records, files=loss.files + before.files)
+            if before
+            else loss
         )
     return [sums[key] for key in sorted(sums)]

@@ -1,4 +1,5 @@
-"""Interval arithmetic on record ordinals: what is already there, and what is left; and as text that a person can read. Pure.
+"""Interval arithmetic on record ordinals: what is already there, and what is left; and as text that
+a person can read. Pure.
 
 Intervals are half-open: [first, end).
 """
@@ -11,20 +12,23 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from typing import NamedTuple
 
-#: Most runs in one record of the ledger, which as text are some 300 kB; who has more writes more records.
+#: Most runs in one record of the ledger, which as text are some 300 kB; who has more writes more
+#: records.
 MOST_RUNS = 20_000
 _RUN = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
 
 
 class Interval(NamedTuple):
-    """Consecutive ordinals: [first, end). A tuple, since a record of the ledger may have :data:`MOST_RUNS` of them."""
+    """Consecutive ordinals: [first, end). A tuple, since a record of the ledger may have
+    :data:`MOST_RUNS` of them."""
 
     first: int
     end: int
 
 
 class IntervalSet:
-    """A set of non-negative integers, kept as sorted, disjoint, non-touching half-open intervals [first, end)."""
+    """A set of non-negative integers, kept as sorted, disjoint, non-touching half-open intervals
+    [first, end)."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -77,7 +81,9 @@ class IntervalSet:
 
 def encode_ordinals(intervals: Iterable[Interval]) -> str:
     """``intervals``, in order, as text: ``5,9-11`` are 5, 9, 10 and 11."""
-    return ",".join(str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in intervals)
+    return ",".join(
+        str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in intervals
+    )
 
 
 def decode_ordinals(text: str) -> list[Interval]:

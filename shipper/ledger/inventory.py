@@ -1,4 +1,5 @@
-"""What the ledger's chunks add up to: for one ship and its window, for files and for windows; and whether the ledger agrees with itself. Pure."""
+"""What the ledger's chunks add up to: for one ship and its window, for files and for windows; and
+whether the ledger agrees with itself. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from itertools import chain, pairwise
 from typing import Literal
 
 from shipper.ledger.codec import decode, names_moved, peek_key
-from shipper.ledger.fold import Chunks, LedgerRecords, bytes_fit, covered, invalidations_in, standing_as_cut
+from shipper.ledger.fold import (
+    Chunks,
+    LedgerRecords,
+    bytes_fit,
+    covered,
+    invalidations_in,
+    standing_as_cut,
+)
 from shipper.ledger.intervals import Interval
 from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.types import FileId, LogRecord, SplitId
@@ -17,12 +25,14 @@ from shipper.types import FileId, LogRecord, SplitId
 _UINT64 = 1 << 64
 
 SplitStarts = Callable[[FileId], Sequence[int]]
-"""File → first byte of each of its splits, as the pipeline would cut it now. Only for files whose chunks do not say how they were cut."""
+"""File → first byte of each of its splits, as the pipeline would cut it now. Only for files whose
+chunks do not say how they were cut."""
 
 
 @dataclass
 class Tally:
-    """What some chunks add up to: those of a file, of a window, of what one ship sent to a topic or a partition."""
+    """What some chunks add up to: those of a file, of a window, of what one ship sent to a topic or
+    a partition."""
 
     chunks: int = 0
     records: int = 0
@@ -72,7 +82,9 @@ class Tally:
         self.filtered.update(other.filtered)
         self.reasons.update(other.reasons)
         self.archived += other.archived
-        self.generation, self.run_id = max((self.generation, self.run_id), (other.generation, other.run_id))
+        self.generation, self.run_id = max(
+            (self.generation, self.run_id), (other.generation, other.run_id)
+        )
         self.files += other.files
         self.complete += other.complete
 
@@ -103,7 +115,8 @@ class LedgerFigures:
     topics: Counter[str] = field(default_factory=Counter)
     """Topic → records, whoever sent them."""
     sent: dict[str, dict[int | None, Tally]] = field(default_factory=dict)
-    """Topic → partition → what this ship sent there. None: the ledger does not know where (records with keys)."""
+    """Topic → partition → what this ship sent there. None: the ledger does not know where (records
+    with keys)."""
 
     def sent_to(self, topic: str) -> Tally:
         """What this ship sent to all of its partitions together."""
@@ -122,8 +135,11 @@ class LedgerFigures:
         return found
 
 
-def figures(chunks: Chunks, files: Collection[FileId], generations: Collection[int]) -> LedgerFigures:
-    """Adds up the chunks of these files, however each was cut when it was shipped. Only those of ``generations`` count as sent by the ship."""
+def figures(
+    chunks: Chunks, files: Collection[FileId], generations: Collection[int]
+) -> LedgerFigures:
+    """Adds up the chunks of these files, however each was cut when it was shipped. Only those of
+    ``generations`` count as sent by the ship."""
     found = LedgerFigures()
     for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
         of_file = found.files.setdefault(file, FileFigures())
@@ -132,13 +148,17 @@ def figures(chunks: Chunks, files: Collection[FileId], generations: Collection[i
             of_file.lines += state.end or 0
             for of, value in state.parts():
                 topic = of.topic
-                (of_file.shipped if value.reasons is None else of_file.quarantined).add(topic, value)
+                (of_file.shipped if value.reasons is None else of_file.quarantined).add(
+                    topic, value
+                )
                 if not value.records or not topic:
                     continue
                 found.topics[topic] += value.records
                 if value.generation in generations and not isinstance(value, MovedValue):
                     of_file.sent.setdefault(topic, Tally()).add(topic, value)
-                    found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(topic, value)
+                    found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(
+                        topic, value
+                    )
     return found
 
 
@@ -157,11 +177,13 @@ class Entry:
 
 
 class Entries(list[Entry]):
-    """The chunk records of one path. What was delivered under a former name of its files stands apart, since sums leave it out."""
+    """The chunk records of one path. What was delivered under a former name of its files stands
+    apart, since sums leave it out."""
 
     moved: Sequence[Moved] = ()
     renamed: Collection[FileId] = ()
-    """All files whose records count for a file of another name as well: what is left of them is shipped from there."""
+    """All files whose records count for a file of another name as well: what is left of them is
+    shipped from there."""
 
     def chosen(self, wanted: Callable[[Entry | Moved], bool]) -> Entries:
         """Return those that are wanted."""
@@ -172,15 +194,27 @@ class Entries(list[Entry]):
 
 def _renamed(read: LedgerRecords) -> set[FileId]:
     records = chain(read.archived, *(of_path.values() for of_path in read.files.by_path.values()))
-    found = (entry[1] for record in records if names_moved(record) and (entry := decode(read.files.pipeline, record)))
+    found = (
+        entry[1]
+        for record in records
+        if names_moved(record) and (entry := decode(read.files.pipeline, record))
+    )
     originals = {value.original for value in found if isinstance(value, MovedValue)}
-    return {file._replace(path=read.names.get(file.path) or read.roots.now(file.path)) for file in originals}
+    return {
+        file._replace(path=read.names.get(file.path) or read.roots.now(file.path))
+        for file in originals
+    }
 
 
 def entries(read: LedgerRecords) -> Iterator[Entries]:
     """All chunk records of a path, path by path."""
     renamed = _renamed(read)
-    live = {key for of_path in read.files.by_path.values() for key, record in of_path.items() if _live(record)}
+    live = {
+        key
+        for of_path in read.files.by_path.values()
+        for key, record in of_path.items()
+        if _live(record)
+    }
     for of_path in read.by_path():
         invalidated = invalidations_in(of_path)
         found, moved = Entries(), list[Moved]()
@@ -189,7 +223,16 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
                 case (ChunkKey() as key, ChunkValue() as value):
                     over = invalidated.get(key.split.file)
                     hidden = over is not None and value.generation < over.generation
-                    found.append(Entry(key, value, record.offset, record.timestamp_ms, hidden, record.key not in live))
+                    found.append(
+                        Entry(
+                            key,
+                            value,
+                            record.offset,
+                            record.timestamp_ms,
+                            hidden,
+                            record.key not in live,
+                        )
+                    )
                 case (MovedKey() as key, MovedValue() as value):
                     over = invalidated.get(key.split.file)
                     if over is None or value.generation >= over.generation:
@@ -208,7 +251,8 @@ class Inventory:
     """What the ledger holds, file by file and window by window."""
 
     windows: dict[str, Tally] = field(default_factory=dict)
-    """Window as START/END → what was shipped under it. A file may have been shipped in parts under several."""
+    """Window as START/END → what was shipped under it. A file may have been shipped in parts under
+    several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
 
     def add(self, of_path: Entries, pipeline: str) -> None:
@@ -241,8 +285,8 @@ class Inventory:
 
 @dataclass(frozen=True)
 class LedgerFinding:
-    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and the next run mends. ``expired`` is what
-    retention has deleted."""
+    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and
+    the next run mends. ``expired`` is what retention has deleted."""
 
     severity: Literal["wrong", "unfinished", "expired"]
     kind: str
@@ -266,14 +310,19 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
     for file, digests in by_file.items():
         if len(digests) > 1:
             yield LedgerFinding(
-                "wrong", "digests", file.path, f"shipped in parts under several transforms: {', '.join(sorted(digests))}"
+                "wrong",
+                "digests",
+                file.path,
+                f"shipped in parts under several transforms: {', '.join(sorted(digests))}",
             )
         there = {split.start for split in by_split if split.file == file}
         there |= {split.start for split in moved if split.file == file}
         cut_into = {entry.value.splits for entry in live if entry.key.split.file == file}
         if file not in of_path.renamed:
             yield from _findings_of_cut(file, there, cut_into, split_starts(file))
-        yield from _findings_of_bytes(file, [entry for entry in live if entry.key.split.file == file])
+        yield from _findings_of_bytes(
+            file, [entry for entry in live if entry.key.split.file == file]
+        )
     for split, of_split in by_split.items():
         where = f"{split.file.path} (split at byte {split.start})"
         found = _findings_of_split(where, of_split, moved[split], ends.get(split, set()))
@@ -281,43 +330,73 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
 
 
 def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[LedgerFinding]:
-    """Hold the bytes that the splits account for against the file's size, once all of them have ended."""
+    """Hold the bytes that the splits account for against the file's size, once all of them have
+    ended."""
     reads = {entry.key.split: entry.value.read for entry in of_file if entry.value.end}
-    if len(reads) == max(entry.value.splits for entry in of_file) and not bytes_fit(file.size_bytes, list(reads.values())):
+    if len(reads) == max(entry.value.splits for entry in of_file) and not bytes_fit(
+        file.size_bytes, list(reads.values())
+    ):
         read = sum(read or 0 for read in reads.values())
-        text = f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: ship it anew with --reship"
+        text = (
+            f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: ship it anew "
+            "with --reship"
+        )
         yield LedgerFinding("wrong", "bytes", file.path, text)
 
 
-def _findings_of_cut(file: FileId, there: set[int], cut_into: set[int], today: Sequence[int]) -> Iterator[LedgerFinding]:
-    """``there``: begin of each split that has chunks; ``cut_into``: how many there are, by these chunks; ``today``: as the pipeline would cut
-    the file now, which says where the missing ones begin if it was cut likewise."""
+def _findings_of_cut(
+    file: FileId, there: set[int], cut_into: set[int], today: Sequence[int]
+) -> Iterator[LedgerFinding]:
+    """``there``: begin of each split that has chunks; ``cut_into``: how many there are, by these
+    chunks; ``today``: as the pipeline would cut the file now, which says where the missing ones
+    begin if it was cut likewise."""
     count = max(cut_into)
     if there <= set(today) and count == len(today):
         if missing := [start for start in today if start not in there]:
-            yield LedgerFinding("unfinished", "gap", file.path, f"of the splits at bytes {_some(missing)} nothing is there yet")
+            yield LedgerFinding(
+                "unfinished",
+                "gap",
+                file.path,
+                f"of the splits at bytes {_some(missing)} nothing is there yet",
+            )
     elif len(there) < count:
-        text = f"of {count - len(there)} of the {count} splits that it was cut into nothing is there yet"
+        text = (
+            f"of {count - len(there)} of the {count} splits that it was cut into nothing is "
+            "there yet"
+        )
         yield LedgerFinding("unfinished", "gap", file.path, text)
 
 
-def _findings_of_split(where: str, of_split: Sequence[Entry], moved: int, moved_ends: Collection[int]) -> Iterator[LedgerFinding]:
-    """``moved``: lines that were delivered under a former name of the file; ``moved_ends``: where the split ends, as was known by then."""
+def _findings_of_split(
+    where: str, of_split: Sequence[Entry], moved: int, moved_ends: Collection[int]
+) -> Iterator[LedgerFinding]:
+    """``moved``: lines that were delivered under a former name of the file; ``moved_ends``: where
+    the split ends, as was known by then."""
     ends = sorted({entry.value.last for entry in of_split if entry.value.end}.union(moved_ends))
     records = moved + sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
-        yield LedgerFinding("wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right")
+        yield LedgerFinding(
+            "wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right"
+        )
     yield from _overlaps(where, of_split)
     for entry in of_split:
         key, value = entry.key, entry.value
         if value.records > value.last - key.first:
-            text = f"chunk [{key.first}, {value.last}) of topic {key.topic} claims {value.records} records"
+            text = (
+                f"chunk [{key.first}, {value.last}) of topic {key.topic} claims {value.records} "
+                "records"
+            )
             yield LedgerFinding("wrong", "count", where, text)
         if ends and value.last > ends[-1]:
-            text = f"chunk [{key.first}, {value.last}) of topic {key.topic} lies behind the end at {ends[-1]}"
+            text = (
+                f"chunk [{key.first}, {value.last}) of topic {key.topic} lies behind the end at "
+                f"{ends[-1]}"
+            )
             yield LedgerFinding("wrong", "ends", where, text)
     if ends and records > ends[-1]:
-        yield LedgerFinding("wrong", "count", where, f"{records} records are there, and it has {ends[-1]} only")
+        yield LedgerFinding(
+            "wrong", "count", where, f"{records} records are there, and it has {ends[-1]} only"
+        )
     elif not ends or records < ends[-1]:
         of = f"of {ends[-1]}" if ends else "and nobody knows yet of how many"
         yield LedgerFinding("unfinished", "gap", where, f"{records} records are there {of}")
@@ -331,50 +410,82 @@ def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
     for topic, intervals in by_topic.items():
         for one, other in pairwise(sorted(intervals)):
             if other.first < one.end:
-                text = f"chunks [{one.first}, {one.end}) and [{other.first}, {other.end}) of topic {topic} overlap"
+                text = (
+                    f"chunks [{one.first}, {one.end}) and [{other.first}, {other.end}) of topic "
+                    f"{topic} overlap"
+                )
                 yield LedgerFinding("wrong", "overlap", where, text)
 
 
 def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[LedgerFinding]:
-    """Between the ledger as read from its snapshot on, and as read, after that, from the topic alone."""
+    """Between the ledger as read from its snapshot on, and as read, after that, from the topic
+    alone."""
     ours, theirs = snapshot.control, topic.control
     nothing_new = snapshot.control_end == topic.control_end
     if nothing_new and (ours.generation, ours.attempts) != (theirs.generation, theirs.attempts):
-        yield LedgerFinding("wrong", "snapshot", "control", "generation or attempts differ between the topic and the snapshot")
+        yield LedgerFinding(
+            "wrong",
+            "snapshot",
+            "control",
+            "generation or attempts differ between the topic and the snapshot",
+        )
     archived = {record.key for record in topic.archived}
     for path in sorted(topic.files.by_path.keys() | snapshot.files.by_path.keys()):
         found, expected = snapshot.files.by_path.get(path, {}), topic.files.by_path.get(path, {})
         different = sum(
-            _differ(found.get(key), expected.get(key), snapshot, key in archived) for key in found.keys() | expected.keys()
+            _differ(found.get(key), expected.get(key), snapshot, key in archived)
+            for key in found.keys() | expected.keys()
         )
         if different:
-            yield LedgerFinding("wrong", "snapshot", path, f"{different} records differ between the topic and the snapshot")
+            yield LedgerFinding(
+                "wrong",
+                "snapshot",
+                path,
+                f"{different} records differ between the topic and the snapshot",
+            )
 
 
-def _differ(found: LogRecord | None, expected: LogRecord | None, snapshot: LedgerRecords, archived: bool) -> bool:
+def _differ(
+    found: LogRecord | None, expected: LogRecord | None, snapshot: LedgerRecords, archived: bool
+) -> bool:
     if found == expected or not (_live(found) or _live(expected)):
         return False
     if expected is not None:
         about = peek_key(snapshot.files.pipeline, expected)
-        end = snapshot.control_end if about and about.kind == "invalidation" else snapshot.chunks_end
+        end = (
+            snapshot.control_end if about and about.kind == "invalidation" else snapshot.chunks_end
+        )
         return expected.offset < end  # else it was written after the snapshot's side was read
-    # The broker has dropped a record that was archived, and its tombstone, since the snapshot was made. It counts once all the same.
+    # The broker has dropped a record that was archived, and its tombstone, since the snapshot was
+    # made. It counts once all the same.
     return not archived
 
 
-def absent_topics(of_path: Iterable[Entry], partitions: Callable[[str], int | None]) -> Iterator[LedgerFinding]:
-    """One for each record of the ledger whose topic, or partition, is not on the cluster: the same again for the next such record."""
+def absent_topics(
+    of_path: Iterable[Entry], partitions: Callable[[str], int | None]
+) -> Iterator[LedgerFinding]:
+    """One for each record of the ledger whose topic, or partition, is not on the cluster: the same
+    again for the next such record."""
     for entry in of_path:
         topic, where = entry.key.topic, entry.value.partition
         if entry.invalidated or not entry.value.records or not topic:
             continue
         count = partitions(topic)
         if count is None:
-            yield LedgerFinding("wrong", "topic", topic, "is not on the cluster, and the ledger says that records are in it")
+            yield LedgerFinding(
+                "wrong",
+                "topic",
+                topic,
+                "is not on the cluster, and the ledger says that records are in it",
+            )
         elif where is not None and where >= count:
-            text = f"has {count} partitions, and the ledger says that records are in partition {where}"
+            text = (
+                f"has {count} partitions, and the ledger says that records are in partition {where}"
+            )
             yield LedgerFinding("wrong", "topic", topic, text)
 
 
 def _some(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
+    return ", ".join(map(str, numbers[:5])) + (
+        f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
+    )

@@ -1,4 +1,5 @@
-"""One ship at a time per pipeline and cluster, by courtesy. Safety rests on fencing alone (see takeover)."""
+"""One ship at a time per pipeline and cluster, by courtesy. Safety rests on fencing alone (see
+takeover)."""
 
 from __future__ import annotations
 
@@ -28,13 +29,22 @@ _ASK_AGAIN_SECONDS = 3.0
 class HeldLease:
     """The lease of (pipeline, cluster) while the ``with`` block runs.
 
-    Asking is: write a claim, read the control partition to its end, see who is first. A run that finds another one in
-    front takes its claim back, waits, and asks again until ``wait_seconds`` are over. The first of several claims is as good as a lease that
-    is held, until it is renewed: whoever asks sees it in front of his own. A thread renews the lease every
-    third of its length, as one that is held, and looks at the same time whether a later run has taken over; then ``superseded`` is set.
+    Asking is: write a claim, read the control partition to its end, see who is first. A run that
+    finds another one in front takes its claim back, waits, and asks again until ``wait_seconds``
+    are over. The first of several claims is as good as a lease that is held, until it is renewed:
+    whoever asks sees it in front of his own. A thread renews the lease every third of its length,
+    as one that is held, and looks at the same time whether a later run has taken over; then
+    ``superseded`` is set.
     """
 
-    def __init__(self, ledger: LedgerLog, run_id: str, seconds: float, wait_seconds: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        ledger: LedgerLog,
+        run_id: str,
+        seconds: float,
+        wait_seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
         self._ledger = ledger
         self._claim = Lease(run_id, socket.gethostname(), os.getpid(), held=False, seconds=seconds)
         self._wait_seconds = wait_seconds
@@ -42,13 +52,17 @@ class HeldLease:
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
         self.control: Control | None = None
-        """The control partition as it was when the lease was ours; None before. A far cluster is not asked twice."""
+        """The control partition as it was when the lease was ours; None before. A far cluster is
+        not asked twice."""
         self.generation: int | None = None
-        """Set by the owner once it has written its generation; from then on a later one means that we are superseded."""
+        """Set by the owner once it has written its generation; from then on a later one means that
+        we are superseded."""
         self.superseded = threading.Event()
-        """The ship is to stop: a later run has taken over; or, if ``refused`` says so, the ledger may not be written any more."""
+        """The ship is to stop: a later run has taken over; or, if ``refused`` says so, the ledger
+        may not be written any more."""
         self.refused: ClusterRefuses | None = None
-        """Lanes would notice only at the end of a transaction, which a rate limit makes long, and at that of each try."""
+        """Lanes would notice only at the end of a transaction, which a rate limit makes long, and
+        at that of each try."""
 
     def __enter__(self) -> HeldLease:
         began = time.monotonic()
@@ -62,45 +76,67 @@ class HeldLease:
             self._write(None)
             if time.monotonic() > deadline:
                 raise LeaseHeld(
-                    f"pipeline {self._ledger.pipeline} is being shipped by another run right now: run {holder.run_id} on host "
-                    f"{holder.host}, process {holder.pid}, holds the lease in {self._ledger.topic} (waited {self._wait_seconds:g} s, "
-                    "`delivery.lease_wait`). Nothing was sent by this run; let the other one finish, or stop it, and run again."
+                    f"pipeline {self._ledger.pipeline} is being shipped by another run right now: "
+                    f"run {holder.run_id} on host {holder.host}, process {holder.pid}, holds the "
+                    f"lease in {self._ledger.topic} (waited {self._wait_seconds:g} s, "
+                    "`delivery.lease_wait`). Nothing was sent by this run; let the other one "
+                    "finish, or stop it, and run again."
                 )
             if holder.run_id != told or time.monotonic() >= next_word:
                 told, next_word = holder.run_id, time.monotonic() + _WORD_EVERY_SECONDS
                 self._say(
-                    f"waiting for run {holder.run_id} on {holder.host} (process {holder.pid}), which holds the lease; "
-                    f"{deadline - time.monotonic():.0f} s more at most (`delivery.lease_wait`)"
+                    f"waiting for run {holder.run_id} on {holder.host} (process {holder.pid}), "
+                    f"which holds the lease; {deadline - time.monotonic():.0f} s more at most "
+                    "(`delivery.lease_wait`)"
                 )
             time.sleep(min(2.0, holder.seconds / 3))
         self._keeper.start()
         return self
 
     def held(self) -> EncodedRecord:
-        """The record that says that the claim was good, for whoever looks at the ledger; goes with what the run writes next."""
+        """The record that says that the claim was good, for whoever looks at the ledger; goes with
+        what the run writes next."""
         return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
         self._keeper.join()
         try:
-            # The lease is the run's, not the attempt's: a later attempt that has taken over holds it under the same key.
+            # The lease is the run's, not the attempt's: a later attempt that has taken over holds
+            # it under the same key.
             if not self._taken_over():
                 self._write(None)
         except ShipperError as late:
-            log.warning("the lease could not be released and will lapse in %g s: %s", self._claim.seconds, late)
+            log.warning(
+                "the lease could not be released and will lapse in %g s: %s",
+                self._claim.seconds,
+                late,
+            )
         except Exception:  # the ship is over, and its end is not this one's to change
-            log.warning("the lease could not be released and will lapse in %g s", self._claim.seconds, exc_info=True)
+            log.warning(
+                "the lease could not be released and will lapse in %g s",
+                self._claim.seconds,
+                exc_info=True,
+            )
 
     def _taken_over(self) -> bool:
-        return self.generation is not None and self._ledger.look(CONTROL_NOW).generation > self.generation
+        return (
+            self.generation is not None
+            and self._ledger.look(CONTROL_NOW).generation > self.generation
+        )
 
     def _write(self, lease: Lease | None) -> None:
         record = encode_lease(self._ledger.pipeline, lease or self._claim)
         self._ledger.write_control([record if lease else record._replace(value=None)])
 
     def _keep(self) -> None:
-        """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and nobody hears of a later run."""
+        """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and
+        nobody hears of a later run."""
         refused_at, pause = 0.0, self._claim.seconds / 3
         while not self._stop.wait(pause):
             try:

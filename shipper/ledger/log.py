@@ -1,14 +1,17 @@
 """The ledger of one pipeline on one cluster, as a log that can be read and written.
 
-Every read returns a prefix of the log, from its beginning. With a folder (:mod:`shipper.ledger.snapshot`) the first part of it may come
-from a snapshot, and only the rest, the *tail*, from the cluster; the caller cannot tell the difference.
+Every read returns a prefix of the log, from its beginning. With a folder
+(:mod:`shipper.ledger.snapshot`) the first part of it may come from a snapshot, and only the rest,
+the *tail*, from the cluster; the caller cannot tell the difference.
 
 There are two ways to ask the same questions:
 
-* :meth:`LedgerLog.decide` for whoever then sends, or leaves something out. A broker that was replaced as a partition's leader and does not
-  know it yet (it was paused, or cut off from the others) answers with what it had then; but it cannot acknowledge a record. So ``decide``
-  writes a record first and reads until it meets that record, whoever answers (docs/adr/0027). It waits for the ledger as long as
-  `delivery.metadata_wait` allows for any topic, and reads only what is new since it was last asked.
+* :meth:`LedgerLog.decide` for whoever then sends, or leaves something out. A broker that was
+  replaced as a partition's leader and does not know it yet (it was paused, or cut off from the
+  others) answers with what it had then; but it cannot acknowledge a record. So ``decide`` writes a
+  record first and reads until it meets that record, whoever answers (docs/adr/0027). It waits for
+  the ledger as long as `delivery.metadata_wait` allows for any topic, and reads only what is new
+  since it was last asked.
 * :meth:`LedgerLog.look` for plans, people and pictures. It writes nothing and waits for nobody.
 """
 
@@ -26,7 +29,14 @@ from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, LedgerDamaged, LedgerOutdated, OutcomeUnknown
+from shipper.errors import (
+    ArchiveMissing,
+    ClusterError,
+    ClusterRefuses,
+    LedgerDamaged,
+    LedgerOutdated,
+    OutcomeUnknown,
+)
 from shipper.kafka.admin import LogFacts, TopicFacts
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
@@ -42,14 +52,23 @@ from shipper.ledger.codec import (
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
 from shipper.ledger.heads import Heads
-from shipper.ledger.records import CHUNKS, CONTROL, PARTITIONS, Archive, ChunkKey, ChunkValue, NamedSnapshot
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    PARTITIONS,
+    Archive,
+    ChunkKey,
+    ChunkValue,
+    NamedSnapshot,
+)
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, StoredManifest
 from shipper.types import Decided, EncodedRecord, FileId, LogRecord, PartitionOffset
 
 log = logging.getLogger("shipper.ledger")
 
-#: A tail of fewer records is read so quickly (some 30 ms) that a new snapshot is not worth its writing.
+#: A tail of fewer records is read so quickly (some 30 ms) that a new snapshot is not worth its
+#: writing.
 LONG_TAIL_RECORDS = 2_000
 #: Records held in memory at once while a snapshot is made.
 _SLICE_RECORDS = 200_000
@@ -59,7 +78,8 @@ _REPLICAS = 3
 SETTINGS = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
-#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction removes it.
+#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction removes
+#: it.
 _BARRIER = EncodedRecord(b"barrier", None)
 _CONTROL_SECONDS = 15.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
@@ -76,7 +96,8 @@ class Patience:
     transactions: float = 60.0
     """Wait for transactions that are open below the barrier: at most their timeout."""
     ledger: float = 0.0
-    """Wait for the ledger's topic to be readable and writable again: `delivery.metadata_wait`, as for any other topic."""
+    """Wait for the ledger's topic to be readable and writable again: `delivery.metadata_wait`, as
+    for any other topic."""
 
     @classmethod
     def of(cls, transaction_timeout_seconds: float, metadata_wait_seconds: float) -> Patience:
@@ -95,7 +116,8 @@ class Committed(NamedTuple):
 
 
 class CommittedKeys:
-    """Keys of the chunks that are on the cluster. Only grows. A key is kept as 16 bytes of its BLAKE2b hash: a ship of 10 TB has a million."""
+    """Keys of the chunks that are on the cluster. Only grows. A key is kept as 16 bytes of its
+    BLAKE2b hash: a ship of 10 TB has a million."""
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()
@@ -112,7 +134,8 @@ def _hash(key: bytes) -> bytes:
 
 
 class Written(NamedTuple):
-    """Proof that this process wrote to a partition: a read that reaches these offsets needs no other barrier."""
+    """Proof that this process wrote to a partition: a read that reaches these offsets needs no
+    other barrier."""
 
     partition: int
     offsets: list[int]
@@ -151,7 +174,8 @@ class AskCommitted(LedgerQuestion[list[Committed]]):
 
 @dataclass(frozen=True)
 class AskCommittedKeys(LedgerQuestion[CommittedKeys]):
-    """Ask the same for the chunks' keys alone. Asked again, it reads only what is new, and decodes nothing."""
+    """Ask the same for the chunks' keys alone. Asked again, it reads only what is new, and decodes
+    nothing."""
 
     start: int
     partitions = (CHUNKS,)
@@ -184,7 +208,8 @@ class AskState(LedgerQuestion[LedgerState]):
 
 @dataclass(frozen=True)
 class AskHeads(LedgerQuestion[Heads]):
-    """Ask which files of the ledger begin like some others, and which of them count for a file of another name."""
+    """Ask which files of the ledger begin like some others, and which of them count for a file of
+    another name."""
 
     beginnings: Mapping[FileId, bytes]
     """The first ``HEAD_BYTES`` bytes of the others."""
@@ -215,9 +240,14 @@ class LedgerLog:
     """Reads and writes; what the records mean is :mod:`shipper.ledger`'s."""
 
     def __init__(
-        self, client: ClusterClient, cluster: Cluster, pipeline: str, folder: LedgerFolder | None = None, control_from: int = 0,
+        self,
+        client: ClusterClient,
+        cluster: Cluster,
+        pipeline: str,
+        folder: LedgerFolder | None = None,
+        control_from: int = 0,
         patience: Patience | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """``control_from``: a generation; the control partition is then read from there on."""
         self._client = client
         self._cluster = cluster
@@ -240,19 +270,24 @@ class LedgerLog:
         self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
         """Partition → where it ends at least, by what was written to it."""
         self._seen: int | None = None
-        """Records that were read from the topic so far, by their offsets; None: nobody has read it."""
+        """Records that were read from the topic so far, by their offsets; None: nobody has
+        read it."""
         self._ignored: frozenset[PartitionOffset] = frozenset()
         self.root: str | None = None
         self._formerly: Sequence[str] | None = None
 
     def lies_at(self, root: str | None, formerly: Sequence[str] | None) -> None:
-        """Tell where the source's files lie, and lay by the configuration (None: by the ledger itself). Paths that are asked for and given
-        are those under ``root``. Without it they are those under the latest root that the ledger has."""
+        """Tell where the source's files lie, and lay by the configuration (None: by the ledger
+        itself). Paths that are asked for and given are those under ``root``. Without it they are
+        those under the latest root that the ledger has."""
         self.root, self._formerly = root or None, formerly
 
     def ignoring(self, places: Iterable[PartitionOffset]) -> LedgerLog:
-        """Return the same ledger, which passes over these damaged records: for who looks for damage, or mends it."""
-        other = LedgerLog(self._client, self._cluster, self.pipeline, self._folder, patience=self._patience)
+        """Return the same ledger, which passes over these damaged records: for who looks for
+        damage, or mends it."""
+        other = LedgerLog(
+            self._client, self._cluster, self.pipeline, self._folder, patience=self._patience
+        )
         other._ignored = frozenset(places)
         other.lies_at(self.root, self._formerly)
         return other
@@ -264,14 +299,22 @@ class LedgerLog:
             yield
         except LedgerDamaged as found:
             raise LedgerDamaged.at(
-                self.pipeline, found.partition, found.offset, found.why, cluster=self._cluster.name, topic=self.topic
+                self.pipeline,
+                found.partition,
+                found.offset,
+                found.why,
+                cluster=self._cluster.name,
+                topic=self.topic,
             ) from found
         except LedgerOutdated as found:
-            raise LedgerOutdated.of(self.pipeline, cluster=self._cluster.name, topic=self.topic) from found
+            raise LedgerOutdated.of(
+                self.pipeline, cluster=self._cluster.name, topic=self.topic
+            ) from found
 
     def _refuse(self, damaged: Mapping[bytes, Damage], control: Control | None = None) -> None:
-        """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of the same key, or a tombstone, mends it.
-        Raises LedgerOutdated if a development version wrote the whole ledger: no run of this format has begun."""
+        """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of
+        the same key, or a tombstone, mends it. Raises LedgerOutdated if a development version wrote
+        the whole ledger: no run of this format has begun."""
         for one in damaged.values():
             if one.place not in self._ignored:
                 if control is not None and control.generation < 0 and one.why == FORMER_FORMAT:
@@ -281,21 +324,31 @@ class LedgerLog:
     # Asking.
 
     def decide(self, question: LedgerQuestion[T], after: Written | None = None) -> Decided[T]:
-        """Answer for whoever decides what is sent, see the module's docstring. This is the only read that a decision can rest on.
+        """Answer for whoever decides what is sent, see the module's docstring. This is the only
+        read that a decision can rest on.
 
-        ``after``: what this process wrote a moment ago in place of a barrier. Raises ClusterError or OutcomeUnknown when `delivery.metadata_wait`
-        is over, and at once what waiting does not change: LedgerDamaged, LedgerOutdated, ArchiveMissing. A missing right is waited for as long
+        ``after``: what this process wrote a moment ago in place of a barrier. Raises ClusterError
+        or OutcomeUnknown when `delivery.metadata_wait` is over, and at once what waiting does not
+        change: LedgerDamaged, LedgerOutdated, ArchiveMissing. A missing right is waited for as long
         as one that a lane lacks (GRANT_SECONDS).
         """
         began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
         while True:
             try:
-                self._write_barriers([part for part in question.partitions if after is None or part != after.partition])
+                self._write_barriers(
+                    [
+                        part
+                        for part in question.partitions
+                        if after is None or part != after.partition
+                    ]
+                )
                 with self._named():
                     return Decided(question.answer(self, self._patience.transactions))
             except (ClusterError, OutcomeUnknown) as error:
                 refused = type(error) is ClusterRefuses
-                patience = min(GRANT_SECONDS, self._patience.ledger) if refused else self._patience.ledger
+                patience = (
+                    min(GRANT_SECONDS, self._patience.ledger) if refused else self._patience.ledger
+                )
                 over = time.monotonic() + pause > began + patience
                 if over or self._hurried.is_set() or not (error.retriable or refused):
                     raise
@@ -304,13 +357,15 @@ class LedgerLog:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def look(self, question: LedgerQuestion[T], wait_seconds: float | None = None) -> T:
-        """Answer for a plan, a person or a picture: what can be read now. Nothing may be sent or left out by it. See ClusterClient.batches for
-        ``wait_seconds``. Raises ClusterError, OutcomeUnknown, ArchiveMissing, LedgerDamaged, LedgerOutdated."""
+        """Answer for a plan, a person or a picture: what can be read now. Nothing may be sent or
+        left out by it. See ClusterClient.batches for ``wait_seconds``. Raises ClusterError,
+        OutcomeUnknown, ArchiveMissing, LedgerDamaged, LedgerOutdated."""
         with self._named():
             return question.answer(self, wait_seconds)
 
     def hurry(self) -> None:
-        """Make every :meth:`decide`, now and later, raise instead of waiting for the ledger: its caller is to stop."""
+        """Make every :meth:`decide`, now and later, raise instead of waiting for the ledger: its
+        caller is to stop."""
         self._hurried.set()
 
     def _write_barriers(self, partitions: Sequence[int]) -> None:
@@ -320,7 +375,9 @@ class LedgerLog:
                 self._append(partition, [_BARRIER])
             return
         with ThreadPoolExecutor(len(partitions), thread_name_prefix="barrier") as together:
-            for done in [together.submit(self._append, partition, [_BARRIER]) for partition in partitions]:
+            for done in [
+                together.submit(self._append, partition, [_BARRIER]) for partition in partitions
+            ]:
                 done.result()
 
     @property
@@ -328,11 +385,13 @@ class LedgerLog:
         return self._cluster.name
 
     def exists(self) -> bool:
-        """Whether the topic is there. Raises ClusterError if it is there but cannot serve as a ledger."""
+        """Whether the topic is there. Raises ClusterError if it is there but cannot serve as a
+        ledger."""
         return self.exists_by(self._client.facts([self.topic]))
 
     def exists_by(self, known: dict[str, TopicFacts]) -> bool:
-        """As :meth:`exists`, by what the cluster was asked already; :meth:`weaknesses` compares the ledger with the other topics in it."""
+        """As :meth:`exists`, by what the cluster was asked already; :meth:`weaknesses` compares the
+        ledger with the other topics in it."""
         self._facts = known
         facts = known.get(self.topic)
         if facts is None:
@@ -346,38 +405,50 @@ class LedgerLog:
             faults.append(f"it has {facts.partitions} partitions, not {PARTITIONS}")
         if faults:
             raise ClusterError(
-                f"cluster {self._cluster.name}: topic {self.topic} cannot be the ledger of {self.pipeline}: {'; '.join(faults)}. "
-                "Alter the topic, or name another one in `ledger.topic`."
+                f"cluster {self._cluster.name}: topic {self.topic} cannot be the ledger of "
+                f"{self.pipeline}: {'; '.join(faults)}. Alter the topic, or name another one in "
+                "`ledger.topic`."
             )
         return True
 
     def weaknesses(self) -> list[str]:
-        """In what the ledger is less durable than the data that it knows of, by what :meth:`exists_by` was told. Losing it means that
-        everything is sent again."""
-        facts, beside = self._facts.get(self.topic), [each for topic, each in self._facts.items() if topic != self.topic]
+        """In what the ledger is less durable than the data that it knows of, by what
+        :meth:`exists_by` was told. Losing it means that everything is sent again."""
+        facts, beside = (
+            self._facts.get(self.topic),
+            [each for topic, each in self._facts.items() if topic != self.topic],
+        )
         if facts is None:
             return []
         found = []
         most = max((each.replication for each in beside), default=0)
         if facts.replication < most or (facts.replication == 1 and facts.brokers >= _REPLICAS):
             than = (
-                f"topics of this pipeline have {most}" if facts.replication < most else f"the cluster has {facts.brokers} brokers"
+                f"topics of this pipeline have {most}"
+                if facts.replication < most
+                else f"the cluster has {facts.brokers} brokers"
             )
-            found.append(f"has replication factor {facts.replication}, and {than}: raise it (kafka-reassign-partitions)")
+            found.append(
+                f"has replication factor {facts.replication}, and {than}: raise it "
+                "(kafka-reassign-partitions)"
+            )
         most = max((each.min_insync for each in beside), default=0)
         if facts.min_insync < most or (facts.min_insync == 1 and facts.replication >= _REPLICAS):
             wanted = max(most, 2)
             found.append(
-                f"has min.insync.replicas={facts.min_insync}: an acknowledged record may be on one broker only; set {wanted} (kafka-configs --alter "
-                f"--add-config min.insync.replicas={wanted})"
+                f"has min.insync.replicas={facts.min_insync}: an acknowledged record may be on one "
+                f"broker only; set {wanted} (kafka-configs --alter --add-config "
+                f"min.insync.replicas={wanted})"
             )
         if facts.replication > 1 and facts.settings.get("unclean.leader.election.enable") == "true":
             found.append(
-                "has unclean.leader.election.enable=true: a replica without its last records may become leader, and those records are gone; set "
-                "false (kafka-configs --alter --add-config unclean.leader.election.enable=false)"
+                "has unclean.leader.election.enable=true: a replica without its last records may "
+                "become leader, and those records are gone; set false (kafka-configs --alter "
+                "--add-config unclean.leader.election.enable=false)"
             )
         return [
-            f"the ledger {self.topic} on {self._cluster.name} {fault}. If it is lost, everything is sent again."
+            f"the ledger {self.topic} on {self._cluster.name} {fault}. If it is lost, everything "
+            "is sent again."
             for fault in found
         ]
 
@@ -385,28 +456,36 @@ class LedgerLog:
         """Creates the topic if the cluster's config allows it. Raises ClusterError."""
         if not self._cluster.ledger.create:
             raise ClusterError(
-                f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing and `ledger.create` is false. Create it with "
-                f"{PARTITIONS} partitions and {', '.join(f'{k}={v}' for k, v in SETTINGS.items())}."
+                f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing and "
+                f"`ledger.create` is false. Create it with {PARTITIONS} partitions and "
+                f"{', '.join(f'{k}={v}' for k, v in SETTINGS.items())}."
             )
         # The broker's default is 1 unless somebody has changed it.
         replicas = self._cluster.ledger.replication_factor or min(_REPLICAS, self._client.brokers())
         durable = {"min.insync.replicas": "2"} if replicas >= _REPLICAS else {}
         self._client.create_topics({self.topic: PARTITIONS}, SETTINGS | durable, replicas)
 
-    def connect(self, partitions: Sequence[int] = (CONTROL, CHUNKS), *, writes: bool = True) -> None:
-        """So that the first write and the first reads do not wait for connections. Optional; never raises."""
+    def connect(
+        self, partitions: Sequence[int] = (CONTROL, CHUNKS), *, writes: bool = True
+    ) -> None:
+        """So that the first write and the first reads do not wait for connections. Optional; never
+        raises."""
         self._client.connect(self.topic, partitions, writes=writes)
 
     def _control_now(self) -> Control:
-        """Return the control partition to its end. Nothing in it is transactional, so this never waits for anybody.
+        """Return the control partition to its end. Nothing in it is transactional, so this never
+        waits for anybody.
 
-        Asked again it reads what is new. Safe to call from several threads; each gets a copy of its own.
+        Asked again it reads what is new. Safe to call from several threads; each gets a copy of its
+        own.
         """
         with self._lock:
             records = None
             if self._control is None:
                 snapshot = self._find_snapshot()
-                records = self._read_control(max(self._control_from, snapshot.control_end if snapshot else 0))
+                records = self._read_control(
+                    max(self._control_from, snapshot.control_end if snapshot else 0)
+                )
                 if snapshot and not self._names(records):
                     self._give_up_snapshot(_NOT_NAMED)
                     snapshot, records = None, self._read_control(0)
@@ -423,7 +502,9 @@ class LedgerLog:
         with self._named():
             return self._records(None, None, wait_seconds)
 
-    def _records_of(self, paths: Collection[str] | None, wait_seconds: float | None) -> LedgerRecords:
+    def _records_of(
+        self, paths: Collection[str] | None, wait_seconds: float | None
+    ) -> LedgerRecords:
         wanted = None if paths is None else frozenset(paths)
         snapshot = self.snapshot()
         try:
@@ -432,13 +513,19 @@ class LedgerLog:
             self._forget_snapshot(str(why))
             return self._records(None, wanted, wait_seconds)
 
-    def _records(self, snapshot: Manifest | None, paths: frozenset[str] | None, wait_seconds: float | None) -> LedgerRecords:
+    def _records(
+        self, snapshot: Manifest | None, paths: frozenset[str] | None, wait_seconds: float | None
+    ) -> LedgerRecords:
         control = Control(self.pipeline)
         control_end = snapshot.control_end if snapshot else 0
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
         least_end = self._least_ends[CHUNKS]
-        with _begun(self._client.batches(self.topic, CHUNKS, end, wait_seconds=wait_seconds, least_end=least_end)) as chunks:
+        with _begun(
+            self._client.batches(
+                self.topic, CHUNKS, end, wait_seconds=wait_seconds, least_end=least_end
+            )
+        ) as chunks:
             records = self._read_control(control_end)
             if snapshot and self._folder:
                 if not self._names(records):
@@ -463,13 +550,16 @@ class LedgerLog:
         return LedgerRecords(files, archived, control, control_end, end, roots, names)
 
     def _heads(self, beginnings: Mapping[FileId, bytes], wait_seconds: float | None) -> Heads:
-        """One pass that keeps no record: of a large ledger, whatever snapshot and archive it has."""
+        """One pass that keeps no record: of a large ledger, whatever snapshot and archive
+        it has."""
         snapshot, archive_key = self.snapshot(), encode_archive_key(self.pipeline)
         roots = Roots.of(self.root, self._control_now().sources, self._formerly)
         found = Heads(self.pipeline, beginnings, roots)
         archive: LogRecord | None = None
         if snapshot and self._folder:
-            archive = next((record for record in snapshot.standing if record.key == archive_key), None)
+            archive = next(
+                (record for record in snapshot.standing if record.key == archive_key), None
+            )
             try:
                 found.feed(self._folder.snapshots.beginning_like(snapshot, found))
             except SnapshotUnusable as why:
@@ -477,16 +567,25 @@ class LedgerLog:
                 return self._heads(beginnings, wait_seconds)
         found.end = snapshot.chunks_end if snapshot else 0
         for batch in self._client.batches(
-            self.topic, CHUNKS, found.end, wait_seconds=wait_seconds, least_end=self._least_ends[CHUNKS]
+            self.topic,
+            CHUNKS,
+            found.end,
+            wait_seconds=wait_seconds,
+            least_end=self._least_ends[CHUNKS],
         ):
             found.feed(batch)
             found.end = batch[-1].offset + 1
-            archive = next((record for record in reversed(batch) if record.key == archive_key), archive)
+            archive = next(
+                (record for record in reversed(batch) if record.key == archive_key), archive
+            )
         named = decode(self.pipeline, archive) if archive else None
-        return found.feed(self._archived(named[1] if named and isinstance(named[1], Archive) else None, found))
+        return found.feed(
+            self._archived(named[1] if named and isinstance(named[1], Archive) else None, found)
+        )
 
     def snapshot(self) -> Manifest | None:
-        """The snapshot that reading begins with; None: reading begins at the topic's first record."""
+        """The snapshot that reading begins with; None: reading begins at the topic's first
+        record."""
         with self._lock:
             return self._find_snapshot()
 
@@ -495,27 +594,40 @@ class LedgerLog:
 
     def _read(self, partition: int, start: int, wait_seconds: float | None) -> list[LogRecord]:
         least_end = self._least_ends[partition]
-        return self._client.read(self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end)
+        return self._client.read(
+            self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
+        )
 
-    def _archived(self, archive: Archive | None, wanted: Collection[str] | Heads | None) -> list[LogRecord]:
-        """Return records that were moved out of the topic: of the paths ``wanted``, of files with the heads ``wanted``, or all. They are never left
-        out silently: they would be shipped again."""
+    def _archived(
+        self, archive: Archive | None, wanted: Collection[str] | Heads | None
+    ) -> list[LogRecord]:
+        """Return records that were moved out of the topic: of the paths ``wanted``, of files with
+        the heads ``wanted``, or all. They are never left out silently: they would be shipped again.
+        """
         if archive is None:
             return []
-        where = f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
+        where = (
+            f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
+        )
         problem = (
-            f"cluster {self._cluster.name}: the ledger of {self.pipeline} has {archive.entries} records in the archive {where}, "
-            "and without them shipper would send their files again"
+            f"cluster {self._cluster.name}: the ledger of {self.pipeline} has {archive.entries} "
+            f"records in the archive {where}, and without them shipper would send their files "
+            "again"
         )
         if self._folder is None:
             raise ArchiveMissing(f"{problem}. Nothing was sent.")
         try:
             store = self._folder.archives
             manifest = store.named(archive.manifest, archive.sha256)
-            return list(store.beginning_like(manifest, wanted) if isinstance(wanted, Heads) else store.records(manifest, wanted))
+            return list(
+                store.beginning_like(manifest, wanted)
+                if isinstance(wanted, Heads)
+                else store.records(manifest, wanted)
+            )
         except SnapshotUnusable as why:
             raise ArchiveMissing(
-                f"{problem}: {why}. Nothing was sent. Put the folder back from a backup, or let `runs_uri` name the place where it is."
+                f"{problem}: {why}. Nothing was sent. Put the folder back from a backup, or let "
+                "`runs_uri` name the place where it is."
             ) from why
 
     def _find_snapshot(self) -> Manifest | None:
@@ -527,13 +639,19 @@ class LedgerLog:
             return None
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
-        found, passed_over = self._folder.snapshots.newest(lambda found: _mismatch(found, origin, facts), facts.topic_id)
+        found, passed_over = self._folder.snapshots.newest(
+            lambda found: _mismatch(found, origin, facts), facts.topic_id
+        )
         if found:
             self._snapshot, self._snapshot_sha256 = found.manifest, found.sha256
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
         if passed_over and self._snapshot is None:
-            log.warning("the ledger of %s is read whole, since its snapshot cannot be used: %s", self.pipeline, passed_over[0])
+            log.warning(
+                "the ledger of %s is read whole, since its snapshot cannot be used: %s",
+                self.pipeline,
+                passed_over[0],
+            )
         return self._snapshot
 
     def _forget_snapshot(self, why: str) -> None:
@@ -541,31 +659,43 @@ class LedgerLog:
             self._give_up_snapshot(why)
 
     def _give_up_snapshot(self, why: str) -> None:
-        log.warning("the ledger of %s is read whole, since its snapshot cannot be used: %s", self.pipeline, why)
+        log.warning(
+            "the ledger of %s is read whole, since its snapshot cannot be used: %s",
+            self.pipeline,
+            why,
+        )
         self._snapshot = None
 
     def _names(self, control: Iterable[LogRecord]) -> bool:
-        """Whether what came after the snapshot in the control partition names it. Who can write beside the runs cannot write there."""
+        """Whether what came after the snapshot in the control partition names it. Who can write
+        beside the runs cannot write there."""
         for record in control:
             if names_snapshot(record):
                 with suppress(LedgerDamaged):
                     match decode(self.pipeline, record):
-                        case (None, NamedSnapshot() as named) if named.sha256 == self._snapshot_sha256:
+                        case (None, NamedSnapshot() as named) if (
+                            named.sha256 == self._snapshot_sha256
+                        ):
                             return True
         return False
 
     def origin(self) -> Origin:
         """Which topic it is, beyond its name. Raises ClusterError."""
-        return Origin(self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic))
+        return Origin(
+            self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic)
+        )
 
     def _origin(self, facts: LogFacts) -> Origin:
-        return Origin(self.pipeline, self._cluster.name, self.topic, facts.cluster_id, facts.topic_id)
+        return Origin(
+            self.pipeline, self._cluster.name, self.topic, facts.cluster_id, facts.topic_id
+        )
 
     def keep_snapshot(self, longer_than: int = LONG_TAIL_RECORDS) -> Manifest | None:
-        """Writes a new snapshot if more records than that came after the last one. Returns it, or None if it was not worth it.
+        """Writes a new snapshot if more records than that came after the last one. Returns it, or
+        None if it was not worth it.
 
-        May run beside a ship, or twice at once: each writes files of its own, and whichever is read later holds a prefix of the
-        log. Raises ClusterError, OSError.
+        May run beside a ship, or twice at once: each writes files of its own, and whichever is read
+        later holds a prefix of the log. Raises ClusterError, OSError.
         """
         if self._folder is None:
             return None
@@ -586,14 +716,19 @@ class LedgerLog:
             except SnapshotUnusable as why:
                 self._forget_snapshot(str(why))
                 written = self._advance(self._folder, None, origin)
-        self.write_control([encode_named_snapshot(self.pipeline, NamedSnapshot(written.name, written.sha256))])
+        self.write_control(
+            [encode_named_snapshot(self.pipeline, NamedSnapshot(written.name, written.sha256))]
+        )
         with self._lock:
             self._snapshot, self._snapshot_sha256 = written.manifest, written.sha256
         self._folder.snapshots.clean_up(origin.topic_id)
         return written.manifest
 
-    def _advance(self, folder: LedgerFolder, base: Manifest | None, origin: Origin) -> StoredManifest:
-        """``base`` with the tail on top. Stops at the first open transaction: what is behind it is not decided yet."""
+    def _advance(
+        self, folder: LedgerFolder, base: Manifest | None, origin: Origin
+    ) -> StoredManifest:
+        """``base`` with the tail on top. Stops at the first open transaction: what is behind it is
+        not decided yet."""
         before = base.standing if base else ()
         control_end = base.control_end if base else 0
         records = self._read_control(control_end)
@@ -627,7 +762,9 @@ class LedgerLog:
     def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
         offsets = self._client.append(self.topic, partition, records)
         with self._ends_lock:
-            self._least_ends[partition] = max([self._least_ends[partition], *(offset + 1 for offset in offsets)])
+            self._least_ends[partition] = max(
+                [self._least_ends[partition], *(offset + 1 for offset in offsets)]
+            )
         return offsets
 
     # What was committed since an offset.
@@ -640,7 +777,9 @@ class LedgerLog:
 
     def _committed_since(self, start: int, wait_seconds: float | None) -> list[Committed]:
         damaged, found = dict[bytes, Damage](), list[Committed]()
-        for record, entry in decode_sound(self.pipeline, CHUNKS, self._tail(start, wait_seconds), damaged):
+        for record, entry in decode_sound(
+            self.pipeline, CHUNKS, self._tail(start, wait_seconds), damaged
+        ):
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
                     found.append(Committed(key, value, record.offset, record.timestamp_ms))
@@ -666,7 +805,8 @@ def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
     """Why the snapshot is not one of this log as it is now; None if it is."""
     if not facts.topic_id:
         return (
-            "the brokers give topics no id (Kafka before 2.8), so a topic that was made anew could not be told from the old one"
+            "the brokers give topics no id (Kafka before 2.8), so a topic that was made anew "
+            "could not be told from the old one"
         )
     if found.origin != origin:
         return f"it is of another log: {found.origin}, and this is {origin}"

@@ -1,6 +1,8 @@
-"""What the headers of a record in a quarantine topic say: written and read by these names here alone. Pure.
+"""What the headers of a record in a quarantine topic say: written and read by these names here
+alone. Pure.
 
-The read-back has names of its own (:mod:`shipper.verify.readback`), since it judges what this writes; docs/consumer-contract.md has them all.
+The read-back has names of its own (:mod:`shipper.verify.readback`), since it judges what this
+writes; docs/consumer-contract.md has them all.
 """
 
 from __future__ import annotations
@@ -52,11 +54,14 @@ class QuarantineHeaders:
         }
         kept = [] if self.key is None else [("shipper-key", self.key)]
         kept += [(_OWN + name, value) for name, value in self.own]
-        return [(name, value.encode()) for name, value in fields.items() if value is not None] + kept
+        return [
+            (name, value.encode()) for name, value in fields.items() if value is not None
+        ] + kept
 
 
 def decode_headers(headers: Iterable[ReadHeader]) -> QuarantineHeaders | None:
-    """None for a record that somebody else wrote there, with some of these headers or with numbers that are none."""
+    """None for a record that somebody else wrote there, with some of these headers or with numbers
+    that are none."""
     given = [(name, value or b"") for name, value in headers]
     found = {name: value.decode(errors="replace") for name, value in given}
     timestamp = found.get("shipper-timestamp")
@@ -72,7 +77,9 @@ def decode_headers(headers: Iterable[ReadHeader]) -> QuarantineHeaders | None:
             found.get("shipper-cut") != "false",
             dict(given).get("shipper-key"),
             None if timestamp is None else int(timestamp),
-            tuple((name.removeprefix(_OWN), value) for name, value in given if name.startswith(_OWN)),
+            tuple(
+                (name.removeprefix(_OWN), value) for name, value in given if name.startswith(_OWN)
+            ),
         )
     except (KeyError, ValueError):
         return None

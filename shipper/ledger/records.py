@@ -1,12 +1,14 @@
 """The ledger's records, format 1. :mod:`shipper.ledger.codec` encodes and decodes them.
 
-The ledger has two partitions. CONTROL holds what runs say of themselves: lease, generation, attempt, invalidation, snapshot, identity. No
-record of CONTROL is transactional, so a reader can read it to its end at any moment. CHUNKS holds one record per (split, first ordinal,
-topic), written in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly when the chunk's records
-are in their topic. CHUNKS also holds at most one record that names the archive, and says of files that were renamed what was delivered under their
-former names.
+The ledger has two partitions. CONTROL holds what runs say of themselves: lease, generation,
+attempt, invalidation, snapshot, identity. No record of CONTROL is transactional, so a reader can
+read it to its end at any moment. CHUNKS holds one record per (split, first ordinal, topic), written
+in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly
+when the chunk's records are in their topic. CHUNKS also holds at most one record that names the
+archive, and says of files that were renamed what was delivered under their former names.
 
-Field names are those of the JSON in the topic. The format is final: a change of a field or a key is another format.
+Field names are those of the JSON in the topic. The format is final: a change of a field or a key is
+another format.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ PARTITIONS = 2
 MOST_TASKS, MOST_LANES = 4_096, 128
 #: A lease is not believed to last longer, whatever it says. `delivery.lease` allows no more.
 MOST_LEASE_SECONDS = 86_400.0
-#: Of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null is the seed itself.
+#: Of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null is
+#: the seed itself.
 _SPARK_SEED = 42
 
 
 def spark_hash(value: bytes | None, seed: int = _SPARK_SEED) -> int:
-    """Spark's xxhash64 of a binary column, as an unsigned number. ``seed``: the hash of the column before it."""
+    """Spark's xxhash64 of a binary column, as an unsigned number. ``seed``: the hash of the column
+    before it."""
     return seed if value is None else int(xxhash.xxh64_intdigest(value, seed))
 
 
@@ -55,11 +59,13 @@ class ChunkValue:
     end: bool
     """Whether the split ends at ``last``."""
     records: int
-    """Records of this topic in the interval: lines, also where many share a bundle; or lines that were dropped."""
+    """Records of this topic in the interval: lines, also where many share a bundle; or lines that
+    were dropped."""
     bytes: int
     """Bytes of their keys and values, uncompressed, without what joins the lines of a bundle."""
     checksum: int
-    """Sum over the records of :func:`spark_hash` of their values, modulo 2^64: independent of order, partition and batch."""
+    """Sum over the records of :func:`spark_hash` of their values, modulo 2^64: independent of
+    order, partition and batch."""
     digest: str
     generation: int
     run_id: str
@@ -71,33 +77,41 @@ class ChunkValue:
     wire_bytes: int | None = None
     """About what it took on the wire, by the compression that its task saw until then."""
     topic_id: str | None = None
-    """Id of the topic that took the records: a topic that is deleted and created anew gets another one. None: there is no topic, the brokers give
-    topics no id (before Kafka 2.8), or nobody could tell."""
+    """Id of the topic that took the records: a topic that is deleted and created anew gets another
+    one. None: there is no topic, the brokers give topics no id (before Kafka 2.8), or nobody could
+    tell."""
     parked: tuple[str, ...] | None = None
-    """Topics for which other chunks of its task were waiting when it was sent; for who watches the run."""
+    """Topics for which other chunks of its task were waiting when it was sent; for who watches the
+    run."""
     reasons: dict[str, int] | None = None
-    """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records, and no others."""
+    """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records,
+    and no others."""
     ordinals: str | None = None
     """As text, see :func:`shipper.ledger.intervals.encode_ordinals`."""
     swallowed: int | None = None
-    """Only with ``reasons``: how many more records these may be, as rows of CSV that a stray quote made one. `quarantine.max_rate` counts them."""
+    """Only with ``reasons``: how many more records these may be, as rows of CSV that a stray quote
+    made one. `quarantine.max_rate` counts them."""
     without: str | None = None
-    """Ordinals of the interval that would belong to this topic and are not in it, since they were taken for quarantine."""
+    """Ordinals of the interval that would belong to this topic and are not in it, since they were
+    taken for quarantine."""
     filtered: dict[str, int] | None = None
     """Rule of `records.drop` → lines that it took; with no topic, and no record in any."""
     splits: int = 1
     """Number of splits that its ship cut the file into."""
     spark: str | None = None
-    """Spark's minor version, such as ``4.2``: another version may make other records of the same lines. None: no Spark read the record."""
+    """Spark's minor version, such as ``4.2``: another version may make other records of the same
+    lines. None: no Spark read the record."""
     etag: str | None = None
-    """ETag of the file in an object store, which changes even if an object is overwritten within a millisecond by as many bytes. None: the
-    file system has no ETags."""
+    """ETag of the file in an object store, which changes even if an object is overwritten within a
+    millisecond by as many bytes. None: the file system has no ETags."""
     read: int | None = None
-    """Only with ``end``: bytes of the file that the split accounts for, as the task counted them. See :func:`shipper.ledger.fold.bytes_fit`.
-    None: nobody can count them (bzip2, a line that is longer than `max_line`, a file that is quarantined whole)."""
+    """Only with ``end``: bytes of the file that the split accounts for, as the task counted them.
+    See :func:`shipper.ledger.fold.bytes_fit`. None: nobody can count them (bzip2, a line that is
+    longer than `max_line`, a file that is quarantined whole)."""
     replay: bool | None = None
-    """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the key is its ordinal. It is in quarantine as
-    well, so it does not count among the split's lines."""
+    """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the
+    key is its ordinal. It is in quarantine as well, so it does not count among the split's lines.
+    """
     head: str | None = None
     """How the file's content begins, see :func:`shipper.ledger.heads.head_of`."""
 
@@ -111,7 +125,8 @@ class ReplayKey(NamedTuple):
 
 @dataclass(frozen=True)
 class MovedKey:
-    """Records of one split, of one topic, that were delivered when the file had another name. The parts are those of :class:`ChunkKey`."""
+    """Records of one split, of one topic, that were delivered when the file had another name. The
+    parts are those of :class:`ChunkKey`."""
 
     split: SplitId
     first: int
@@ -120,8 +135,9 @@ class MovedKey:
 
 @dataclass(frozen=True)
 class MovedValue(ChunkValue):
-    """What was delivered as the file that ``path``, ``size_bytes`` and ``modified_ms`` identify. ``ordinals`` are the records in the split of the
-    key. What adds up the records of topics leaves these out, since they count as the former file's."""
+    """What was delivered as the file that ``path``, ``size_bytes`` and ``modified_ms`` identify.
+    ``ordinals`` are the records in the split of the key. What adds up the records of topics leaves
+    these out, since they count as the former file's."""
 
     path: str = ""
     size_bytes: int = 0
@@ -148,12 +164,13 @@ class Generation:
     lanes: int
     """Most tasks, and most lanes per task, of this run: what a later run has to fence."""
     roots: tuple[str, ...] = ()
-    """Roots under which files lay when they were shipped, the present one last. See shipper.ledger.roots."""
+    """Roots under which files lay when they were shipped, the present one last. See
+    shipper.ledger.roots."""
 
 
 class GenerationKey(NamedTuple):
-    """Each announcement has a key of its own, so compaction never hides a generation whose lanes nobody has fenced. Whoever has fenced them
-    writes the tombstone."""
+    """Each announcement has a key of its own, so compaction never hides a generation whose lanes
+    nobody has fenced. Whoever has fenced them writes the tombstone."""
 
     cluster: str
     """Name of the cluster in its file then; the transactional ids begin with it."""
@@ -173,23 +190,27 @@ class Lease:
 
 
 class AttemptKey(NamedTuple):
-    """Each attempt of each generation has keys of its own, so compaction never hides that, and when, an attempt began."""
+    """Each attempt of each generation has keys of its own, so compaction never hides that, and
+    when, an attempt began."""
 
     generation: int
     task: int
     number: int
     """Number of the attempt among all attempts of all tasks."""
     ended: bool = False
-    """True for the record that says that the attempt sends nothing more, so its share of the rate limit is free."""
+    """True for the record that says that the attempt sends nothing more, so its share of the rate
+    limit is free."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A Spark task attempt that opens its lanes now, or has ended. A later attempt of the same task supersedes it."""
+    """A Spark task attempt that opens its lanes now, or has ended. A later attempt of the same task
+    supersedes it."""
 
 
 class InvalidationKey(NamedTuple):
-    """Each reship of a file has a key of its own, so a late record of an earlier run never replaces a later run's."""
+    """Each reship of a file has a key of its own, so a late record of an earlier run never replaces
+    a later run's."""
 
     file: FileId
     generation: int
@@ -198,24 +219,28 @@ class InvalidationKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Invalidation:
-    """Chunks of a file below a generation no longer count, since the file is shipped anew. Of several, the highest generation counts."""
+    """Chunks of a file below a generation no longer count, since the file is shipped anew. Of
+    several, the highest generation counts."""
 
     run_id: str
-    """The run that asked for it, or the reship that several runs work at (:attr:`PlanResult.reship_id`). A second request with the same id does
-    not ship the file a third time."""
+    """The run that asked for it, or the reship that several runs work at
+    (:attr:`PlanResult.reship_id`). A second request with the same id does not ship the file a third
+    time."""
     reason: str | None = None
     """The reason that the user gave."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Says that chunk records were moved from the topic to files beside the runs, which are part of the ledger from then on. Lies
-    among the chunks, since it commits together with the tombstones of what was moved."""
+    """Says that chunk records were moved from the topic to files beside the runs, which are part of
+    the ledger from then on. Lies among the chunks, since it commits together with the tombstones of
+    what was moved."""
 
     manifest: str
     """Name of the archive's manifest."""
     sha256: str
-    """Of the manifest, which holds those of all other files: nothing else can be taken for the archive."""
+    """Of the manifest, which holds those of all other files: nothing else can be taken for the
+    archive."""
     entries: int
     """Records in it, those of earlier archives included."""
     before: str
@@ -226,7 +251,8 @@ class Archive:
 
 @dataclass(frozen=True)
 class NamedSnapshot:
-    """A snapshot was written beside the runs, where others may write too: only the one that the ledger itself names is believed."""
+    """A snapshot was written beside the runs, where others may write too: only the one that the
+    ledger itself names is believed."""
 
     manifest: str
     sha256: str

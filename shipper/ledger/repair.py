@@ -1,8 +1,11 @@
-"""Damaged records of a ledger: records that shipper did not write, or that cannot be right. Find them, and mend one.
+"""Damaged records of a ledger: records that shipper did not write, or that cannot be right. Find
+them, and mend one.
 
-A reader that meets a damaged record stops (LedgerDamaged), so nobody ships while it is the latest of its key. A repair is a run that ships
-nothing: it takes the lease, announces a generation and fences earlier lanes. Then it writes behind the damaged record what the record's key
-held before, or a tombstone. From then on the damaged record is not the latest of its key, so readers pass over it, and compaction removes it.
+A reader that meets a damaged record stops (LedgerDamaged), so nobody ships while it is the latest
+of its key. A repair is a run that ships nothing: it takes the lease, announces a generation and
+fences earlier lanes. Then it writes behind the damaged record what the record's key held before, or
+a tombstone. From then on the damaged record is not the latest of its key, so readers pass over it,
+and compaction removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ _BATCH_BYTES = 500_000
 #: Kind → what is lost with the record that the damaged one replaced.
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
-    "moved": "lines that were delivered under the file's former name would count as not shipped, and be sent again",
+    "moved": (
+        "lines that were delivered under the file's former name would count as not shipped, "
+        "and be sent again"
+    ),
     "invalidation": "chunks that were shipped anew would count again",
     "archive": "all that was archived would count as not shipped, and be sent again",
 }
@@ -44,9 +50,14 @@ class Repair:
 
 
 def damage(ledger: LedgerLog) -> list[Damage]:
-    """Return everything in the topic that cannot be read and was not mended. Reads all of it. Raises ClusterError, LedgerOutdated."""
+    """Return everything in the topic that cannot be read and was not mended. Reads all of it.
+    Raises ClusterError, LedgerOutdated."""
     found = {partition: ledger.look(AskPartition(partition)) for partition in (CONTROL, CHUNKS)}
-    return [one for partition, records in found.items() for one in _damaged(ledger.pipeline, partition, records)]
+    return [
+        one
+        for partition, records in found.items()
+        for one in _damaged(ledger.pipeline, partition, records)
+    ]
 
 
 def _damaged(pipeline: str, partition: int, records: Iterable[LogRecord]) -> list[Damage]:
@@ -54,49 +65,72 @@ def _damaged(pipeline: str, partition: int, records: Iterable[LogRecord]) -> lis
     for record, _ in decode_sound(pipeline, partition, records, found):
         about = peek_key(pipeline, record)
         if about is not None and about.partition != partition and record.value is not None:
-            found[record.key] = Damage(partition, record, f"a record of kind {about.kind} does not belong there")
+            found[record.key] = Damage(
+                partition, record, f"a record of kind {about.kind} does not belong there"
+            )
     return sorted(found.values(), key=lambda one: one.place)
 
 
 def repair(
-    ledger: LedgerLog, cluster: Cluster, pipeline: Pipeline, place: PartitionOffset, run_id: str, *, forget: bool,
+    ledger: LedgerLog,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    place: PartitionOffset,
+    run_id: str,
+    *,
+    forget: bool,
     say: Callable[[str], None],
-) -> Repair:  # fmt: skip
-    """Raises UsageError for a record that is none of the damaged, or whose loss would send data twice
-    unless ``forget``; LeaseHeld, ClusterError, Superseded."""
+) -> Repair:
+    """Raises UsageError for a record that is none of the damaged, or whose loss would send data
+    twice unless ``forget``; LeaseHeld, ClusterError, Superseded."""
     all_damage = damage(ledger)
     where = str(place)
     chosen = next((one for one in all_damage if one.place == place), None)
     if chosen is None:
         listed = ", ".join(str(one.place) for one in all_damage[:10]) or "none"
         raise UsageError(
-            f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}; damaged are: {listed}. Nothing was changed."
+            f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}; damaged "
+            f"are: {listed}. Nothing was changed."
         )
     mended = ledger.ignoring(one.place for one in all_damage)
     about = _about(ledger.pipeline, chosen)
-    if not forget and about and about.kind in _WHAT_IS_LOST and _latest(mended, chosen, about) is None:
+    if (
+        not forget
+        and about
+        and about.kind in _WHAT_IS_LOST
+        and _latest(mended, chosen, about) is None
+    ):
         raise UsageError(
-            f"cluster {cluster.name}: {ledger.topic} {where} is a record of kind {about.kind} ({about.path or 'of the pipeline'}), and what its key "
-            f"said before cannot be found any more. Without it, {_WHAT_IS_LOST[about.kind]}. Nothing was changed. Say --forget if that is right."
+            f"cluster {cluster.name}: {ledger.topic} {where} is a record of kind {about.kind} "
+            f"({about.path or 'of the pipeline'}), and what its key said before cannot be found "
+            f"any more. Without it, {_WHAT_IS_LOST[about.kind]}. Nothing was changed. Say "
+            "--forget if that is right."
         )
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(mended, settings, cluster, pipeline, run_id, say) as generation:
         latest = _latest(mended, chosen, about) if about else None  # now that nobody else can write
-        behind = "a tombstone" if latest is None else f"what its key said before, at offset {latest.offset}"
+        behind = (
+            "a tombstone"
+            if latest is None
+            else f"what its key said before, at offset {latest.offset}"
+        )
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
             lane = transactional_id(pipeline.key, cluster.name, 0, 0)
             try:
                 write_as_lane(mended, settings, lane, generation, [entry])
             except KafkaFault as fault:
-                raise ClusterError(f"{ledger.topic} {where} could not be repaired: {fault}. Run the command again.") from fault
+                raise ClusterError(
+                    f"{ledger.topic} {where} could not be repaired: {fault}. Run the command again."
+                ) from fault
         else:
             mended.write_control([entry])
     return Repair(where, chosen.why, behind, generation)
 
 
 def _about(pipeline: str, damage: Damage) -> Subject | None:
-    """Return what the key is about; None for a key that is not shipper's, or lies where it hides nothing of its kind."""
+    """Return what the key is about; None for a key that is not shipper's, or lies where it hides
+    nothing of its kind."""
     try:
         about = peek_key(pipeline, damage.record)
     except LedgerDamaged:
@@ -105,9 +139,14 @@ def _about(pipeline: str, damage: Damage) -> Subject | None:
 
 
 def _latest(ledger: LedgerLog, damage: Damage, about: Subject) -> LogRecord | None:
-    """Return the latest of the sound records with the same key: in the topic or, where the broker has removed it, in the snapshot or the archive."""
+    """Return the latest of the sound records with the same key: in the topic or, where the broker
+    has removed it, in the snapshot or the archive."""
     key = damage.record.key
-    of_key = [record for record in ledger.decide(AskPartition(damage.partition)).answer if record.key == key]
+    of_key = [
+        record
+        for record in ledger.decide(AskPartition(damage.partition)).answer
+        if record.key == key
+    ]
     found = [record for record, _ in decode_sound(ledger.pipeline, damage.partition, of_key, {})]
     if not found and about.path:
         read = ledger.decide(AskFiles([about.path])).answer

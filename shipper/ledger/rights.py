@@ -1,4 +1,5 @@
-"""What a user of a cluster must be allowed, and no more: the one list, which docs/operations.md shows, tests grant and `shipper doctor` asks for."""
+"""What a user of a cluster must be allowed, and no more: the one list, which docs/operations.md
+shows, tests grant and `shipper doctor` asks for."""
 
 from __future__ import annotations
 
@@ -26,17 +27,26 @@ class Right:
     def words(self) -> list[str]:
         """As arguments of ``kafka-acls --add``."""
         operations = [word for operation in self.operations for word in ("--operation", operation)]
-        return [f"--{self.resource}", self.name, *(("--resource-pattern-type", "prefixed") if self.prefixed else ()), *operations]
+        return [
+            f"--{self.resource}",
+            self.name,
+            *(("--resource-pattern-type", "prefixed") if self.prefixed else ()),
+            *operations,
+        ]
 
 
 def transactional_prefix(pipeline: str, cluster: str) -> str:
-    """What the transactional.id of every lane begins with; see also :func:`shipper.ledger.takeover.transactional_id`."""
+    """What the transactional.id of every lane begins with; see also
+    :func:`shipper.ledger.takeover.transactional_id`."""
     return f"{pipeline}.{cluster}."
 
 
 def topic_rights(pipeline: Pipeline) -> tuple[str, ...]:
     """On each topic that records go to."""
-    reads = any(isinstance(check, ReadBackCheck) and check.mode != "offsets" for check in pipeline.gates.delivery)
+    reads = any(
+        isinstance(check, ReadBackCheck) and check.mode != "offsets"
+        for check in pipeline.gates.delivery
+    )
     return ("Write", "DescribeConfigs", *(("Read",) if reads else ()))
 
 
@@ -46,7 +56,8 @@ def ledger_rights(cluster: Cluster) -> tuple[str, ...]:
 
 
 def rights(pipeline: Pipeline, cluster: Cluster) -> list[Right]:
-    """All that the pipeline needs on the cluster. Read and Write imply Describe. Of topics that only lines name (`matching`) nothing is said."""
+    """All that the pipeline needs on the cluster. Read and Write imply Describe. Of topics that
+    only lines name (`matching`) nothing is said."""
     topics = dict.fromkeys([*pipeline.listed_topics(), *pipeline.needed_topics()])
     found = [Right("topic", topic, topic_rights(pipeline)) for topic in topics]
     found.append(Right("topic", cluster.ledger_topic(pipeline.key), ledger_rights(cluster)))

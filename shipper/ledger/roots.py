@@ -1,9 +1,12 @@
-"""Where a source lies, and where it lay: the same file under another host, mount or scheme is the same file. Pure.
+"""Where a source lies, and where it lay: the same file under another host, mount or scheme is the
+same file. Pure.
 
-The ledger has files by their whole paths, as they were when they were shipped. A *root* is the part of the source's pattern in front of the
-first placeholder or glob; what is behind it in a path says which file it is. So when the root has changed, a record's path is read as if
-the file had always lain under the present one. Only reading does that: keys in the ledger, its snapshot and its archive stay what they are,
-and a file that was begun under the old root is finished with keys of the new one; both count for the same splits.
+The ledger has files by their whole paths, as they were when they were shipped. A *root* is the part
+of the source's pattern in front of the first placeholder or glob; what is behind it in a path says
+which file it is. So when the root has changed, a record's path is read as if the file had always
+lain under the present one. Only reading does that: keys in the ledger, its snapshot and its archive
+stay what they are, and a file that was begun under the old root is finished with keys of the new
+one; both count for the same splits.
 """
 
 from __future__ import annotations
@@ -22,16 +25,20 @@ class Roots:
     former: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, current: str | None, recorded: Sequence[str], formerly: Sequence[str] | None) -> Roots:
-        """``recorded``: what the ledger has, the latest last. ``formerly``: what the configuration says in its place."""
+    def of(
+        cls, current: str | None, recorded: Sequence[str], formerly: Sequence[str] | None
+    ) -> Roots:
+        """``recorded``: what the ledger has, the latest last. ``formerly``: what the configuration
+        says in its place."""
         if current is None:
             current = recorded[-1] if recorded else ""
         former = recorded if formerly is None else formerly
         return cls(current, tuple(dict.fromkeys(root for root in former if root != current)))
 
     def now(self, path: str) -> str:
-        """Where the file lies now that the ledger knows by ``path``. What lies under the present root stays where it is: a longer or a
-        shorter pattern over the same folders moves no file."""
+        """Where the file lies now that the ledger knows by ``path``. What lies under the present
+        root stays where it is: a longer or a shorter pattern over the same folders moves no file.
+        """
         if not self.former or path.startswith(self.current):
             return path
         root = max((root for root in self.former if path.startswith(root)), key=len, default=None)

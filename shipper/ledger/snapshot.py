@@ -1,4 +1,5 @@
-"""Ledger records in files beside the runs, on any file system that fsspec knows: a snapshot of the topic, and its archive.
+"""Ledger records in files beside the runs, on any file system that fsspec knows: a snapshot of the
+topic, and its archive.
 
 ::
 
@@ -9,13 +10,15 @@
     manifest      JSON; name, SHA-256, hashes of the paths and of the heads of each shard; of which topic, up to which offsets
     shards        gzip; a line for each record: offset, timestamp, key, value, separated by tabs (which JSON never holds raw)
 
-What was shipped together is asked for together, whatever its folders are called: a window's files lie in few shards, so reading what is
-known of them costs the same however long the history is. A shard is never changed: an update writes those anew that it touches, and
-a manifest that names the new ones beside the old.
+What was shipped together is asked for together, whatever its folders are called: a window's files
+lie in few shards, so reading what is known of them costs the same however long the history is. A
+shard is never changed: an update writes those anew that it touches, and a manifest that names the
+new ones beside the old.
 
-No file is ever written over: each has a name of its own, and is checked against its checksum when it is read. So a write is
-atomic wherever it happens: a manifest that is there in part is no manifest, and one that is whole names shards that are.
-"""
+No file is ever written over: each has a name of its own, and is checked against its checksum when
+it is read. So a write is atomic wherever it happens: a manifest that is there in part is no
+manifest, and one that is whole names shards that are.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ from shipper.ledger.heads import Heads, index_of
 from shipper.types import LogRecord
 
 FORMAT = 4
-#: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are read in 15 ms.
+#: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are
+#: read in 15 ms.
 SHARD_RECORDS = 2_000
 _GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger
 _SHARDS_AT_ONCE = 32
@@ -47,7 +51,8 @@ _KEPT_MANIFESTS = 2
 
 
 class SnapshotUnusable(Exception):
-    """A stored file that is missing, damaged, or not of this ledger. The message says which and why."""
+    """A stored file that is missing, damaged, or not of this ledger. The message says which and
+    why."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +73,19 @@ class Shard:
     """Of the file as stored."""
     records: int
     paths: str
-    """The hashes of the paths that it holds, see :func:`path_hashes`, four bytes each, in base64. All records of a path lie in one shard."""
+    """The hashes of the paths that it holds, see :func:`path_hashes`, four bytes each, in base64.
+    All records of a path lie in one shard."""
     heads: str
-    """By which heads of files its records are found, see :func:`shipper.ledger.heads.index_of`, in base64."""
+    """By which heads of files its records are found, see :func:`shipper.ledger.heads.index_of`, in
+    base64."""
 
     @property
     def has_room(self) -> bool:
         return self.records < SHARD_RECORDS
 
     def may_hold(self, hashes: frozenset[int]) -> bool:
-        """Whether one of these paths is in here. Of the shards that say so in a history of 100,000 files, one in 40,000 is wrong."""
+        """Whether one of these paths is in here. Of the shards that say so in a history of 100,000
+        files, one in 40,000 is wrong."""
         packed = a2b_base64(self.paths)
         return not hashes.isdisjoint(struct.unpack(f"<{len(packed) // 4}I", packed))
 
@@ -130,7 +138,9 @@ def decode_manifest(data: bytes) -> Manifest:
         head, body, _ = data.split(b"\n")
         about = json.loads(head)
         if about["format"] != FORMAT:
-            raise SnapshotUnusable(f"it has format {about['format']}, and this shipper reads {FORMAT}")
+            raise SnapshotUnusable(
+                f"it has format {about['format']}, and this shipper reads {FORMAT}"
+            )
         if about["sha256"] != sha256(body):
             raise SnapshotUnusable("its checksum is wrong")
         fields = json.loads(body)
@@ -147,7 +157,11 @@ def decode_manifest(data: bytes) -> Manifest:
 
 def encode_shard(records: Iterable[LogRecord]) -> bytes:
     """The same records give the same bytes."""
-    lines = (b"%d\t%d\t%b\t%b\n" % (r.offset, r.timestamp_ms, r.key, r.value) for r in records if r.value is not None)
+    lines = (
+        b"%d\t%d\t%b\t%b\n" % (r.offset, r.timestamp_ms, r.key, r.value)
+        for r in records
+        if r.value is not None
+    )
     return gzip.compress(b"".join(lines), _GZIP_LEVEL, mtime=0)
 
 
@@ -173,7 +187,8 @@ ByPath = Mapping[str, Mapping[bytes, LogRecord]]
 
 
 def path_hashes(paths: Iterable[str]) -> frozenset[int]:
-    """A CRC-32 for each. 100,000 files make 530 kB of a manifest and are looked through in some milliseconds."""
+    """A CRC-32 for each. 100,000 files make 530 kB of a manifest and are looked through in some
+    milliseconds."""
     return frozenset(crc32(path.encode()) for path in paths)
 
 
@@ -184,7 +199,8 @@ def packed_hashes(paths: Iterable[str]) -> str:
 
 
 def _cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
-    """(paths, records) of each shard that these records become. Tombstones are dropped: nothing earlier is left for them to hide."""
+    """(paths, records) of each shard that these records become. Tombstones are dropped: nothing
+    earlier is left for them to hide."""
     whole = sum(len(records) for records in by_path.values()) <= 2 * SHARD_RECORDS
     paths: list[str] = []
     shard: list[LogRecord] = []
@@ -201,7 +217,12 @@ def _cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
 
 
 def _as_json(record: LogRecord) -> list[Any]:
-    return [record.offset, record.timestamp_ms, record.key.decode(), None if record.value is None else record.value.decode()]
+    return [
+        record.offset,
+        record.timestamp_ms,
+        record.key.decode(),
+        None if record.value is None else record.value.decode(),
+    ]
 
 
 def _from_json(fields: list[Any]) -> LogRecord:
@@ -227,8 +248,9 @@ class Newest(NamedTuple):
 
 
 class RecordStore:
-    """One folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests, ``{uri}/shards/`` what they name. ``log`` stands for the topic's id
-    and ``offsets`` for how far the manifest reaches, so which one is the latest does not depend on anybody's clock."""
+    """One folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests, ``{uri}/shards/`` what
+    they name. ``log`` stands for the topic's id and ``offsets`` for how far the manifest reaches,
+    so which one is the latest does not depend on anybody's clock."""
 
     def __init__(self, uri: str, pipeline: str, *, durable: bool = False) -> None:
         """``durable``: what is written to a local disk is there after a power failure too."""
@@ -237,7 +259,8 @@ class RecordStore:
         self._durable = durable
 
     def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> Newest:
-        """The latest manifest that is whole and that ``fits`` says nothing against. Those of the topic ``topic_id`` come before others."""
+        """The latest manifest that is whole and that ``fits`` says nothing against. Those of the
+        topic ``topic_id`` come before others."""
         passed_over: list[str] = []
         try:
             names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
@@ -267,19 +290,29 @@ class RecordStore:
         """Exactly this manifest. Raises SnapshotUnusable."""
         data = self._read(name)
         if sha256(data) != checksum:
-            raise SnapshotUnusable(f"{self.uri}/{name} is not what was written: its checksum is wrong")
+            raise SnapshotUnusable(
+                f"{self.uri}/{name} is not what was written: its checksum is wrong"
+            )
         return decode_manifest(data)
 
     def records(self, manifest: Manifest, paths: Collection[str] | None) -> Iterator[LogRecord]:
-        """Yield the records of ``paths`` (None: all), and of what lies in the same shards. Raises SnapshotUnusable."""
+        """Yield the records of ``paths`` (None: all), and of what lies in the same shards. Raises
+        SnapshotUnusable."""
         return self._records(manifest.covering(paths))
 
     def beginning_like(self, manifest: Manifest, heads: Heads) -> Iterator[LogRecord]:
-        """Yield the records that ``heads`` has to take in, and what lies in the same shards. Raises SnapshotUnusable."""
+        """Yield the records that ``heads`` has to take in, and what lies in the same shards. Raises
+        SnapshotUnusable."""
         return self._records([shard for shard in manifest.shards if shard.may_begin_like(heads)])
 
     def write(
-        self, base: Manifest | None, changes: ByPath, origin: Origin, control_end: int, chunks_end: int, standing: list[LogRecord]
+        self,
+        base: Manifest | None,
+        changes: ByPath,
+        origin: Origin,
+        control_end: int,
+        chunks_end: int,
+        standing: list[LogRecord],
     ) -> StoredManifest:
         """A manifest of what ``base`` holds with ``changes`` on top, and the shards that differ."""
         fs = self._fs()
@@ -304,14 +337,19 @@ class RecordStore:
 
     def _put(self, fs: Any, name: str, data: bytes) -> None:
         path = self._path(name)
-        if not self._durable or "file" not in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)):
+        if not self._durable or "file" not in (
+            fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)
+        ):
             fs.pipe_file(path, data)
             return
         with Path(path).open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        for folder in (Path(path).parent, Path(path).parent.parent):  # else the file's name may be lost
+        for folder in (
+            Path(path).parent,
+            Path(path).parent.parent,
+        ):  # else the file's name may be lost
             handle = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -319,8 +357,9 @@ class RecordStore:
                 os.close(handle)
 
     def clean_up(self, topic_id: str) -> None:
-        """Removes all manifests but the latest two of the topic, and the shards that neither of them names. Somebody who is writing at this moment
-        may lose a shard by it, and whoever reads that manifest then finds it unusable."""
+        """Removes all manifests but the latest two of the topic, and the shards that neither of
+        them names. Somebody who is writing at this moment may lose a shard by it, and whoever reads
+        that manifest then finds it unusable."""
         fs = self._fs()
         kept: set[str] = set()
         names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
@@ -365,11 +404,19 @@ class RecordStore:
             batch, waiting = waiting[:_SHARDS_AT_ONCE], waiting[_SHARDS_AT_ONCE:]
             paths = {self._path(f"shards/{shard.name}"): shard for shard in batch}
             try:
-                data = self._fs().cat(list(paths)) if len(paths) > 1 else {path: self._fs().cat_file(path) for path in paths}
+                data = (
+                    self._fs().cat(list(paths))
+                    if len(paths) > 1
+                    else {path: self._fs().cat_file(path) for path in paths}
+                )
             except FileNotFoundError as error:
-                raise SnapshotUnusable(f"a shard in {self.uri}/shards is missing: {error}") from error
+                raise SnapshotUnusable(
+                    f"a shard in {self.uri}/shards is missing: {error}"
+                ) from error
             except OSError as error:
-                raise SnapshotUnusable(f"a shard in {self.uri}/shards cannot be read: {error}") from error
+                raise SnapshotUnusable(
+                    f"a shard in {self.uri}/shards cannot be read: {error}"
+                ) from error
             for path, shard in paths.items():
                 yield from decode_shard(bytes(data[path]), shard)
 

@@ -1,27 +1,38 @@
-"""Becoming the only run that ships: announce a generation, fence every lane of the runs before, and only then read the ledger.
+"""Becoming the only run that ships: announce a generation, fence every lane of the runs before, and
+only then read the ledger.
 
 Why no earlier run can slip a chunk in or repeat one, whatever it was doing when it was stopped:
 
-* A lane of an old run that is open when we fence it can never commit again; what it had committed we see, since we read up
-  to the READ_UNCOMMITTED end offset taken after fencing.
-* A lane that an old run opens (again) after we fenced it reads the control partition after opening and before sending.
-  Our generation is in there by then, since we wrote it before fencing; so the old run finds itself superseded and stops.
-* That holds for tasks in the same way: a task attempt announces itself, opens its lanes, and only then reads.
+* A lane of an old run that is open when we fence it can never commit again; what it had committed
+  we see, since we read up to the READ_UNCOMMITTED end offset taken after fencing.
+* A lane that an old run opens (again) after we fenced it reads the control partition after opening
+  and before sending. Our generation is in there by then, since we wrote it before fencing; so the
+  old run finds itself superseded and stops.
+* That holds for tasks in the same way: a task attempt announces itself, opens its lanes, and only
+  then reads.
 
-So what was fenced once, after the fencing generation was written, is permanently fenced. Each announcement has a key of its own, and a run writes
-a tombstone for each generation that it has seen and fenced: the runs after it need not fence those lanes again. The sequences that could break
-this, with generations numbered by their offsets (`model/takeover.pml` tries them all):
+So what was fenced once, after the fencing generation was written, is permanently fenced. Each
+announcement has a key of its own, and a run writes a tombstone for each generation that it has seen
+and fenced: the runs after it need not fence those lanes again. The sequences that could break this,
+with generations numbered by their offsets (`model/takeover.pml` tries them all):
 
-* 7 fences 6's lanes, and is paused before it writes 6's tombstone. 9 announces itself, fences the lanes of 6 and 7, writes both tombstones. 7
-  wakes up and writes 6's once more: it is true, and says nothing new.
-* 8 announces itself between 7's first read and 7's record. 7 reads again after its record, finds 8 before itself, and fences 8's lanes too.
-* 8 announces itself after 7's record, while 7 fences. 7 does not see 8 as an earlier one, and leaves its record; 9 fences 8's lanes.
-* 5 is a zombie. After 5's tombstone nobody fences the ids that only 5 had. 5 opens one: it reads the control partition, finds a later
-  generation, and stops. It opened one before it was fenced: fenced. It opened one after 7 announced itself and before it was fenced: as both.
-* The broker compacts the log: no announcement replaces another one, so what is left are the generations whose lanes nobody has fenced.
-* The cluster's file is renamed, and with it the ids: a generation's key has the name, so its lanes are fenced by the first run under the new one.
+* 7 fences 6's lanes, and is paused before it writes 6's tombstone. 9 announces itself, fences the
+  lanes of 6 and 7, writes both tombstones. 7 wakes up and writes 6's once more: it is true, and
+  says nothing new.
+* 8 announces itself between 7's first read and 7's record. 7 reads again after its record, finds 8
+  before itself, and fences 8's lanes too.
+* 8 announces itself after 7's record, while 7 fences. 7 does not see 8 as an earlier one, and
+  leaves its record; 9 fences 8's lanes.
+* 5 is a zombie. After 5's tombstone nobody fences the ids that only 5 had. 5 opens one: it reads
+  the control partition, finds a later generation, and stops. It opened one before it was fenced:
+  fenced. It opened one after 7 announced itself and before it was fenced: as both.
+* The broker compacts the log: no announcement replaces another one, so what is left are the
+  generations whose lanes nobody has fenced.
+* The cluster's file is renamed, and with it the ids: a generation's key has the name, so its lanes
+  are fenced by the first run under the new one.
 
-A run that ships at least once opens no transactional lanes, but fences those of runs before it that shipped exactly once.
+A run that ships at least once opens no transactional lanes, but fences those of runs before it that
+shipped exactly once.
 """
 
 from __future__ import annotations
@@ -79,7 +90,8 @@ class Takeover(LedgerState):
     """Chunks that were committed after the takeover, as far as they were read."""
 
     def read_on(self, ledger: LedgerLog) -> Takeover:
-        """Read the chunks that were committed since, and return the chunks with them. Raises ClusterError, OutcomeUnknown."""
+        """Read the chunks that were committed since, and return the chunks with them. Raises
+        ClusterError, OutcomeUnknown."""
         committed = ledger.decide(AskCommitted(self.chunks_end)).answer
         for chunk in committed:
             self.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
@@ -98,19 +110,33 @@ class Announced(NamedTuple):
 
 
 def announce(
-    ledger: LedgerLog, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
-    also: Sequence[EncodedRecord] = (), meanwhile: Callable[[ToFence], object] = lambda seen: None,
-) -> Announced:  # fmt: skip
-    """Write this run's generation, and tombstones for the attempts of the one before, which say nothing any more.
+    ledger: LedgerLog,
+    cluster: str,
+    run_id: str,
+    tasks: int,
+    lanes: int,
+    *,
+    known: Control | None = None,
+    also: Sequence[EncodedRecord] = (),
+    meanwhile: Callable[[ToFence], object] = lambda seen: None,
+) -> Announced:
+    """Write this run's generation, and tombstones for the attempts of the one before, which say
+    nothing any more.
 
     Args:
-        known: the control partition as it was read a moment ago.
-        also: what is written with the generation.
-        meanwhile: called with the lanes that were seen before, once the generation is written and while the control partition is read anew.
+        known: the control partition as it was read a moment ago. also: what is written with the
+        generation. meanwhile: called with the lanes that were seen before, once the generation is
+        written and while the control partition is read anew.
     """
     before = known or ledger.look(CONTROL_NOW)
-    roots = [*(root for root in before.sources if root != ledger.root), *([ledger.root] if ledger.root else [])]
-    key, record = GenerationKey(cluster, secrets.token_hex(8)), Generation(run_id, tasks, lanes, tuple(roots))
+    roots = [
+        *(root for root in before.sources if root != ledger.root),
+        *([ledger.root] if ledger.root else []),
+    ]
+    key, record = (
+        GenerationKey(cluster, secrets.token_hex(8)),
+        Generation(run_id, tasks, lanes, tuple(roots)),
+    )
     over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
     written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])
     generation = written.offsets[0]
@@ -135,8 +161,9 @@ def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
 
 
 class Fences:
-    """Fences for lanes of earlier runs, connected before anybody may be fenced: six of the ten round trips that a new one takes need not be
-    waited for then. Which lanes those will be is a guess; a wrong one costs some connections."""
+    """Fences for lanes of earlier runs, connected before anybody may be fenced: six of the ten
+    round trips that a new one takes need not be waited for then. Which lanes those will be is a
+    guess; a wrong one costs some connections."""
 
     def __init__(self, settings: LaneSettings, topic: str) -> None:
         """``topic``: any that is there."""
@@ -152,7 +179,9 @@ class Fences:
                 if each not in self._begun:
                     found: Future[Fence] = Future()
                     self._begun[each] = found
-                    threading.Thread(target=self._connect, args=(each, found), name="fence", daemon=True).start()
+                    threading.Thread(
+                        target=self._connect, args=(each, found), name="fence", daemon=True
+                    ).start()
 
     def _connect(self, transactional_id: str, found: Future[Fence]) -> None:
         until = time.monotonic() + _CONNECT_SECONDS
@@ -183,12 +212,15 @@ class Fences:
         with self._lock:
             begun, self._begun = self._begun, {}
         for each in begun.values():
-            each.add_done_callback(lambda done: None if done.exception() else done.result().discard())
+            each.add_done_callback(
+                lambda done: None if done.exception() else done.result().discard()
+            )
 
 
 def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
-    """Ends the open transaction of every id and makes its producer useless; each has a minute of its own. Raises ClusterError for the first
-    that cannot be fenced; then some of the others are not either."""
+    """Ends the open transaction of every id and makes its producer useless; each has a minute of
+    its own. Raises ClusterError for the first that cannot be fenced; then some of the others are
+    not either."""
     stop = threading.Event()
 
     def fence_one(transactional_id: str) -> None:
@@ -196,7 +228,10 @@ def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
         fences.close(transactional_id, lambda: 0.0 if stop.is_set() else ends)
 
     with ThreadPoolExecutor(_FENCE_AT_ONCE, thread_name_prefix="fence") as pool:
-        under_way = {pool.submit(fence_one, transactional_id): transactional_id for transactional_id in transactional_ids}
+        under_way = {
+            pool.submit(fence_one, transactional_id): transactional_id
+            for transactional_id in transactional_ids
+        }
         try:
             for number, done in enumerate(as_completed(under_way), 1):
                 try:
@@ -213,7 +248,10 @@ def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
 
 def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
     ruling = ruling_on(fault.name)
-    what = f"cannot fence lane {transactional_id} of an earlier run: {fault} ({ruling.reason}). Nothing was sent"
+    what = (
+        f"cannot fence lane {transactional_id} of an earlier run: {fault} ({ruling.reason}). "
+        "Nothing was sent"
+    )
     if ruling.action is Action.FAIL:
         return ClusterRefuses(f"{what}, and waiting does not change it.")
     return ClusterError(f"{what}; run again.")
@@ -228,11 +266,19 @@ class Fenced(NamedTuple):
 
 
 def fence_earlier_runs(
-    ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, *, known: Control | None = None,
-    also: Sequence[EncodedRecord] = (), fences: Fences | None = None,
-) -> Fenced:  # fmt: skip
-    """Announce this run, and fence every lane of the runs before it that nobody has fenced. ``known`` and ``also`` as in :func:`announce`.
-    Raises ClusterError."""
+    ledger: LedgerLog,
+    settings: LaneSettings,
+    cluster: str,
+    run_id: str,
+    tasks: int,
+    lanes: int,
+    *,
+    known: Control | None = None,
+    also: Sequence[EncodedRecord] = (),
+    fences: Fences | None = None,
+) -> Fenced:
+    """Announce this run, and fence every lane of the runs before it that nobody has fenced.
+    ``known`` and ``also`` as in :func:`announce`. Raises ClusterError."""
     if not settings.transactional:
         tasks = lanes = 0
     fences = fences or Fences(settings, ledger.topic)
@@ -250,16 +296,23 @@ def fence_earlier_runs(
         fenced.update(ids)
 
     try:
-        announced = announce(ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close)
+        announced = announce(
+            ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close
+        )
         close(announced.to_fence)
     finally:
         fences.discard()
     if refusals:
         # It promises less: a chunk of an earlier run may still come, and then twice.
-        log.warning("lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0])
+        log.warning(
+            "lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0]
+        )
         return Fenced(announced.generation, [])
     log.info("generation %d fenced %d lanes", announced.generation, len(fenced))
-    return Fenced(announced.generation, [encode_generation(ledger.pipeline, key, None) for key in announced.earlier])
+    return Fenced(
+        announced.generation,
+        [encode_generation(ledger.pipeline, key, None) for key in announced.earlier],
+    )
 
 
 def _forget(ledger: LedgerLog, fenced: Fenced) -> None:
@@ -273,14 +326,28 @@ def _forget(ledger: LedgerLog, fenced: Fenced) -> None:
 
 @contextmanager
 def sole_run(
-    ledger: LedgerLog, settings: LaneSettings, cluster: Cluster, pipeline: Pipeline, run_id: str, say: Callable[[str], None]
+    ledger: LedgerLog,
+    settings: LaneSettings,
+    cluster: Cluster,
+    pipeline: Pipeline,
+    run_id: str,
+    say: Callable[[str], None],
 ) -> Iterator[int]:
-    """A run that ships no file, and writes to the ledger with one lane: holds the lease, and yields its generation with the lanes of all
-    earlier runs fenced. Raises LeaseHeld, ClusterError."""
+    """A run that ships no file, and writes to the ledger with one lane: holds the lease, and yields
+    its generation with the lanes of all earlier runs fenced. Raises LeaseHeld, ClusterError."""
     delivery = pipeline.delivery
-    with HeldLease(ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say) as lease:
+    with HeldLease(
+        ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say
+    ) as lease:
         fenced = fence_earlier_runs(
-            ledger, settings, cluster.name, run_id, tasks=1, lanes=1, known=lease.control, also=[lease.held()]
+            ledger,
+            settings,
+            cluster.name,
+            run_id,
+            tasks=1,
+            lanes=1,
+            known=lease.control,
+            also=[lease.held()],
         )
         lease.generation = fenced.generation
         _forget(ledger, fenced)
@@ -288,15 +355,27 @@ def sole_run(
 
 
 def take_over(
-    ledger: LedgerLog, settings: LaneSettings, cluster: str, run_id: str, tasks: int, lanes: int, paths: Collection[str], *,
-    known: Control | None = None, also: Sequence[EncodedRecord] = (), fences: Fences | None = None,
-) -> Takeover:  # fmt: skip
-    """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as in :func:`fence_earlier_runs`.
+    ledger: LedgerLog,
+    settings: LaneSettings,
+    cluster: str,
+    run_id: str,
+    tasks: int,
+    lanes: int,
+    paths: Collection[str],
+    *,
+    known: Control | None = None,
+    also: Sequence[EncodedRecord] = (),
+    fences: Fences | None = None,
+) -> Takeover:
+    """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as
+    in :func:`fence_earlier_runs`.
 
-    What comes from a snapshot was committed before the snapshot was made; the rest is read now, up to the end. So a snapshot that
-    was found before the fencing is as good as one found after it.
+    What comes from a snapshot was committed before the snapshot was made; the rest is read now, up
+    to the end. So a snapshot that was found before the fencing is as good as one found after it.
     """
-    fenced = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
+    fenced = fence_earlier_runs(
+        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences
+    )
     with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
         state = ledger.decide(AskState(paths)).answer

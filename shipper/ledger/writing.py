@@ -1,6 +1,8 @@
-"""Write ledger-only chunk records (tombstones, restored records) through a transactional lane of a run.
+"""Write ledger-only chunk records (tombstones, restored records) through a transactional lane of a
+run.
 
-The next run fences the lane, so a process that was paused and wakes up later can no longer change what was written meanwhile."""
+The next run fences the lane, so a process that was paused and wakes up later can no longer change
+what was written meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _TRANSACTION_SECONDS = 60.0
 _ABORT_SECONDS = 5.0
 
 
-def lane_settings(cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *, transactional: bool = True) -> LaneSettings:
+def lane_settings(
+    cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *, transactional: bool = True
+) -> LaneSettings:
     """Return the settings of every lane of the pipeline to the cluster, whoever opens it."""
     return LaneSettings(
         cluster=cluster.name,
@@ -39,38 +43,51 @@ def lane_settings(cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *
 
 def patience_of(pipeline: Pipeline) -> Patience:
     """Return how long a deciding read of the pipeline's ledger may wait."""
-    return Patience.of(pipeline.delivery.transaction_timeout_seconds, pipeline.delivery.metadata_wait_seconds)
+    return Patience.of(
+        pipeline.delivery.transaction_timeout_seconds, pipeline.delivery.metadata_wait_seconds
+    )
 
 
 def right_of(ledger: LedgerLog, generation: int) -> RightToShip[Control]:
-    """Return the right to ship of a run without tasks: it may go on until a later run has announced itself."""
+    """Return the right to ship of a run without tasks: it may go on until a later run has announced
+    itself."""
 
     def read() -> Decided[Control]:
         found = ledger.decide(CONTROL_NOW)
         if found.answer.generation != generation:
             raise Superseded(
-                f"a later run of pipeline {ledger.pipeline} took over: nothing more is sent; run the same command again"
+                f"a later run of pipeline {ledger.pipeline} took over: nothing more is sent; run "
+                "the same command again"
             )
         return found
 
     return RightToShip(read)
 
 
-def invalidate(ledger: LedgerLog, generation: int, asked_by: str, reason: str | None, files: Iterable[FileId]) -> None:
-    """Declare that chunks of ``files`` below ``generation`` no longer count, if this run still has the right to ship.
+def invalidate(
+    ledger: LedgerLog, generation: int, asked_by: str, reason: str | None, files: Iterable[FileId]
+) -> None:
+    """Declare that chunks of ``files`` below ``generation`` no longer count, if this run still has
+    the right to ship.
 
-    A run that was paused here and taken over does no harm: readers take the highest generation. Raises Superseded, ClusterError."""
+    A run that was paused here and taken over does no harm: readers take the highest generation.
+    Raises Superseded, ClusterError."""
     right_of(ledger, generation).check()
     value = Invalidation(asked_by, reason)
-    ledger.write_control(encode_invalidation(ledger.pipeline, file, generation, value) for file in files)
+    ledger.write_control(
+        encode_invalidation(ledger.pipeline, file, generation, value) for file in files
+    )
 
 
 def write_as_lane(
     ledger: LedgerLog, settings: LaneSettings, transactional_id: str, generation: int,
     records: Iterable[EncodedRecord],
 ) -> None:  # fmt: skip
-    """Raises KafkaFault, Superseded. Then some are written, and the same records again do no harm."""
-    transactions = Transactions(settings, transactional_id, ledger.topic, right_of(ledger, generation))
+    """Raises KafkaFault, Superseded. Then some are written, and the same records again do
+    no harm."""
+    transactions = Transactions(
+        settings, transactional_id, ledger.topic, right_of(ledger, generation)
+    )
     waiting = iter(records)
     try:
         while batch := list(itertools.islice(waiting, _RECORDS_AT_ONCE)):

@@ -1,4 +1,5 @@
-"""What a run's results say when they are held against each other, per cluster and topic. Pure; the page draws it.
+"""What a run's results say when they are held against each other, per cluster and topic. Pure; the
+page draws it.
 
 The sums of one cluster::
 
@@ -6,7 +7,7 @@ The sums of one cluster::
     ledger  =  delivered  +  before                                           read anew after the run  =  the receipts'
 
 What was parked until the end is read and not sent: a run with such records has failed.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
 
 
 def dispositions(ship: ShipResult) -> dict[str, int]:
-    """What became of every line of a ship, by the tasks' receipts → lines: they add up to what was read, and what needed not be, unless
-    the ship failed."""
+    """What became of every line of a ship, by the tasks' receipts → lines: they add up to what was
+    read, and what needed not be, unless the ship failed."""
     return {
         "filtered": sum(ship.filtered.values()),
         "quarantined": sum(ship.quarantined.values()),
@@ -34,7 +35,8 @@ def dispositions(ship: ShipResult) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Account:
-    """One cluster of a run: what was planned for it, what its steps left, and the figures of its topics."""
+    """One cluster of a run: what was planned for it, what its steps left, and the figures of its
+    topics."""
 
     cluster: str
     plan: ClusterPlan | None
@@ -48,7 +50,8 @@ class Account:
 
     @property
     def read(self) -> int | None:
-        """None: Spark's count was lost, since it comes only with the end of a job that went well."""
+        """None: Spark's count was lost, since it comes only with the end of a job that went
+        well."""
         if self.ship is None or (self.ship_failed and self.ship.read == 0):
             return None
         return self.ship.read
@@ -73,12 +76,20 @@ class Account:
     @property
     def filtered(self) -> dict[str, int]:
         """Rule → lines that it took out."""
-        return {rule: count for rule, count in self.ship.filtered.items() if count} if self.ship else {}
+        return (
+            {rule: count for rule, count in self.ship.filtered.items() if count}
+            if self.ship
+            else {}
+        )
 
     @property
     def quarantined(self) -> dict[str, int]:
         """Reason → records that this run sent to the quarantine topic."""
-        return {reason: count for reason, count in self.ship.quarantined.items() if count} if self.ship else {}
+        return (
+            {reason: count for reason, count in self.ship.quarantined.items() if count}
+            if self.ship
+            else {}
+        )
 
     @property
     def parked(self) -> int:
@@ -92,10 +103,16 @@ class Account:
 
     @property
     def unconfirmed(self) -> int:
-        """Records of this run that a failed ship's timeline (the ledger) knows and its receipts do not."""
+        """Records of this run that a failed ship's timeline (the ledger) knows and its receipts do
+        not."""
         if self.ship is None or not self.ship_failed:
             return 0
-        return max(0, sum(point.records for point in self.ship.timeline) - self.delivered - sum(self.quarantined.values()))
+        return max(
+            0,
+            sum(point.records for point in self.ship.timeline)
+            - self.delivered
+            - sum(self.quarantined.values()),
+        )
 
     @property
     def sent(self) -> int:
@@ -104,14 +121,22 @@ class Account:
 
     @property
     def gap(self) -> int:
-        """Records that should be accounted for and are not; negative: more accounted for than there should be."""
+        """Records that should be accounted for and are not; negative: more accounted for than there
+        should be."""
         if self.ship is None or self.read is None:
             return 0
-        return self.read + self.unread - sum(dispositions(self.ship).values()) - self.unconfirmed - self.parked
+        return (
+            self.read
+            + self.unread
+            - sum(dispositions(self.ship).values())
+            - self.unconfirmed
+            - self.parked
+        )
 
     @property
     def counts(self) -> list[Count]:
-        """Each figure as counted in places that do not know of each other; empty where no gate has compared them."""
+        """Each figure as counted in places that do not know of each other; empty where no gate has
+        compared them."""
         return self.gate.account if self.gate else []
 
     @property
@@ -134,7 +159,8 @@ class Account:
         if self.delivered or self.quarantined:
             return "shipped"
         if self.plan is not None and (self.plan.problem or self.plan.left_files):
-            # The plan saw something to ship: only a ship step that ran can say that it was there after all.
+            # The plan saw something to ship: only a ship step that ran can say that it was there
+            # after all.
             return "nothing" if self.ship and self.ship.status == "succeeded" else "no result"
         return "nothing" if self.ship or self.plan else "no result"
 
@@ -145,13 +171,20 @@ def accounts(report: RunReport) -> list[Account]:
     ships = {ship.cluster: ship for ship in report.ships}
     gates = {gate.cluster: gate for gate in report.delivery_gates}
     return [
-        Account(name, plans.get(name), ships.get(name), gates.get(name), _topics(ships.get(name), gates.get(name)))
+        Account(
+            name,
+            plans.get(name),
+            ships.get(name),
+            gates.get(name),
+            _topics(ships.get(name), gates.get(name)),
+        )
         for name in dict.fromkeys([*plans, *ships, *gates])
     ]
 
 
 def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[TopicAccount, ...]:
-    """The ship step's figures, with the ledger's and the read-back's from the gate. The largest topic first, then by name."""
+    """The ship step's figures, with the ledger's and the read-back's from the gate. The largest
+    topic first, then by name."""
     counted = {account.topic: account for account in gate.topics} if gate else {}
     shipped = {account.topic: account for account in ship.topics} if ship else counted
     topics = []
@@ -159,14 +192,23 @@ def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[T
         # A topic that only the gate knows got nothing from this run.
         mine = shipped.get(name, TopicAccount(topic=name))
         after = counted.get(name, mine)
-        known = {"ledger": after.ledger, "read_back": after.read_back, "quarantine": mine.quarantine or after.quarantine}
+        known = {
+            "ledger": after.ledger,
+            "read_back": after.read_back,
+            "quarantine": mine.quarantine or after.quarantine,
+        }
         topics.append(mine.model_copy(update=known))
     return tuple(sorted(topics, key=_rank))
 
 
 def _rank(topic: TopicAccount) -> tuple[bool, int, int, str]:
     """The quarantine topic last."""
-    return topic.quarantine, -topic.delivered - topic.before - topic.parked, -(topic.ledger or 0), topic.topic
+    return (
+        topic.quarantine,
+        -topic.delivered - topic.before - topic.parked,
+        -(topic.ledger or 0),
+        topic.topic,
+    )
 
 
 @dataclass(frozen=True)
@@ -184,7 +226,12 @@ class RunStep:
 
     @property
     def title(self) -> str:
-        words = {"plan": "Plan", "gate_source": "Source gate", "ship": "Ship", "gate_delivery": "Delivery gate"}
+        words = {
+            "plan": "Plan",
+            "gate_source": "Source gate",
+            "ship": "Ship",
+            "gate_delivery": "Delivery gate",
+        }
         title = words[self.name]
         return f"{title}, {self.cluster}" if self.cluster else title
 
@@ -194,8 +241,9 @@ class RunStep:
 
 
 def first_failure(steps: Sequence[RunStep]) -> RunStep | None:
-    """Return the step that failed first, or left no result; None if all succeeded. Clusters fail independently of each other: of the first failure on
-    each, take the earliest in time. A step without a result tells no time, so it comes last.
+    """Return the step that failed first, or left no result; None if all succeeded. Clusters fail
+    independently of each other: of the first failure on each, take the earliest in time. A step
+    without a result tells no time, so it comes last.
 
     ``steps``: in the order of a run."""
     bad = [step for step in steps if step.failed or step.result is None]
@@ -211,5 +259,8 @@ def steps(report: RunReport) -> list[RunStep]:
         return [RunStep("plan", None, report.plan)]
     found = [RunStep("plan", None, report.plan), RunStep("gate_source", None, report.gate_source)]
     for account in accounts(report):
-        found += [RunStep("ship", account.cluster, account.ship), RunStep("gate_delivery", account.cluster, account.gate)]
+        found += [
+            RunStep("ship", account.cluster, account.ship),
+            RunStep("gate_delivery", account.cluster, account.gate),
+        ]
     return found

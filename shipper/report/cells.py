@@ -20,7 +20,8 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """Cells by the title of their column. ``tone`` colours the row: ``bad``, ``warn`` or ``total``."""
+    """Cells by the title of their column. ``tone`` colours the row: ``bad``, ``warn`` or
+    ``total``."""
 
     cells: Mapping[str, str | Cell]
     tone: str | None = None

@@ -1,7 +1,9 @@
-"""What a run looked at and what it left out, tick by tick of the schedule: the one record that completeness is computed from. Pure.
+"""What a run looked at and what it left out, tick by tick of the schedule: the one record that
+completeness is computed from. Pure.
 
-A run notes each file that it left behind under the file's own tick, and each tick whose folders are empty. Whoever asks whether a tick is
-complete goes through these notes by time (:func:`outstanding`).
+A run notes each file that it left behind under the file's own tick, and each tick whose folders are
+empty. Whoever asks whether a tick is complete goes through these notes by time
+(:func:`outstanding`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ class LookedAt(Protocol):
 
     @property
     def passed(self) -> bool:
-        """True if the cluster's delivery gate has passed, so that everything but what is noted is on the cluster."""
+        """True if the cluster's delivery gate has passed, so that everything but what is noted is
+        on the cluster."""
 
 
 class Look(NamedTuple):
@@ -33,41 +36,58 @@ class Look(NamedTuple):
 
 
 def coverage(
-    plan: PlanResult, cluster: str, *, when_empty_fails: bool, committed: Mapping[str, dt.datetime] | None = None
+    plan: PlanResult,
+    cluster: str,
+    *,
+    when_empty_fails: bool,
+    committed: Mapping[str, dt.datetime] | None = None,
 ) -> Coverage:
-    """Return what is known once all that the plan had for the cluster is there. A run that looked back covers the ticks that it looked at
-    as well: what was there is on the cluster, shipped by this run or before it. ``committed``: tick → when the last record of the run's files
-    was, by the ledger; None: nobody asked it."""
+    """Return what is known once all that the plan had for the cluster is there. A run that looked
+    back covers the ticks that it looked at as well: what was there is on the cluster, shipped by
+    this run or before it. ``committed``: tick → when the last record of the run's files was, by the
+    ledger; None: nobody asked it."""
     left = [
-        _Note(file.window, file.code, file.reason, LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms))
+        _Note(
+            file.window,
+            file.code,
+            file.reason,
+            LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
+        )
         for file in plan.left_out
         if file.warns and (not file.clusters or cluster in file.clusters)
         for path in (file.path, *file.more)
     ]
     found = _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
     if committed is not None:
-        before = next((planned.committed for planned in plan.clusters if planned.cluster == cluster), {})
+        before = next(
+            (planned.committed for planned in plan.clusters if planned.cluster == cluster), {}
+        )
         found.committed = {
-            tick: max(at for at in (before.get(tick), committed.get(tick)) if at) for tick in {*before, *committed}
+            tick: max(at for at in (before.get(tick), committed.get(tick)) if at)
+            for tick in {*before, *committed}
         }
     return found
 
 
 def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
-    """Return when the last record of ``window`` was committed; None if nobody knows, or there was none."""
+    """Return when the last record of ``window`` was committed; None if nobody knows, or there was
+    none."""
     ticks = (found.committed or {}) if found else {}
     return max((at for tick, at in ticks.items() if _touches(tick, window)), default=None)
 
 
 def tick_of(file: PlannedFile, plan: PlanResult) -> str:
-    """Return START/END of the tick of the schedule that a file of the plan belongs to, or of the run's window."""
+    """Return START/END of the tick of the schedule that a file of the plan belongs to, or of the
+    run's window."""
     return file.late_window or file.tick or str(Window(plan.window_start, plan.window_end))
 
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
-    """Return what is known while no delivery gate of the run has passed on the cluster: any file that it was to get may be missing there.
+    """Return what is known while no delivery gate of the run has passed on the cluster: any file
+    that it was to get may be missing there.
 
-    Of a cluster that could not be asked, nobody knows what it lacks: it may be any file of the plan."""
+    Of a cluster that could not be asked, nobody knows what it lacks: it may be any file of the
+    plan."""
     planned = next((each for each in plan.clusters if each.cluster == cluster), None)
     found = coverage(plan, cluster, when_empty_fails=False)
     files: list[PlannedFile] = []
@@ -90,11 +110,14 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
 
 
 def begun_again(found: Coverage, plan: PlanResult | None, cluster: str) -> Coverage:
-    """Return what is known of a run whose tasks were repeated from the plan on and have not come to the delivery gate again. ``found``: by the gate
-    of the earlier attempt, which holds as it did; what the new plan was to ship may be missing."""
+    """Return what is known of a run whose tasks were repeated from the plan on and have not come to
+    the delivery gate again. ``found``: by the gate of the earlier attempt, which holds as it did;
+    what the new plan was to ship may be missing."""
     if plan is None or plan.status == "failed":
         return found
-    return found.model_copy(update={"uncovered": [*found.uncovered, *lacking(plan, cluster).uncovered]})
+    return found.model_copy(
+        update={"uncovered": [*found.uncovered, *lacking(plan, cluster).uncovered]}
+    )
 
 
 class _Note(NamedTuple):
@@ -105,13 +128,17 @@ class _Note(NamedTuple):
     file: LeftFile
 
 
-def _coverage(plan: PlanResult, cluster: str, left: Iterable[_Note], empty: Iterable[str] = ()) -> Coverage:
+def _coverage(
+    plan: PlanResult, cluster: str, left: Iterable[_Note], empty: Iterable[str] = ()
+) -> Coverage:
     own = str(Window(plan.window_start, plan.window_end))
     planned = next((found for found in plan.clusters if found.cluster == cluster), None)
     notes: dict[tuple[str, str], Uncovered] = {}
     for tick, code, why, file in left:
         window = tick or own
-        notes.setdefault((window, code or why), Uncovered(window=window, why=why)).files.append(file)
+        notes.setdefault((window, code or why), Uncovered(window=window, why=why)).files.append(
+            file
+        )
     for window in set(empty) - {window for window, _ in notes}:
         notes[window, ""] = Uncovered(window=window, why="no file was there")
     start = (planned and planned.looks_back_to) or plan.window_start
@@ -119,7 +146,8 @@ def _coverage(plan: PlanResult, cluster: str, left: Iterable[_Note], empty: Iter
 
 
 def covers(looks: Iterable[LookedAt], window: Window) -> bool:
-    """True if runs that have passed looked at all of ``window``, one of them or several together."""
+    """True if runs that have passed looked at all of ``window``, one of them or several
+    together."""
     reached = window.start
     for at in sorted((look.at for look in looks if look.passed), key=lambda at: at.start):
         if at.start <= reached:
@@ -130,15 +158,18 @@ def covers(looks: Iterable[LookedAt], window: Window) -> bool:
 def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
     """Return what of ``window`` is not on the cluster, as far as runs know. ``looks``: by time.
 
-    A run that has passed takes back the notes within what it looked at, and leaves its own. A run that has failed takes nothing back. That
-    a folder is empty is no news once it held files that are shipped: they may be gone by now."""
+    A run that has passed takes back the notes within what it looked at, and leaves its own. A run
+    that has failed takes nothing back. That a folder is empty is no news once it held files that
+    are shipped: they may be gone by now."""
     found: list[Uncovered] = []
     held_files: list[Coverage] = []
     for look in looks:
         if look.passed:
             found = [one for one in found if not _within(one, look.at)]
         notes = [one for one in look.at.uncovered if _touches(one.window, window)]
-        found += [one for one in notes if one.files or not any(_within(one, at) for at in held_files)]
+        found += [
+            one for one in notes if one.files or not any(_within(one, at) for at in held_files)
+        ]
         if look.passed and not notes:
             held_files.append(look.at)
     return found

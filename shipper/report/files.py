@@ -1,4 +1,5 @@
-"""The files of a run as tables: those that were shipped or should have been, and those that were left out."""
+"""The files of a run as tables: those that were shipped or should have been, and those that were
+left out."""
 
 from __future__ import annotations
 
@@ -47,10 +48,19 @@ class FileRow:
 
     @property
     def rank(self) -> tuple[bool, bool, float, int, int, str, str]:
-        """Those that do not add up first, then those that were not finished, then the slowest, then by records, then by size."""
+        """Those that do not add up first, then those that were not finished, then the slowest, then
+        by records, then by size."""
         records = self.counts.records if self.counts else -1
         size = -self.planned.size_bytes if self.planned else 0
-        return not self.missing, not self.unfinished, -self.seconds, -records, size, self.path, self.cluster
+        return (
+            not self.missing,
+            not self.unfinished,
+            -self.seconds,
+            -records,
+            size,
+            self.path,
+            self.cluster,
+        )
 
 
 def ranked_files(report: RunReport, found: Sequence[Account]) -> list[FileRow]:
@@ -74,14 +84,23 @@ def file_table(report: RunReport, found: Sequence[Account]) -> dict[str, Any]:
     stem = common_folder([file.path for file in shown])
     slow = any(file.seconds for file in files)
     order = (
-        "the slowest first" if slow else "the most records first" if any(file.counts for file in files) else "the largest first"
+        "the slowest first"
+        if slow
+        else "the most records first"
+        if any(file.counts for file in files)
+        else "the largest first"
     )
     return {
-        "stem": stem, "order": order, "says": _order(files, order, slow), "columns": _columns(files), "total": len(files),
+        "stem": stem,
+        "order": order,
+        "says": _order(files, order, slow),
+        "columns": _columns(files),
+        "total": len(files),
         "rows": [
-            TableRow(_cells(file, stem), "bad" if file.missing else None, place_of_file(i)) for i, file in enumerate(shown)
+            TableRow(_cells(file, stem), "bad" if file.missing else None, place_of_file(i))
+            for i, file in enumerate(shown)
         ],
-    }  # fmt: skip
+    }
 
 
 def _order(files: Sequence[FileRow], order: str, slow: bool) -> str:
@@ -90,7 +109,11 @@ def _order(files: Sequence[FileRow], order: str, slow: bool) -> str:
     ahead = ["what does not add up"] if any(file.missing for file in files) else []
     ahead += ["what was not finished"] if any(file.unfinished for file in files) else []
     says = f"{' and '.join(ahead)}, then {order}" if ahead else order
-    seconds = " Time is what Spark's tasks spent on a file: reading, and waiting for a free lane." if slow else ""
+    seconds = (
+        " Time is what Spark's tasks spent on a file: reading, and waiting for a free lane."
+        if slow
+        else ""
+    )
     return f"{says[0].upper()}{says[1:]}.{seconds}"
 
 
@@ -105,21 +128,38 @@ def _columns(files: Sequence[FileRow]) -> dict[str, str]:
         "Quarantined": any(file.quarantined for file in files),
         "Missing": any(file.missing for file in files),
     }
-    figures = ("Size", "Time", "Records", "Delivered", "Before", "Filtered", "Quarantined", "Missing")
+    figures = (
+        "Size",
+        "Time",
+        "Records",
+        "Delivered",
+        "Before",
+        "Filtered",
+        "Quarantined",
+        "Missing",
+    )
     columns = {"File": "code", "Cluster": "", **dict.fromkeys(figures, "num")}
     return {title: kind for title, kind in columns.items() if optional.get(title, True)}
 
 
 def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
-    """Every file on every cluster that counted it or failed over it, and once each planned file of which neither is true."""
+    """Every file on every cluster that counted it or failed over it, and once each planned file of
+    which neither is true."""
     planned = {file.path: file for file in report.plan.files} if report.plan else {}
     left = dict(planned)
     for account in found:
         for counts in account.ship.files if account.ship else []:
             left.pop(counts.path, None)
-            # Of a failed ship a file without a record was not read, or was read and its receipt is lost: nobody knows.
+            # Of a failed ship a file without a record was not read, or was read and its receipt is
+            # lost: nobody knows.
             unknown = account.ship_failed and counts.records == 0
-            yield FileRow(counts.path, account.cluster, planned.get(counts.path), None if unknown else counts, unfinished=unknown)
+            yield FileRow(
+                counts.path,
+                account.cluster,
+                planned.get(counts.path),
+                None if unknown else counts,
+                unfinished=unknown,
+            )
     for path, file in left.items():
         yield FileRow(path, _NONE, file, None)
 
@@ -140,7 +180,9 @@ def _cells(file: FileRow, stem: str) -> dict[str, str | Cell]:
         "Quarantined": file.quarantined if counts else None,
         "Missing": file.missing if counts else None,
     }
-    cells |= {title: _NONE if figure is None else number(figure) for title, figure in figures.items()}
+    cells |= {
+        title: _NONE if figure is None else number(figure) for title, figure in figures.items()
+    }
     return cells | {"Records": Cell("not finished", "bad")} if file.unfinished else cells
 
 
@@ -164,9 +206,12 @@ def left_out_table(report: RunReport) -> dict[str, Any]:
 
 
 def common_folder(paths: Sequence[str]) -> str:
-    """What all paths begin with, up to a slash; empty for fewer than two paths, where it would save nothing."""
+    """What all paths begin with, up to a slash; empty for fewer than two paths, where it would save
+    nothing."""
     if len(paths) < 2:
         return ""
     first, last = min(paths), max(paths)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    same = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
     return first[: first.rfind("/", 0, same) + 1]

@@ -1,8 +1,10 @@
-"""The closed sum of one cluster as a picture: files → read → topics, each with what was delivered and what was there; and below
-them what went elsewhere: filtered by a rule, quarantined for a reason, or not accounted for.
+"""The closed sum of one cluster as a picture: files → read → topics, each with what was delivered
+and what was there; and below them what went elsewhere: filtered by a rule, quarantined for a
+reason, or not accounted for.
 
-The ribbons are one SVG in a box that is 100 units wide and as many em high as its rows need, the labels are text over it, placed in per
-cent and em. A ribbon is as thick as its share of the records, but never too thin to see.
+The ribbons are one SVG in a box that is 100 units wide and as many em high as its rows need, the
+labels are text over it, placed in per cent and em. A ribbon is as thick as its share of the
+records, but never too thin to see.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ MOST_ROWS = 8
 MOST_RULES = 4
 """Likewise of rules and of reasons."""
 _READ_X, _TOPIC_X = 30.0, 56.0
-"""Left edges of the columns in per cent of the width; the files are at 0. The style sheet's grid says the same."""
+"""Left edges of the columns in per cent of the width; the files are at 0. The style sheet's grid
+says the same."""
 _NODE = 0.7
 _RIBBONS_EM = 8.0
 _THINNEST_EM = 0.15
@@ -56,26 +59,48 @@ def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, An
     lines = _lines(account, prefix)
     placed, height = _place(lines)
     says = closing(account)
-    tone = "" if account.read is None else "bad" if account.gap else "warn" if account.parked else "good"
+    tone = (
+        ""
+        if account.read is None
+        else "bad"
+        if account.gap
+        else "warn"
+        if account.parked
+        else "good"
+    )
     described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
-    bands, nodes = _ribbons(placed, account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0)
+    bands, nodes = _ribbons(
+        placed,
+        account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0,
+    )
     # One way from here to there is no picture; the sum says it.
     is_picture = len(lines) > 1 or any(len(line.parts) > 1 for line in lines)
     return {
-        "account": account, "prefix": prefix, "head": _head(account, plan), "says": says, "tone": tone,
-        "verdict": "".join(_verdict(account)), "described": f"{says}. {described}.", "height": coordinate(height),
-        "placed": placed if is_picture else [], "bands": bands, "nodes": nodes,
-    }  # fmt: skip
+        "account": account,
+        "prefix": prefix,
+        "head": _head(account, plan),
+        "says": says,
+        "tone": tone,
+        "verdict": "".join(_verdict(account)),
+        "described": f"{says}. {described}.",
+        "height": coordinate(height),
+        "placed": placed if is_picture else [],
+        "bands": bands,
+        "nodes": nodes,
+    }
 
 
 def closing(account: Account) -> str:
-    """``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ where it does not close."""
+    """``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ where it
+    does not close."""
     right = [f"{number(account.delivered)} delivered", f"{number(account.before)} before"]
     right += [f"{number(count)} {what}" for what, count in _aside(account) if count]
     right += [f"{number(account.unconfirmed)} without a receipt"] if account.unconfirmed else []
     if account.read is None:
         return f"Counted: {words(right)}"
-    left = f"{number(account.read)} read" + (f" + {number(account.unread)} not read" if account.unread else "")
+    left = f"{number(account.read)} read" + (
+        f" + {number(account.unread)} not read" if account.unread else ""
+    )
     return f"{left} {'=' if account.gap == 0 else '≠'} {' + '.join(right)}"
 
 
@@ -89,26 +114,47 @@ def _verdict(account: Account) -> Iterator[str]:
     if account.read is None:
         yield ". The step failed, and Spark's own count of the records it read was lost with it."
     elif account.gap == 0:
-        yield ". Every line is accounted for, and not all were sent." if account.parked else ". The sum closes."
+        yield (
+            ". Every line is accounted for, and not all were sent."
+            if account.parked
+            else ". The sum closes."
+        )
     else:
         size = number(abs(account.gap))
-        yield f": {size} are not accounted for." if account.gap > 0 else f": {size} more than there should be."
+        yield (
+            f": {size} are not accounted for."
+            if account.gap > 0
+            else f": {size} more than there should be."
+        )
     if account.parked:
-        yield " What is parked was read and could not be sent: its topic could not be written to until the end."
+        yield (
+            " What is parked was read and could not be sent: its topic could not be written to "
+            "until the end."
+        )
     if account.unread_files:
-        yield f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it."
+        yield (
+            f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it."
+        )
     if account.ledger is not None:
         yield f" After the run the ledger holds {plural(account.ledger, 'record')} of the window."
 
 
 def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str]]]:
     """The sum of each column over the picture, and what stands below it."""
-    files, size = (plural(len(plan.files), "file"), [format_bytes(plan.total_bytes)]) if plan else ("Files", [])
+    files, size = (
+        (plural(len(plan.files), "file"), [format_bytes(plan.total_bytes)])
+        if plan
+        else ("Files", [])
+    )
     read = number(account.read) if account.read is not None else "?"
     unread = [f"+ {number(account.unread)} not read"] if account.unread else []
     before = [f"{number(account.before)} before"] if account.before or not account.sent else []
     aside = [f"{number(count)} {what}" for what, count in _aside(account) if count]
-    return [(files, size), (read, ["records read", *unread]), (f"{number(account.sent)} delivered", [*before, *aside])]
+    return [
+        (files, size),
+        (read, ["records read", *unread]),
+        (f"{number(account.sent)} delivered", [*before, *aside]),
+    ]
 
 
 def _lines(account: Account, prefix: str) -> list[Line]:
@@ -116,18 +162,33 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     topics = [topic for topic in account.topics if not topic.quarantine or topic.before]
     alone = topics if len(topics) <= MOST_ROWS else topics[: MOST_ROWS - 1]
     places = {topic.topic: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
-    lines = [line for topic in alone if (line := _line(topic.topic, [topic], places[topic.topic])).parts]
+    lines = [
+        line for topic in alone if (line := _line(topic.topic, [topic], places[topic.topic])).parts
+    ]
     rest = topics[len(alone) :]
-    if rest and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].topic])).parts:
+    if (
+        rest
+        and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].topic])).parts
+    ):
         lines.append(line)
-    lines += _set_aside(account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None)
+    lines += _set_aside(
+        account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None
+    )
     aside = next((places[topic.topic] for topic in account.topics if topic.quarantine), None)
     lines += _set_aside(account.quarantined, "quarantined", "reasons", aside)
     if account.unconfirmed:
         says = f"{number(account.unconfirmed)} by the ledger"
-        lines.append(Line("Without a receipt", (Ribbon("delivered", account.unconfirmed),), (says,)))
+        lines.append(
+            Line("Without a receipt", (Ribbon("delivered", account.unconfirmed),), (says,))
+        )
     if account.gap > 0:
-        lines.append(Line("Not accounted for", (Ribbon("lost", account.gap),), (plural(account.gap, "record"),)))
+        lines.append(
+            Line(
+                "Not accounted for",
+                (Ribbon("lost", account.gap),),
+                (plural(account.gap, "record"),),
+            )
+        )
     return lines
 
 
@@ -138,10 +199,14 @@ def _line(name: str, topics: Sequence[TopicAccount], href: str) -> Line:
         ("parked", sum(t.parked for t in topics)),
     ]
     parts = tuple(Ribbon(kind, records) for kind, records in sums if records)
-    return Line(name, parts, tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href)
+    return Line(
+        name, parts, tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href
+    )
 
 
-def _set_aside(counts: Mapping[str, int], kind: RibbonKind, many: str, href: str | None) -> Iterator[Line]:
+def _set_aside(
+    counts: Mapping[str, int], kind: RibbonKind, many: str, href: str | None
+) -> Iterator[Line]:
     """A row for each rule or reason, the largest first; the smallest ones share one."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     alone = ordered if len(ordered) <= MOST_RULES else ordered[: MOST_RULES - 1]
@@ -149,7 +214,12 @@ def _set_aside(counts: Mapping[str, int], kind: RibbonKind, many: str, href: str
         yield Line(name, (Ribbon(kind, count),), (f"{number(count)} {kind}",), href=href)
     if rest := ordered[len(alone) :]:
         total = sum(count for _, count in rest)
-        yield Line(f"{number(len(rest))} more {many}", (Ribbon(kind, total),), (f"{number(total)} {kind}",), href=href)
+        yield Line(
+            f"{number(len(rest))} more {many}",
+            (Ribbon(kind, total),),
+            (f"{number(total)} {kind}",),
+            href=href,
+        )
 
 
 @dataclass(frozen=True)
@@ -178,16 +248,21 @@ def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
     return placed, max(y - _GAP_EM, 0.0)
 
 
-def _ribbons(placed: Sequence[_Placed], read_share: float) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def _ribbons(
+    placed: Sequence[_Placed], read_share: float
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """Bands and nodes. The middle column holds what was read, and below it what was not.
 
-    Everything starts at the top and only ever falls, since each row is at least as high as its ribbons: so no ribbon
-    crosses another.
+    Everything starts at the top and only ever falls, since each row is at least as high as its
+    ribbons: so no ribbon crosses another.
     """
     thick_all = sum(sum(row.thick) for row in placed)
     thick_read = thick_all * read_share
     bands, nodes = [], [_node("files", 0.0, 0.0, thick_all)]
-    for kind, y, thick in (("read", 0.0, thick_read), ("before", thick_read, thick_all - thick_read)):
+    for kind, y, thick in (
+        ("read", 0.0, thick_read),
+        ("before", thick_read, thick_all - thick_read),
+    ):
         if thick:
             bands.append(_band(kind, _NODE, y, _READ_X, y, thick))
             nodes.append(_node(kind, _READ_X, y, thick))

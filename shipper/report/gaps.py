@@ -1,15 +1,19 @@
 """Windows of the schedule that are not complete on a cluster.
 
-What runs found and did is in their results, and what is on a cluster is in its ledger. A window is complete there if runs that passed the
-cluster's delivery gate looked at all of it, and no file is noted that a run left behind (see :mod:`shipper.report.coverage`). A run looks at its
-own window, and at what it looked back at. So a window that nobody ran, or whose run failed, is complete once a later run has looked at it, except
-where its own source gate is closed: then a person has to look. A file that was left behind counts as shipped when the ledger has all of it.
+What runs found and did is in their results, and what is on a cluster is in its ledger. A window is
+complete there if runs that passed the cluster's delivery gate looked at all of it, and no file is
+noted that a run left behind (see :mod:`shipper.report.coverage`). A run looks at its own window,
+and at what it looked back at. So a window that nobody ran, or whose run failed, is complete once a
+later run has looked at it, except where its own source gate is closed: then a person has to look. A
+file that was left behind counts as shipped when the ledger has all of it.
 
-Results may be deleted. Of a window that has none any more, and was not looked back at, the ledger alone is left: it is complete if the ledger
-holds files of it and all of them are complete. That a file never arrived is then known to nobody.
+Results may be deleted. Of a window that has none any more, and was not looked back at, the ledger
+alone is left: it is complete if the ledger holds files of it and all of them are complete. That a
+file never arrived is then known to nobody.
 
-The first run of the schedule writes down since when a pipeline is shipped on it, cluster by cluster (:func:`beginnings`). Nothing before that
-moment is looked at, or called a gap, unasked: a new pipeline, or a new cluster of an old one, must not begin with a past that nobody wanted.
+The first run of the schedule writes down since when a pipeline is shipped on it, cluster by cluster
+(:func:`beginnings`). Nothing before that moment is looked at, or called a gap, unasked: a new
+pipeline, or a new cluster of an old one, must not begin with a past that nobody wanted.
 """
 
 from __future__ import annotations
@@ -30,13 +34,15 @@ from shipper.report.standing import MISSING, RunSeen, Standing, contains, standi
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
-#: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks at everything.
+#: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks
+#: at everything.
 _REPORT_DAYS, _REPORT_WINDOWS = 7, 200
 
 
 class _ScheduleFile(BaseModel):
-    """`{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it anew, so that a bucket's rule that deletes what is old never
-    takes it. If it is lost all the same, the schedule begins anew with the next run."""
+    """`{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it anew, so that a
+    bucket's rule that deletes what is old never takes it. If it is lost all the same, the schedule
+    begins anew with the next run."""
 
     version: int = 1
     first_window: dict[str, dt.datetime]
@@ -44,7 +50,8 @@ class _ScheduleFile(BaseModel):
 
 
 def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
-    """Cluster → begin of the first window of the schedule. Empty if no run of the schedule has been. Raises StepResultError, OSError."""
+    """Cluster → begin of the first window of the schedule. Empty if no run of the schedule has
+    been. Raises StepResultError, OSError."""
     uri = _uri(runs_uri, pipeline)
     fs, path = fsspec.core.url_to_fs(uri)
     try:
@@ -53,8 +60,9 @@ def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
         return {}
     except ValidationError as error:
         raise StepResultError(
-            f"{uri} cannot be read: it says since when pipeline {pipeline} is on a schedule. Put it back from a backup; or delete it, and the "
-            "next run of the schedule is the first one, which looks at nothing before it."
+            f"{uri} cannot be read: it says since when pipeline {pipeline} is on a schedule. Put "
+            "it back from a backup; or delete it, and the next run of the schedule is the first "
+            "one, which looks at nothing before it."
         ) from error
 
 
@@ -67,13 +75,17 @@ def beginnings(
     *,
     keep: bool,
 ) -> dict[str, dt.datetime]:
-    """As ``read_beginnings``, with what a run over a window that begins at ``window_start`` adds: a cluster that no run had before begins
-    here; and the first run of all, at `schedule.start` if there is one. ``keep``: writes it."""
+    """As ``read_beginnings``, with what a run over a window that begins at ``window_start`` adds: a
+    cluster that no run had before begins here; and the first run of all, at `schedule.start` if
+    there is one. ``keep``: writes it."""
     kept = read_beginnings(runs_uri, pipeline)
     first = min(schedule_start, window_start) if schedule_start and not kept else window_start
     found = {cluster: kept.get(cluster, first) for cluster in clusters}
     if keep:
-        write_whole(_uri(runs_uri, pipeline), _ScheduleFile(first_window=kept | found).model_dump_json(indent=1) + "\n")
+        write_whole(
+            _uri(runs_uri, pipeline),
+            _ScheduleFile(first_window=kept | found).model_dump_json(indent=1) + "\n",
+        )
     return found
 
 
@@ -88,14 +100,18 @@ class Held(Protocol):
         """Whether it holds files of the window, all of them whole."""
 
     def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Whether it has all of each: the very file that was left behind, or one that was written on until later."""
+        """Whether it has all of each: the very file that was left behind, or one that was written
+        on until later."""
 
 
 def find_gaps(
-    windows: Iterable[Window], runs: Sequence[WindowRun], since: Mapping[str, dt.datetime], held: Callable[[str], Held | None]
+    windows: Iterable[Window],
+    runs: Sequence[WindowRun],
+    since: Mapping[str, dt.datetime],
+    held: Callable[[str], Held | None],
 ) -> list[Gap]:
-    """``runs``: by time. ``since``: cluster → begin of its first window. ``held``: cluster → its ledger, asked only where results do not
-    tell; None if it cannot be had."""
+    """``runs``: by time. ``since``: cluster → begin of its first window. ``held``: cluster → its
+    ledger, asked only where results do not tell; None if it cannot be had."""
     found, seen = [], {cluster: seen_on(runs, cluster) for cluster in since}
     for window in windows:
         for cluster, first in since.items():
@@ -105,12 +121,18 @@ def find_gaps(
 
 
 def _gap(
-    window: Window, cluster: str, seen: Sequence[RunSeen], runs: Sequence[WindowRun], held: Callable[[str], Held | None]
+    window: Window,
+    cluster: str,
+    seen: Sequence[RunSeen],
+    runs: Sequence[WindowRun],
+    held: Callable[[str], Held | None],
 ) -> Gap | None:
     found = standing(window, [run for run in seen if _touches(run, window)])
     if found is None:
         left_alone = any(contains(run.window, window) for run in runs)
-        found = Standing(MISSING, "its run was asked to ship to other clusters alone" if left_alone else "no run")
+        found = Standing(
+            MISSING, "its run was asked to ship to other clusters alone" if left_alone else "no run"
+        )
         ledger = held(cluster)
         if ledger and ledger.window_complete(window):
             return None
@@ -118,13 +140,23 @@ def _gap(
         return None
     files = [file for one in found.left for file in one.files]
     ledger = held(cluster) if found.left else None
-    if ledger and ledger.files_complete(files) and (all(one.files for one in found.left) or ledger.window_complete(window)):
+    if (
+        ledger
+        and ledger.files_complete(files)
+        and (all(one.files for one in found.left) or ledger.window_complete(window))
+    ):
         return None
-    return Gap(cluster=cluster, window=str(window), why=found.why, paths=list(dict.fromkeys(file.path for file in files)))
+    return Gap(
+        cluster=cluster,
+        window=str(window),
+        why=found.why,
+        paths=list(dict.fromkeys(file.path for file in files)),
+    )
 
 
 def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
-    """Return what each of ``runs`` came to on the cluster, in their order, without those that were asked to leave it alone."""
+    """Return what each of ``runs`` came to on the cluster, in their order, without those that were
+    asked to leave it alone."""
     return [
         RunSeen(
             run.window,
@@ -141,23 +173,36 @@ def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
 
 def _touches(run: RunSeen, window: Window) -> bool:
     start, end = (
-        (min(run.window.start, run.at.start), max(run.window.end, run.at.end)) if run.at else (run.window.start, run.window.end)
+        (min(run.window.start, run.at.start), max(run.window.end, run.at.end))
+        if run.at
+        else (run.window.start, run.window.end)
     )
     return start < window.end and window.start < end
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:
-    """For a run's report: what is not complete of the last windows that ended by ``until``, from results alone. None: the pipeline has no
-    schedule, or no run of it has been. Raises StepResultError, OSError."""
+    """For a run's report: what is not complete of the last windows that ended by ``until``, from
+    results alone. None: the pipeline has no schedule, or no run of it has been. Raises
+    StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
-    began = {name: at for name, at in read_beginnings(runs_uri, pipeline.key).items() if name in pipeline.clusters}
+    began = {
+        name: at
+        for name, at in read_beginnings(runs_uri, pipeline.key).items()
+        if name in pipeline.clusters
+    }
     kept = window_names(runs_uri, pipeline.key)
     if not began or not kept:
         return None
     # Where results are deleted after some days, nothing can be said of the days before.
-    first = max(min(began.values()), min(window.start for window in kept), until - dt.timedelta(days=_REPORT_DAYS))
-    windows = [window for window in Ticks(pipeline.schedule).windows(first, until) if window.end <= until][-_REPORT_WINDOWS:]
+    first = max(
+        min(began.values()),
+        min(window.start for window in kept),
+        until - dt.timedelta(days=_REPORT_DAYS),
+    )
+    windows = [
+        window for window in Ticks(pipeline.schedule).windows(first, until) if window.end <= until
+    ][-_REPORT_WINDOWS:]
     if not windows:
         return []
     looked_back = until + dt.timedelta(
@@ -168,7 +213,8 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
 
 
 def merged(gaps: Sequence[Gap]) -> list[Gap]:
-    """Windows that follow each other, with one reason and no file to name, as one: START of the first/END of the last."""
+    """Windows that follow each other, with one reason and no file to name, as one: START of the
+    first/END of the last."""
     found: list[Gap] = []
     for gap in sorted(gaps, key=lambda one: (one.cluster, one.window)):
         last = found[-1] if found else None
@@ -179,7 +225,12 @@ def merged(gaps: Sequence[Gap]) -> list[Gap]:
             and (last.cluster, last.why, last.paths) == (gap.cluster, gap.why, [])
             and last.window.endswith(f"/{start}")
         ):
-            found[-1] = last.model_copy(update={"window": f"{last.window.partition('/')[0]}/{end}", "windows": last.windows + 1})
+            found[-1] = last.model_copy(
+                update={
+                    "window": f"{last.window.partition('/')[0]}/{end}",
+                    "windows": last.windows + 1,
+                }
+            )
         else:
             found.append(gap)
     return found

@@ -1,8 +1,9 @@
 """How long the results of runs are kept: `keep` in config/shipper.yaml.
 
-Older windows go at the end of a run of their pipeline and by `shipper index`, some hundred at a time. Before they go,
-``{runs_uri}/{pipeline}/pruned.json`` says up to when all windows of the schedule were complete, and which were not. What such an open
-window's gap rests on stays: the results of the runs over it, and of those that looked back at it. So do the newest windows, whatever
+Older windows go at the end of a run of their pipeline and by `shipper index`, some hundred at a
+time. Before they go, ``{runs_uri}/{pipeline}/pruned.json`` says up to when all windows of the
+schedule were complete, and which were not. What such an open window's gap rests on stays: the
+results of the runs over it, and of those that looked back at it. So do the newest windows, whatever
 their age: history and freshness are read from them.
 """
 
@@ -32,7 +33,8 @@ _RUN_STAMP = "%Y%m%dT%H%M%S"
 
 
 class Pruned(BaseModel):
-    """`{runs_uri}/{pipeline}/pruned.json`. If it is lost, `gaps` asks the ledger for the windows that it spoke of."""
+    """`{runs_uri}/{pipeline}/pruned.json`. If it is lost, `gaps` asks the ledger for the windows
+    that it spoke of."""
 
     version: int = 1
     before: dt.datetime | None = None
@@ -46,7 +48,10 @@ class Pruned(BaseModel):
 
 def horizon(pipeline: Pipeline, keep_seconds: float, now: dt.datetime) -> dt.datetime:
     """Return before when results are too old. What a run looks back at never is."""
-    return now - max(dt.timedelta(seconds=keep_seconds), dt.timedelta(seconds=pipeline.source.lookback_seconds) + 30 * _DAY)
+    return now - max(
+        dt.timedelta(seconds=keep_seconds),
+        dt.timedelta(seconds=pipeline.source.lookback_seconds) + 30 * _DAY,
+    )
 
 
 def read_pruned(runs_uri: str, pipeline: str) -> Pruned:
@@ -58,8 +63,9 @@ def read_pruned(runs_uri: str, pipeline: str) -> Pruned:
         return Pruned()
     except ValidationError as error:
         raise StepResultError(
-            f"{path} cannot be read: it says up to when the results of pipeline {pipeline} were removed. No data are at risk. Delete it, and the "
-            "ledger alone tells of those windows."
+            f"{path} cannot be read: it says up to when the results of pipeline {pipeline} were "
+            "removed. No data are at risk. Delete it, and the ledger alone tells of those "
+            "windows."
         ) from error
 
 
@@ -68,7 +74,8 @@ def _uri(runs_uri: str, pipeline: str) -> str:
 
 
 def prune(runs_uri: str, pipeline: Pipeline, keep_seconds: float, now: dt.datetime) -> int:
-    """Remove what is too old; return how many windows went. Asks no cluster. Raises StepResultError, OSError."""
+    """Remove what is too old; return how many windows went. Asks no cluster. Raises
+    StepResultError, OSError."""
     oldest = horizon(pipeline, keep_seconds, now)
     dry = f"{runs_uri.rstrip('/')}/{DRY_RUNS}"
     gone = _remove(dry, pipeline.key, _too_old(dry, pipeline.key, oldest)[:_MOST_AT_ONCE], oldest)
@@ -82,11 +89,16 @@ def prune(runs_uri: str, pipeline: Pipeline, keep_seconds: float, now: dt.dateti
     end = oldest if len(new) <= _MOST_AT_ONCE else new[_MOST_AT_ONCE - 1].end
     open_ = _open(runs_uri, pipeline, before, end)
     write_whole(
-        _uri(runs_uri, pipeline.key), Pruned(before=end, open=[str(window) for window in open_]).model_dump_json(indent=1)
+        _uri(runs_uri, pipeline.key),
+        Pruned(before=end, open=[str(window) for window in open_]).model_dump_json(indent=1),
     )
     seen_within = dt.timedelta(seconds=pipeline.source.lookback_seconds) + _DAY
     needed = [Window(window.start, window.end + seen_within) for window in open_]
-    old = [found for found in too_old if found.end <= end and not any(_touch(found, one) for one in needed)]
+    old = [
+        found
+        for found in too_old
+        if found.end <= end and not any(_touch(found, one) for one in needed)
+    ]
     gone += _remove(runs_uri, pipeline.key, old, oldest)
     _forget_told(runs_uri, pipeline.key, {*old})
     return gone
@@ -94,23 +106,44 @@ def prune(runs_uri: str, pipeline: Pipeline, keep_seconds: float, now: dt.dateti
 
 def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
     """The oldest first."""
-    windows = sorted(window_names(runs_uri, pipeline), key=lambda window: (window.end, window.start))
+    windows = sorted(
+        window_names(runs_uri, pipeline), key=lambda window: (window.end, window.start)
+    )
     return [window for window in windows[:-_NEWEST_KEPT] if window.end <= oldest]
 
 
 def _open(runs_uri: str, pipeline: Pipeline, before: Pruned, end: dt.datetime) -> list[Window]:
     """Windows of the schedule that end by ``end`` and are not complete by results."""
     known = [parse_window(text) for text in before.open]
-    first = {name: at for name, at in read_beginnings(runs_uri, pipeline.key).items() if name in pipeline.clusters}
+    first = {
+        name: at
+        for name, at in read_beginnings(runs_uri, pipeline.key).items()
+        if name in pipeline.clusters
+    }
     if not first or pipeline.schedule is None:
         return known
     start = max(min(first.values()), before.before or min(first.values()))
-    windows = {*known, *(window for window in Ticks(pipeline.schedule).windows(start, end) if start < window.end <= end)}
+    windows = {
+        *known,
+        *(
+            window
+            for window in Ticks(pipeline.schedule).windows(start, end)
+            if start < window.end <= end
+        ),
+    }
     if not windows:
         return []
     looked_back = end + dt.timedelta(seconds=pipeline.source.lookback_seconds) + _DAY
-    runs = window_runs(runs_uri, pipeline.key, pipeline.clusters, min(window.start for window in windows), looked_back)
-    gaps = find_gaps(sorted(windows, key=lambda window: window.start), runs, first, lambda cluster: None)
+    runs = window_runs(
+        runs_uri,
+        pipeline.key,
+        pipeline.clusters,
+        min(window.start for window in windows),
+        looked_back,
+    )
+    gaps = find_gaps(
+        sorted(windows, key=lambda window: window.start), runs, first, lambda cluster: None
+    )
     return sorted({parse_window(gap.window) for gap in gaps}, key=lambda window: window.start)
 
 
@@ -119,7 +152,8 @@ def _touch(one: Window, other: Window) -> bool:
 
 
 def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: dt.datetime) -> int:
-    """A window that was run again later keeps those runs: a backfill of long ago is no older than it is."""
+    """A window that was run again later keeps those runs: a backfill of long ago is no older than
+    it is."""
     fs, root = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     gone = 0
     for window in windows:
@@ -150,6 +184,8 @@ def _forget_told(runs_uri: str, pipeline: str, windows: Collection[Window]) -> N
 
 def _names(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[str]:
     try:
-        yield from [str(entry).rstrip("/").rpartition("/")[2] for entry in fs.ls(path, detail=False)]
+        yield from [
+            str(entry).rstrip("/").rpartition("/")[2] for entry in fs.ls(path, detail=False)
+        ]
     except (FileNotFoundError, NotADirectoryError):
         return

@@ -1,8 +1,11 @@
-"""Windows that are not delivered in time, who has been told of them, and how fresh a cluster is: from the results that runs left.
+"""Windows that are not delivered in time, who has been told of them, and how fresh a cluster is:
+from the results that runs left.
 
-A late window is told once, whoever notices it first: Airflow while its run is at it, the report of a later run, which looks back, or `shipper gaps
---alert`. So that each of them knows, who told it leaves a file, ``{runs_uri}/{pipeline}/told/{start}--{end}.{event}``. It is written
-after the telling: a notifier that is away is tried again, and whoever dies in between has told it twice rather than never.
+A late window is told once, whoever notices it first: Airflow while its run is at it, the report of
+a later run, which looks back, or `shipper gaps --alert`. So that each of them knows, who told it
+leaves a file, ``{runs_uri}/{pipeline}/told/{start}--{end}.{event}``. It is written after the
+telling: a notifier that is away is tried again, and whoever dies in between has told it twice
+rather than never.
 """
 
 from __future__ import annotations
@@ -34,14 +37,16 @@ from shipper.windows.window import Window, parse_window
 
 Event = Literal["late", "failure"]
 R = TypeVar("R", bound=StepResult)
-#: How many of the newest windows are looked at, step by step, for one that is there. Beyond the last nothing is known.
+#: How many of the newest windows are looked at, step by step, for one that is there. Beyond the
+#: last nothing is known.
 _LOOKED_AT = (0, 3, 20, 200)
 _MOST_LINES = 20
 """Of one notice."""
 
 
 class Told:
-    """Of which windows of a pipeline somebody has been told what. Raises OSError where the files cannot be reached."""
+    """Of which windows of a pipeline somebody has been told what. Raises OSError where the files
+    cannot be reached."""
 
     def __init__(self, runs_uri: str, pipeline: str) -> None:
         self._uri = f"{runs_uri.rstrip('/')}/{pipeline}/told"
@@ -50,14 +55,21 @@ class Told:
         fs, path = fsspec.core.url_to_fs(self._uri)
         fs.invalidate_cache()
         try:
-            names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
+            names = [
+                str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)
+            ]
         except (FileNotFoundError, NotADirectoryError):
             return set()
-        found = (RunFolder.window_of(name.removesuffix(f".{event}")) for name in names if name.endswith(f".{event}"))
+        found = (
+            RunFolder.window_of(name.removesuffix(f".{event}"))
+            for name in names
+            if name.endswith(f".{event}")
+        )
         return {window for window in found if window}
 
     def why(self, event: Event, window: Window) -> str | None:
-        """Return the reason that was told with the event; None if the event was not told, or without a reason."""
+        """Return the reason that was told with the event; None if the event was not told, or
+        without a reason."""
         fs, path = fsspec.core.url_to_fs(self._file(event, window))
         try:
             _, *lines = str(fs.cat_file(path).decode()).splitlines()
@@ -65,7 +77,9 @@ class Told:
             return None
         return "\n".join(lines) or None
 
-    def add(self, event: Event, windows: Collection[Window], at: dt.datetime, why: str = "") -> None:
+    def add(
+        self, event: Event, windows: Collection[Window], at: dt.datetime, why: str = ""
+    ) -> None:
         for window in windows:
             write_whole(self._file(event, window), f"{at.isoformat()}\n{why}")
 
@@ -80,16 +94,21 @@ class Told:
 
 
 def due(schedule: Schedule, settle_seconds: float, window: Window) -> dt.datetime:
-    """When it must be there: by `deliver_within`; without it, when its files have settled and as long again as the window is."""
+    """When it must be there: by `deliver_within`; without it, when its files have settled and as
+    long again as the window is."""
     within = schedule.deliver_within_seconds
-    patience = settle_seconds + (window.end - window.start).total_seconds() if within is None else within
+    patience = (
+        settle_seconds + (window.end - window.start).total_seconds() if within is None else within
+    )
     return window.end + dt.timedelta(seconds=patience)
 
 
 def overdue(pipeline: Pipeline, gaps: Collection[Gap], now: dt.datetime) -> list[Gap]:
     """Those whose time is over. None without a schedule."""
     schedule, settle = pipeline.schedule, pipeline.source.settle_seconds
-    return [gap for gap in gaps if schedule and due(schedule, settle, parse_window(gap.window)) <= now]
+    return [
+        gap for gap in gaps if schedule and due(schedule, settle, parse_window(gap.window)) <= now
+    ]
 
 
 def windows_of(gaps: Collection[Gap]) -> list[Window]:
@@ -100,11 +119,15 @@ def windows_of(gaps: Collection[Gap]) -> list[Window]:
 def missing_in_words(gaps: Sequence[Gap]) -> str:
     """``Late: 3 windows of the schedule are not complete``."""
     count = len(windows_of(gaps))
-    return f"Late: {plural(count, 'window')} of the schedule {'is' if count == 1 else 'are'} not complete"
+    return (
+        f"Late: {plural(count, 'window')} of the schedule {'is' if count == 1 else 'are'} not "
+        "complete"
+    )
 
 
 def causes(runs_uri: str, pipeline: str, gaps: Sequence[Gap]) -> list[str]:
-    """A line for each stretch of windows with one reason: cluster, which, why. Of the first window whose run failed, what its report says."""
+    """A line for each stretch of windows with one reason: cluster, which, why. Of the first window
+    whose run failed, what its report says."""
     lines, asked = [], False
     for gap in merged(gaps):
         window, why = parse_window(gap.window), gap.why
@@ -112,7 +135,10 @@ def causes(runs_uri: str, pipeline: str, gaps: Sequence[Gap]) -> list[str]:
             why, asked = f"{why}: {cause}", True
         many = f" ({plural(gap.windows, 'window')})" if gap.windows > 1 else ""
         lines.append(f"{gap.cluster}: {in_words(window.start, window.end)}{many}: {why}")
-    return [*lines[:_MOST_LINES], *([f"… and {len(lines) - _MOST_LINES:,} more"] if lines[_MOST_LINES:] else [])]
+    return [
+        *lines[:_MOST_LINES],
+        *([f"… and {len(lines) - _MOST_LINES:,} more"] if lines[_MOST_LINES:] else []),
+    ]
 
 
 def _first_cause(runs_uri: str, pipeline: str, window: Window) -> str | None:
@@ -128,22 +154,33 @@ def newest(runs_uri: str, pipeline: str, window: Window) -> RunFolder | None:
 
 
 def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
-    """Of a run that is not over, in one sentence: the step that is not done, what it said when it failed, and which clusters have everything."""
-    there = [name for name in clusters if _succeeded(_left(folder, f"{GATE_DELIVERY}.{name}", DeliveryGateResult))]
+    """Of a run that is not over, in one sentence: the step that is not done, what it said when it
+    failed, and which clusters have everything."""
+    there = [
+        name
+        for name in clusters
+        if _succeeded(_left(folder, f"{GATE_DELIVERY}.{name}", DeliveryGateResult))
+    ]
     step, result = next(iter(_not_done(folder, clusters)), (REPORT, None))
     has = f"; {words(there)} {'has' if len(there) == 1 else 'have'} everything" if there else ""
     if result is not None:
-        return f"{step} failed, and is tried again or given up: {one_sentence(result.error or 'it does not say why')}{has}"
+        return (
+            f"{step} failed, and is tried again or given up: "
+            f"{one_sentence(result.error or 'it does not say why')}{has}"
+        )
     return f"{step} is not done: it is at work, or waits for a worker or a pool{has}"
 
 
 def _not_done(folder: RunFolder, clusters: Sequence[str]) -> list[tuple[str, StepResult | None]]:
-    """Steps in their order, one that has failed before one that is only not done; None: it left no result yet."""
+    """Steps in their order, one that has failed before one that is only not done; None: it left no
+    result yet."""
     steps: list[tuple[str, type[StepResult]]] = [(PLAN, PlanResult), (GATE_SOURCE, GateResult)]
     for name in clusters:
         steps += [(f"{SHIP}:{name}", ShipResult), (f"{GATE_DELIVERY}:{name}", DeliveryGateResult)]
     found = [(step, _left(folder, step.replace(":", "."), kind)) for step, kind in steps]
-    return sorted((each for each in found if not _succeeded(each[1])), key=lambda each: each[1] is None)
+    return sorted(
+        (each for each in found if not _succeeded(each[1])), key=lambda each: each[1] is None
+    )
 
 
 def _succeeded(result: StepResult | None) -> bool:
@@ -158,16 +195,30 @@ def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
         return None
 
 
-def delivered_late(pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime) -> str | None:
-    """Return what to say of a window of the schedule that this run delivered, by when its last record was committed; None if that was in time,
-    or there is no record. ``now`` counts where nobody knows."""
+def delivered_late(
+    pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime
+) -> str | None:
+    """Return what to say of a window of the schedule that this run delivered, by when its last
+    record was committed; None if that was in time, or there is no record. ``now`` counts where
+    nobody knows."""
     schedule = pipeline.schedule
-    moments = [committed_at(gate.coverage, window) if _knows_commits(gate) else now for gate in report.delivery_gates]
+    moments = [
+        committed_at(gate.coverage, window) if _knows_commits(gate) else now
+        for gate in report.delivery_gates
+    ]
     at = max(filter(None, moments), default=None)
-    if schedule is None or schedule.deliver_within_seconds is None or at is None or at <= due(schedule, 0.0, window):
+    if (
+        schedule is None
+        or schedule.deliver_within_seconds is None
+        or at is None
+        or at <= due(schedule, 0.0, window)
+    ):
         return None
     took, within = (at - window.end).total_seconds(), schedule.deliver_within_seconds
-    return f"Late: delivered {format_duration(took)} after its window closed, not within {format_duration(within)}"
+    return (
+        f"Late: delivered {format_duration(took)} after its window closed, not within "
+        f"{format_duration(within)}"
+    )
 
 
 def _knows_commits(gate: DeliveryGateResult) -> bool:
@@ -179,10 +230,16 @@ def window_before(pipeline: Pipeline, window: Window) -> Window | None:
     return Ticks(pipeline.schedule).last_closed(window.start) if pipeline.schedule else None
 
 
-def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt.datetime) -> dict[str, dt.datetime]:
-    """Cluster → end of the latest window that is over and is there, by the delivery gates of all runs and what they left out. A cluster on which none
-    of the newest 200 is there is not in it. Raises OSError."""
-    windows = sorted((found for found in window_names(runs_uri, pipeline) if found.end <= now), key=lambda found: found.end)
+def fresh_until(
+    runs_uri: str, pipeline: str, clusters: Collection[str], now: dt.datetime
+) -> dict[str, dt.datetime]:
+    """Cluster → end of the latest window that is over and is there, by the delivery gates of all
+    runs and what they left out. A cluster on which none of the newest 200 is there is not in it.
+    Raises OSError."""
+    windows = sorted(
+        (found for found in window_names(runs_uri, pipeline) if found.end <= now),
+        key=lambda found: found.end,
+    )
     found: dict[str, dt.datetime] = {}
     for skipped, most in pairwise(_LOOKED_AT):
         some = windows[-most : max(0, len(windows) - skipped)]
@@ -190,7 +247,11 @@ def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt
         if not some or not lacking:
             break
         start = min(window.start for window in some)
-        runs = [run for run in window_runs(runs_uri, pipeline, lacking, start, now) if run.window.end <= now]
+        runs = [
+            run
+            for run in window_runs(runs_uri, pipeline, lacking, start, now)
+            if run.window.end <= now
+        ]
         for name in lacking:
             looks = [Look(seen.at, seen.passed) for seen in seen_on(runs, name) if seen.at]
             ends = [_there_until(run.window, looks) for run in runs if name in run.covered]
@@ -200,10 +261,13 @@ def fresh_until(runs_uri: str, pipeline: str, clusters: Collection[str], now: dt
 
 
 def _there_until(window: Window, looks: Sequence[Look]) -> dt.datetime | None:
-    """Return the end of the last part of ``window`` of which nothing was left behind; None if there is none."""
+    """Return the end of the last part of ``window`` of which nothing was left behind; None if there
+    is none."""
     end = window.end
     for tick in sorted(
-        (parse_window(note.window) for note in outstanding(window, looks)), key=lambda tick: tick.end, reverse=True
+        (parse_window(note.window) for note in outstanding(window, looks)),
+        key=lambda tick: tick.end,
+        reverse=True,
     ):
         if tick.end < end:
             break

@@ -1,4 +1,5 @@
-"""In plain text: how a run ended, for whoever is told (what happened, the first cause in one sentence); and what a step did, in one line."""
+"""In plain text: how a run ended, for whoever is told (what happened, the first cause in one
+sentence); and what a step did, in one line."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Message:
     headline: str
     """``Failed while shipping to singapore, after 559,987 records``."""
     cause: str | None
-    """Of a failure the first cause, of a warning the first one, in one sentence; None: all is well."""
+    """Of a failure the first cause, of a warning the first one, in one sentence; None: all
+    is well."""
     step: RunStep | None
     """The step that failed first, or left no result."""
     clusters: tuple[str, ...]
@@ -38,10 +40,13 @@ def message(report: RunReport) -> Message:
     found, ending = accounts(report), verdict(report)
     dry = report.plan if report.asked and report.asked.plan_only else None
     clusters = tuple(
-        _planned_for(account.plan, bool(dry.files)) if dry and account.plan else _cluster(account) for account in found
+        _planned_for(account.plan, bool(dry.files)) if dry and account.plan else _cluster(account)
+        for account in found
     )
     if ending.state == "failed":
-        cause = _closed(report, ending.failed) or (one_sentence(ending.cause) if ending.cause else None)
+        cause = _closed(report, ending.failed) or (
+            one_sentence(ending.cause) if ending.cause else None
+        )
         return Message("failure", ending.headline, cause, ending.failed, clusters)
     warnings = [*(doubt.says for doubt in ending.doubts), *_warnings(report, found)]
     cause = one_sentence(warnings[0]) if warnings else None
@@ -55,15 +60,22 @@ def one_sentence(text: str) -> str:
 
 
 def _closed(report: RunReport, step: RunStep | None) -> str | None:
-    """Of a closed gate the first check that does not hold says more than that the gate is closed."""
+    """Of a closed gate the first check that does not hold says more than that the gate is
+    closed."""
     if step is None or not isinstance(step.result, GateResult):
         return None
-    broken = [check for check in step.result.checks if check.severity == "block" and not check.passed]
+    broken = [
+        check for check in step.result.checks if check.severity == "block" and not check.passed
+    ]
     if not broken:
         return None
     more = f", and {plural(len(broken) - 1, 'more check')}" if broken[1:] else ""
-    expected, observed = (" ".join(text.split()) for text in (broken[0].expected, broken[0].observed))
-    return one_sentence(f"{step.title}: {broken[0].check}: expected {expected}, observed {observed}{more}")
+    expected, observed = (
+        " ".join(text.split()) for text in (broken[0].expected, broken[0].observed)
+    )
+    return one_sentence(
+        f"{step.title}: {broken[0].check}: expected {expected}, observed {observed}{more}"
+    )
 
 
 def _warnings(report: RunReport, found: list[Account]) -> list[str]:
@@ -75,14 +87,21 @@ def _warnings(report: RunReport, found: list[Account]) -> list[str]:
     for account in found:
         aside = sum(account.quarantined.values())
         if aside:
-            reasons = ", ".join(f"{reason} {number(count)}" for reason, count in sorted(account.quarantined.items()))
+            reasons = ", ".join(
+                f"{reason} {number(count)}" for reason, count in sorted(account.quarantined.items())
+            )
             says.append(f"{account.cluster}: {plural(aside, 'record')} quarantined ({reasons})")
     return says
 
 
 def _cluster(account: Account) -> str:
     """``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
-    words = {"shipped": "shipped", "nothing": "nothing to ship", "failed": "failed", "no result": "no result of the ship step"}
+    words = {
+        "shipped": "shipped",
+        "nothing": "nothing to ship",
+        "failed": "failed",
+        "no result": "no result of the ship step",
+    }
     counts = [
         (account.sent, "delivered"),
         (sum(account.filtered.values()), "filtered"),
@@ -90,12 +109,18 @@ def _cluster(account: Account) -> str:
         (account.parked, "parked"),
         (account.before, "before"),
     ]
-    return ", ".join([f"{account.cluster}: {words[account.outcome]}", *(f"{number(n)} {what}" for n, what in counts if n)])
+    return ", ".join(
+        [
+            f"{account.cluster}: {words[account.outcome]}",
+            *(f"{number(n)} {what}" for n, what in counts if n),
+        ]
+    )
 
 
 def summary(result: StepResult) -> str:
-    """What a step did, in one line, the last of its log: ``4,000 records sent; 120 were there before``. Empty for a step that has nothing to
-    say beyond its state. Holds figures and names of the configuration, never a file's name or a line."""
+    """What a step did, in one line, the last of its log: ``4,000 records sent; 120 were there
+    before``. Empty for a step that has nothing to say beyond its state. Holds figures and names of
+    the configuration, never a file's name or a line."""
     if isinstance(result, PlanResult):
         return _plan(result)
     if isinstance(result, ShipResult):
@@ -106,11 +131,12 @@ def summary(result: StepResult) -> str:
 
 
 def details(result: StepResult) -> list[str]:
-    """What a step found, a line for each figure that somebody may look for: the records of each topic, each check that does not hold. They come
-    before what the step did as a whole."""
+    """What a step found, a line for each figure that somebody may look for: the records of each
+    topic, each check that does not hold. They come before what the step did as a whole."""
     if isinstance(result, PlanResult):
         named = [
-            f"left out: {file.entries()}: {file.reason}" for file in sorted(result.left_out, key=lambda file: not file.warns)
+            f"left out: {file.entries()}: {file.reason}"
+            for file in sorted(result.left_out, key=lambda file: not file.warns)
         ]
         return [
             *named[:_MOST_LINES],
@@ -119,17 +145,34 @@ def details(result: StepResult) -> list[str]:
     if isinstance(result, ShipResult):
         topics = [topic for topic in result.topics if topic.delivered or topic.parked]
         lines = [_topic(topic) for topic in topics[:_MOST_LINES]]
-        return [*lines, *([f"… and {plural(len(topics) - _MOST_LINES, 'more topic')}"] if topics[_MOST_LINES:] else [])]
+        return [
+            *lines,
+            *(
+                [f"… and {plural(len(topics) - _MOST_LINES, 'more topic')}"]
+                if topics[_MOST_LINES:]
+                else []
+            ),
+        ]
     if isinstance(result, GateResult):
         failed = [check for check in result.checks if not check.passed]
         lines = [_check(check) for check in failed[:_MOST_LINES]]
-        return [*lines, *([f"… and {plural(len(failed) - _MOST_LINES, 'more check')}"] if failed[_MOST_LINES:] else [])]
+        return [
+            *lines,
+            *(
+                [f"… and {plural(len(failed) - _MOST_LINES, 'more check')}"]
+                if failed[_MOST_LINES:]
+                else []
+            ),
+        ]
     return []
 
 
 def _topic(topic: TopicAccount) -> str:
     parked = f", {number(topic.parked)} parked and not sent" if topic.parked else ""
-    return f"topic {topic.topic}: {plural(topic.delivered, 'record')} sent, {format_bytes(topic.delivered_bytes)}{parked}"
+    return (
+        f"topic {topic.topic}: {plural(topic.delivered, 'record')} sent, "
+        f"{format_bytes(topic.delivered_bytes)}{parked}"
+    )
 
 
 def _check(check: CheckResult) -> str:
@@ -140,8 +183,13 @@ def _check(check: CheckResult) -> str:
 
 def _plan(result: PlanResult) -> str:
     left_out = result.left_out_in_words()
-    found = f"{plural(len(result.files), 'file')}, {format_bytes(result.total_bytes)}{left_out and f', {left_out}'}"
-    return "; ".join([found, *(_planned_for(cluster, bool(result.files)) for cluster in result.clusters)])
+    found = (
+        f"{plural(len(result.files), 'file')}, "
+        f"{format_bytes(result.total_bytes)}{left_out and f', {left_out}'}"
+    )
+    return "; ".join(
+        [found, *(_planned_for(cluster, bool(result.files)) for cluster in result.clusters)]
+    )
 
 
 def _planned_for(found: ClusterPlan, any_files: bool) -> str:
@@ -149,20 +197,34 @@ def _planned_for(found: ClusterPlan, any_files: bool) -> str:
         return f"{found.cluster}: cannot be shipped to"
     if not any_files or not found.left_files:
         return f"{found.cluster}: nothing left to ship"
-    return f"{found.cluster}: {plural(found.left_files, 'file')} left, {format_bytes(found.left_bytes)}"
+    return (
+        f"{found.cluster}: {plural(found.left_files, 'file')} left, "
+        f"{format_bytes(found.left_bytes)}"
+    )
 
 
 def _ship(result: ShipResult) -> str:
     mine = (
-        f", {number(result.by_earlier_attempts)} of them by an earlier attempt of this run" if result.by_earlier_attempts else ""
+        f", {number(result.by_earlier_attempts)} of them by an earlier attempt of this run"
+        if result.by_earlier_attempts
+        else ""
     )
     counts = [
         (result.before, f"were there before{mine}"),
         (sum(result.quarantined.values()), "quarantined"),
         (sum(result.filtered.values()), "filtered"),
     ]
-    files = f" of {plural(len(result.files) - result.unread_files, 'file')}" if result.delivered and result.files else ""
-    return "; ".join([f"{plural(result.delivered, 'record')}{files} sent", *(f"{number(n)} {what}" for n, what in counts if n)])
+    files = (
+        f" of {plural(len(result.files) - result.unread_files, 'file')}"
+        if result.delivered and result.files
+        else ""
+    )
+    return "; ".join(
+        [
+            f"{plural(result.delivered, 'record')}{files} sent",
+            *(f"{number(n)} {what}" for n, what in counts if n),
+        ]
+    )
 
 
 def _gate(result: GateResult) -> str:
@@ -173,4 +235,6 @@ def _gate(result: GateResult) -> str:
     passed = sum(check.passed for check in result.checks)
     failed = [check.check for check in result.checks if not check.passed]
     held = f"{passed} of {plural(len(result.checks), 'check')} passed"
-    return (f"{held}; not: {', '.join(failed[:5])}{', …' if failed[5:] else ''}" if failed else held) + left_out
+    return (
+        f"{held}; not: {', '.join(failed[:5])}{', …' if failed[5:] else ''}" if failed else held
+    ) + left_out

@@ -1,7 +1,8 @@
-"""Figures of a run as metrics: names, tags and values. Airflow's tasks send them (``dags/shipper_factory/step.py``); without Airflow a
-:class:`MetricsFile` has them for Prometheus.
+"""Figures of a run as metrics: names, tags and values. Airflow's tasks send them
+(``dags/shipper_factory/step.py``); without Airflow a :class:`MetricsFile` has them for Prometheus.
 
-The names are an interface, listed in docs/operations.md: counters count what the step did now, gauges hold the last run's value.
+The names are an interface, listed in docs/operations.md: counters count what the step did now,
+gauges hold the last run's value.
 """
 
 from __future__ import annotations
@@ -31,24 +32,33 @@ class Metric(NamedTuple):
 
     @property
     def series(self) -> str:
-        """Name and labels as Prometheus has them; ``examples/monitoring/statsd-mapping.yml`` makes the same of StatsD's."""
+        """Name and labels as Prometheus has them; ``examples/monitoring/statsd-mapping.yml`` makes
+        the same of StatsD's."""
         labels = ",".join(f'{key}="{value}"' for key, value in sorted(self.tags.items()))
-        return f"{self.name.replace('.', '_')}{'_total' if self.kind == 'counter' else ''}{{{labels}}}"
+        return (
+            f"{self.name.replace('.', '_')}{'_total' if self.kind == 'counter' else ''}{{{labels}}}"
+        )
 
 
 def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
     """Of one step, whether it succeeded or failed."""
     if isinstance(result, RunReport):
         clusters = [cluster.cluster for cluster in result.plan.clusters] if result.plan else []
-        yield from metrics_of_pipeline(result.pipeline, clusters, result.gaps, result.fresh_until, now)
+        yield from metrics_of_pipeline(
+            result.pipeline, clusters, result.gaps, result.fresh_until, now
+        )
     if isinstance(result, ShipResult):
         yield from _of_ship(result)
     if isinstance(result, GateResult):
         yield from _of_gate(result)
     if isinstance(result, DeliveryGateResult) and result.status == "succeeded":
         tags = {"pipeline": result.pipeline, "cluster": result.cluster}
-        delivered = committed_at(result.coverage, Window(result.window_start, result.window_end)) or now
-        yield Metric("gauge", "shipper.lag_seconds", (delivered - result.window_end).total_seconds(), tags)
+        delivered = (
+            committed_at(result.coverage, Window(result.window_start, result.window_end)) or now
+        )
+        yield Metric(
+            "gauge", "shipper.lag_seconds", (delivered - result.window_end).total_seconds(), tags
+        )
 
 
 def metrics_of_run(report: RunReport, now: dt.datetime) -> Iterator[Metric]:
@@ -64,8 +74,9 @@ def metrics_of_pipeline(
     fresh_until: Mapping[str, dt.datetime],
     now: dt.datetime,
 ) -> Iterator[Metric]:
-    """How a pipeline stands. Also where nothing is missing, so that an alert can end; and of clusters that got nothing, so that their age is seen
-    to grow. Between two runs the moment itself tells it: an alert subtracts it from its own clock. ``gaps``: None if nobody looked."""
+    """How a pipeline stands. Also where nothing is missing, so that an alert can end; and of
+    clusters that got nothing, so that their age is seen to grow. Between two runs the moment itself
+    tells it: an alert subtracts it from its own clock. ``gaps``: None if nobody looked."""
     for name, until in fresh_until.items():
         tags = {"pipeline": pipeline, "cluster": name}
         yield Metric("gauge", "shipper.fresh_until", until.timestamp(), tags)
@@ -98,12 +109,24 @@ def _of_ship(result: ShipResult) -> Iterator[Metric]:
 def _of_gate(result: GateResult) -> Iterator[Metric]:
     """One counter of each kind for each severity that the gate has, also when it is 0."""
     where = "source" if result.cluster is None else "delivery"
-    tags = {"pipeline": result.pipeline, "gate": where} | ({"cluster": result.cluster} if result.cluster else {})
+    tags = {"pipeline": result.pipeline, "gate": where} | (
+        {"cluster": result.cluster} if result.cluster else {}
+    )
     passed = Counter(check.severity for check in result.checks if check.passed)
     failed = Counter(check.severity for check in result.checks if not check.passed)
     for severity in sorted({check.severity for check in result.checks}):
-        yield Metric("counter", "shipper.gate_checks_passed", passed[severity], {**tags, "severity": severity})
-        yield Metric("counter", "shipper.gate_checks_failed", failed[severity], {**tags, "severity": severity})
+        yield Metric(
+            "counter",
+            "shipper.gate_checks_passed",
+            passed[severity],
+            {**tags, "severity": severity},
+        )
+        yield Metric(
+            "counter",
+            "shipper.gate_checks_failed",
+            failed[severity],
+            {**tags, "severity": severity},
+        )
     yield Metric("counter", "shipper.gates_closed", int(result.status == "failed"), tags)
 
 
@@ -111,14 +134,19 @@ _SAMPLE = re.compile(r"(shipper_\w+\{[^{}]*\}) (-?\d[\d.e+-]*)", re.ASCII)
 
 
 class MetricsFile:
-    """A file for the textfile collector of Prometheus' node_exporter. Each write adds to the counters of the file and replaces its gauges, so that
-    runs one after the other add up, as a counter must; runs of several pipelines may share a file."""
+    """A file for the textfile collector of Prometheus' node_exporter. Each write adds to the
+    counters of the file and replaces its gauges, so that runs one after the other add up, as a
+    counter must; runs of several pipelines may share a file."""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError if the file cannot be written, or is somebody else's: before anything is shipped."""
+        """Raises UsageError if the file cannot be written, or is somebody else's: before anything
+        is shipped."""
         self._path = path
         if path.suffix != ".prom":
-            raise UsageError(f"--metrics-file {path}: the name must end in .prom, since node_exporter reads no other file")
+            raise UsageError(
+                f"--metrics-file {path}: the name must end in .prom, since node_exporter reads no "
+                "other file"
+            )
         with self._held():
             pass
 
@@ -126,12 +154,16 @@ class MetricsFile:
         """Raises UsageError."""
         with self._held() as values:
             for metric in metrics:
-                values[metric.series] = metric.value + (values.get(metric.series, 0.0) if metric.kind == "counter" else 0.0)
+                values[metric.series] = metric.value + (
+                    values.get(metric.series, 0.0) if metric.kind == "counter" else 0.0
+                )
             lines, last = [], ""
             for series, value in sorted(values.items()):
                 name = series.partition("{")[0]
                 if name != last:
-                    lines.append(f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}")
+                    lines.append(
+                        f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"
+                    )
                 lines.append(f"{series} {value:.15g}")
                 last = name
             write_whole(str(self._path), "\n".join(lines) + "\n")
@@ -144,7 +176,8 @@ class MetricsFile:
                 yield self._read()
         except OSError as error:
             raise UsageError(
-                f"--metrics-file {self._path} cannot be written: {why_system(error)}. Name a file in a folder that this account may write to."
+                f"--metrics-file {self._path} cannot be written: {why_system(error)}. Name a file "
+                "in a folder that this account may write to."
             ) from error
 
     def _read(self) -> dict[str, float]:
@@ -154,8 +187,8 @@ class MetricsFile:
                 continue
             if not (sample := _SAMPLE.fullmatch(line)):
                 raise UsageError(
-                    f"--metrics-file {self._path} holds something that shipper did not write, and nothing of it was changed. "
-                    "Name another file, or delete this one."
+                    f"--metrics-file {self._path} holds something that shipper did not write, and "
+                    "nothing of it was changed. Name another file, or delete this one."
                 )
             values[sample[1]] = float(sample[2])
         return values

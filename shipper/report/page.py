@@ -1,8 +1,10 @@
-"""A run's report as one HTML page that needs nothing else: no network, no script, no fonts of its own.
+"""A run's report as one HTML page that needs nothing else: no network, no script, no fonts of its
+own.
 
-The order is the reader's: how did it end and what do I do; where did the records go; do the independent counts agree;
-how fast was it; then the lists. The page shows nothing that is not in the report, and the same report gives the same
-page. ``page.html.j2`` is the markup; a section of it shows what one function of this package makes of the report.
+The order is the reader's: how did it end and what do I do; where did the records go; do the
+independent counts agree; how fast was it; then the lists. The page shows nothing that is not in the
+report, and the same report gives the same page. ``page.html.j2`` is the markup; a section of it
+shows what one function of this package makes of the report.
 """
 
 from __future__ import annotations
@@ -39,14 +41,19 @@ _BADGES: dict[State, tuple[str, str, str]] = {
     "doubt": ("!", "Look into this", "b26a00"),
     "failed": ("✗", "Failed", "c0362c"),
 }
-_STATUS = {"succeeded": ("✓ succeeded", "good"), "failed": ("✗ failed", "bad"), "skipped": ("skipped", "dim")}
+_STATUS = {
+    "succeeded": ("✓ succeeded", "good"),
+    "failed": ("✗ failed", "bad"),
+    "skipped": ("skipped", "dim"),
+}
 _FIRST_ROWS, _MOST_GAPS, _MOST_PLACES = 20, 200, 6
 
 
 @functools.cache
 def _template() -> Any:
-    """The page's template. File names, error texts and topics may be hostile: each value is escaped, and characters that a reader cannot see
-    (control characters, overrides of the writing direction, lone surrogates) are shown by their code."""
+    """The page's template. File names, error texts and topics may be hostile: each value is
+    escaped, and characters that a reader cannot see (control characters, overrides of the writing
+    direction, lone surrogates) are shown by their code."""
     files = resources.files("shipper.report")
     environment = Environment(
         loader=FunctionLoader(lambda name: files.joinpath(name).read_text(encoding="utf-8")),
@@ -56,7 +63,14 @@ def _template() -> Any:
         finalize=_legible,
     )
     environment.filters["prose"] = _prose
-    shared = {"number": number, "plural": plural, "bytes": format_bytes, "duration": duration, "window": window, "utc": utc}
+    shared = {
+        "number": number,
+        "plural": plural,
+        "bytes": format_bytes,
+        "duration": duration,
+        "window": window,
+        "utc": utc,
+    }
     environment.globals.update(shared, first_rows=_FIRST_ROWS)
     return environment.get_template("page.html.j2")
 
@@ -72,17 +86,30 @@ def _prose(value: str) -> str:
     parts = _legible(value).split("`")
     if len(parts) % 2 == 0:
         return value
-    return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
+    )
 
 
 def render(report: RunReport) -> str:
-    """Return the page. Takes any report, whatever is missing in it: the page of a failed run matters most."""
+    """Return the page. Takes any report, whatever is missing in it: the page of a failed run
+    matters most."""
     found = accounts(report)
     ending = verdict(report)
     mark, badge, icon = _BADGES[ending.state]
-    results = [step for step in (report.plan, report.gate_source, *report.ships, *report.delivery_gates) if step]
+    results = [
+        step
+        for step in (report.plan, report.gate_source, *report.ships, *report.delivery_gates)
+        if step
+    ]
     page: str = _template().render(
-        report=report, found=found, ending=ending, plan=report.plan, mark=mark, badge=badge, icon=icon,
+        report=report,
+        found=found,
+        ending=ending,
+        plan=report.plan,
+        mark=mark,
+        badge=badge,
+        icon=icon,
         places=_cause_at(report, found, ending),
         clusters=[_cluster(account) for account in found],
         pointers=_pointers(report, found),
@@ -90,17 +117,27 @@ def render(report: RunReport) -> str:
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(step.started_at for step in results))),
         usual=_usual(report),
-        flows=[flow(account, f"c{i}", report.plan) for i, account in enumerate(found) if _has_sum(account)],
+        flows=[
+            flow(account, f"c{i}", report.plan)
+            for i, account in enumerate(found)
+            if _has_sum(account)
+        ],
         gates=gate_tables(report),
         counts=[counted(account, f"c{i}") for i, account in enumerate(found) if account.counts],
         topics=[topic_table(account, f"c{i}") for i, account in enumerate(found) if account.topics],
-        ships=[throughput(account, account.ship, f"c{i}") for i, account in enumerate(found) if account.ship and _ran(account)],
+        ships=[
+            throughput(account, account.ship, f"c{i}")
+            for i, account in enumerate(found)
+            if account.ship and _ran(account)
+        ],
         files=file_table(report, found),
         left_out=left_out_table(report),
         gaps=[
             TableRow(
                 {
-                    "Cluster": gap.cluster, "Windows from/to": gap.window, "Number": number(gap.windows),
+                    "Cluster": gap.cluster,
+                    "Windows from/to": gap.window,
+                    "Number": number(gap.windows),
                     "Why": gap.why + (f": {gap.paths[0]}" if gap.paths else ""),
                 },
                 "warn",
@@ -111,12 +148,14 @@ def render(report: RunReport) -> str:
         times=times(report),
         requests=requests(report),
         steps=list(_steps(report)),
-    )  # fmt: skip
+    )
     return page
 
 
 def _has_sum(account: Account) -> bool:
-    return account.ship is not None and bool(account.read or account.sent or account.before or account.set_aside)
+    return account.ship is not None and bool(
+        account.read or account.sent or account.before or account.set_aside
+    )
 
 
 def _ran(account: Account) -> bool:
@@ -128,16 +167,20 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
     failed = False
     for step in steps(report):
         if step.result is None:
-            # What follows a failure was never begun; what nothing explains was killed, or its result is lost.
+            # What follows a failure was never begun; what nothing explains was killed, or its
+            # result is lost.
             yield step, "not run" if failed else "no result", "dim"
         else:
             yield step, *_STATUS[step.result.status]
         failed = failed or step.failed or step.result is None
 
 
-def _cause_at(report: RunReport, found: Sequence[Account], ending: Verdict) -> list[tuple[str, str]]:
-    """Where on the page the first cause of a failure is shown: the check, the topic, the file, the figure, or else the step. What is there, and
-    the id of the element; at most :data:`_MOST_PLACES`, the closest first."""
+def _cause_at(
+    report: RunReport, found: Sequence[Account], ending: Verdict
+) -> list[tuple[str, str]]:
+    """Where on the page the first cause of a failure is shown: the check, the topic, the file, the
+    figure, or else the step. What is there, and the id of the element; at most
+    :data:`_MOST_PLACES`, the closest first."""
     step = ending.failed
     if step is None:
         return []
@@ -145,8 +188,15 @@ def _cause_at(report: RunReport, found: Sequence[Account], ending: Verdict) -> l
         near = [*_failed_checks(report, step), *_wrong_figures(found, step)]
     else:
         files = shown_files(report, found)
-        near = [*_troubled_topics(found, step, ending.cause), *_troubled_files(files, step, ending.cause)]
-    index = next(i for i, other in enumerate(steps(report)) if (other.name, other.cluster) == (step.name, step.cluster))
+        near = [
+            *_troubled_topics(found, step, ending.cause),
+            *_troubled_files(files, step, ending.cause),
+        ]
+    index = next(
+        i
+        for i, other in enumerate(steps(report))
+        if (other.name, other.cluster) == (step.name, step.cluster)
+    )
     return [*near[: _MOST_PLACES - 1], (f"step {step.title.lower()}", f"step-{index}")]
 
 
@@ -165,16 +215,22 @@ def _wrong_figures(found: Sequence[Account], step: RunStep) -> Iterator[tuple[st
                 yield f"count of {account.counts[i].name}", f"c{place}-count-{i}"
 
 
-def _troubled_topics(found: Sequence[Account], step: RunStep, cause: str | None) -> Iterator[tuple[str, str]]:
+def _troubled_topics(
+    found: Sequence[Account], step: RunStep, cause: str | None
+) -> Iterator[tuple[str, str]]:
     """Those with parked records, and those that the cause names."""
     for place, account in enumerate(found):
         if account.cluster == step.cluster:
             for i, topic in enumerate(account.topics[:MOST_TOPICS]):
-                if topic.parked or (cause and f" {topic.topic} " in f" {cause} ".replace(",", " ").replace(":", " ")):
+                if topic.parked or (
+                    cause and f" {topic.topic} " in f" {cause} ".replace(",", " ").replace(":", " ")
+                ):
                     yield f"topic {topic.topic}", f"c{place}-topic-{i}"
 
 
-def _troubled_files(files: Sequence[FileRow], step: RunStep, cause: str | None) -> Iterator[tuple[str, str]]:
+def _troubled_files(
+    files: Sequence[FileRow], step: RunStep, cause: str | None
+) -> Iterator[tuple[str, str]]:
     """Those that the cause names, and those of which something is missing."""
     for i, file in enumerate(files):
         if (file.missing and file.cluster == step.cluster) or (cause and file.path in cause):
@@ -186,7 +242,11 @@ def _cluster(account: Account) -> dict[str, str]:
     sent, there = plural(account.sent, "record"), plural(account.there, "record")
     if account.outcome == "shipped":
         mark, tone, says = "✓", "good", f"{sent} shipped"
-        says += f", {number(sum(account.quarantined.values()))} quarantined" if account.quarantined else ""
+        says += (
+            f", {number(sum(account.quarantined.values()))} quarantined"
+            if account.quarantined
+            else ""
+        )
         says += f", {number(account.before)} were there before" if account.before else ""
     elif account.outcome == "nothing":
         mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
@@ -213,20 +273,34 @@ def _pointers(report: RunReport, found: Sequence[Account]) -> list[tuple[str, st
 
 
 def _usual(report: RunReport) -> dict[str, Any] | None:
-    """The size of the runs before this one over windows of the same length: a backfill of a month says nothing about an hour."""
-    before = [run for run in report.history if run.window_end - run.window_start == report.window_end - report.window_start]
+    """The size of the runs before this one over windows of the same length: a backfill of a month
+    says nothing about an hour."""
+    before = [
+        run
+        for run in report.history
+        if run.window_end - run.window_start == report.window_end - report.window_start
+    ]
     if not before:
         return None
     files, size, records = (
-        round(statistics.median(getattr(run, key) for run in before)) for key in ("files", "bytes", "records")
+        round(statistics.median(getattr(run, key) for run in before))
+        for key in ("files", "bytes", "records")
     )
     took = format_duration(statistics.median(run.seconds for run in before))
-    return {"runs": len(before), "says": f"{plural(files, 'file')}, {format_bytes(size)}, {plural(records, 'record')}, {took}"}
+    return {
+        "runs": len(before),
+        "says": (
+            f"{plural(files, 'file')}, {format_bytes(size)}, {plural(records, 'record')}, {took}"
+        ),
+    }
 
 
 def first_folder(plan: PlanResult) -> str:
-    """The pattern with the date of the window's beginning; the pattern itself if it cannot be filled in."""
+    """The pattern with the date of the window's beginning; the pattern itself if it cannot be
+    filled in."""
     try:
-        return plan.source.format(window_start=utc(plan.window_start), window_end=utc(plan.window_end))
+        return plan.source.format(
+            window_start=utc(plan.window_start), window_end=utc(plan.window_end)
+        )
     except (KeyError, ValueError, IndexError, AttributeError):
         return plan.source

@@ -1,6 +1,7 @@
-"""The runs before this one, from the results that they left: of the last good ones what they came to (:func:`past_runs`, by their reports); of
-the runs over some windows whether the source gate was closed, and what each delivery gate found complete (:func:`window_runs`). For the
-latter, plans and reports, which name every file, are not read unless a ship has failed for good (:func:`not_again`).
+"""The runs before this one, from the results that they left: of the last good ones what they came
+to (:func:`past_runs`, by their reports); of the runs over some windows whether the source gate was
+closed, and what each delivery gate found complete (:func:`window_runs`). For the latter, plans and
+reports, which name every file, are not read unless a ship has failed for good (:func:`not_again`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from shipper.windows.window import Window, parse_window
 _AT_ONCE = 16
 """On an object store each look takes a round trip."""
 _LOOKED_AT_PER_RUN = 5
-"""Of windows that have no run to show, this many are passed over for each that is wanted; a pipeline that has failed for weeks
-should not have all of its reports read by each run."""
+"""Of windows that have no run to show, this many are passed over for each that is wanted; a
+pipeline that has failed for weeks should not have all of its reports read by each run."""
 
 S = TypeVar("S", bound="_LeftResult | StepResult")
 T = TypeVar("T")
@@ -80,15 +81,23 @@ def past_runs(
     wanted: Callable[[Window], bool] = lambda window: True,
     names: Collection[str] = (),
 ) -> list[PastRun]:
-    """The latest ``most`` windows that begin before ``before`` and have a run that succeeded, oldest first; of each its last such run.
+    """The latest ``most`` windows that begin before ``before`` and have a run that succeeded,
+    oldest first; of each its last such run.
 
-    ``wanted`` is asked before anything of a window is read. ``names``: others that the pipeline has, or had. What is no report, or is broken, is
-    passed over. Empty if there is no such folder; raises OSError if it cannot be listed.
+    ``wanted`` is asked before anything of a window is read. ``names``: others that the pipeline
+    has, or had. What is no report, or is broken, is passed over. Empty if there is no such folder;
+    raises OSError if it cannot be listed.
     """
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
-    windows = [(window, name) for window, name in _windows(fs, path) if window.start < before and wanted(window)]
+    windows = [
+        (window, name)
+        for window, name in _windows(fs, path)
+        if window.start < before and wanted(window)
+    ]
     found: list[PastRun] = []
-    for window, name in sorted(windows, key=lambda one: one[1], reverse=True)[: most * _LOOKED_AT_PER_RUN]:
+    for window, name in sorted(windows, key=lambda one: one[1], reverse=True)[
+        : most * _LOOKED_AT_PER_RUN
+    ]:
         if len(found) == most:
             break
         if run := next(_succeeded(fs, f"{path}/{name}", {pipeline, *names}, window), None):
@@ -100,9 +109,17 @@ def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> 
     """The window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(_names(fs, folder), reverse=True):
         report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
-        if report is None or report.plan is None or report.status != "succeeded" or report.first_cause is not None:
+        if (
+            report is None
+            or report.plan is None
+            or report.status != "succeeded"
+            or report.first_cause is not None
+        ):
             continue
-        if report.pipeline in names and (report.window_start, report.window_end) == (window.start, window.end):
+        if report.pipeline in names and (report.window_start, report.window_end) == (
+            window.start,
+            window.end,
+        ):
             yield _past(report, report.plan)
 
 
@@ -126,27 +143,41 @@ class WindowRun:
     window: Window
     run_id: str
     source_closed: bool | None
-    """Whether a check of the source gate did not hold; None: the gate left no result, or could not be evaluated."""
+    """Whether a check of the source gate did not hold; None: the gate left no result, or could not
+    be evaluated."""
     covered: dict[str, Coverage]
     """Cluster whose delivery gate has passed → what was complete there then."""
     failed: dict[str, Coverage] = field(default_factory=dict)
-    """Cluster whose delivery gate has not passed, since the run failed or is not over → what the plan looked at, and what of it the cluster lacked
-    then."""
+    """Cluster whose delivery gate has not passed, since the run failed or is not over → what the
+    plan looked at, and what of it the cluster lacked then."""
     others: frozenset[str] = frozenset()
     """Clusters that it was asked to leave alone."""
     recreated: dict[str, str] = field(default_factory=dict)
-    """Cluster whose topics do not hold what was delivered, since they were deleted → what the run found."""
+    """Cluster whose topics do not hold what was delivered, since they were deleted → what the run
+    found."""
 
 
-def window_runs(runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime) -> list[WindowRun]:
-    """The runs over windows that touch [start, end), by run id, and so by time. Empty if there are none; raises OSError if they cannot be
-    listed."""
+def window_runs(
+    runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime
+) -> list[WindowRun]:
+    """The runs over windows that touch [start, end), by run id, and so by time. Empty if there are
+    none; raises OSError if they cannot be listed."""
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
-    windows = [(window, name) for window, name in _windows(fs, path) if window.start < end and window.end > start]
+    windows = [
+        (window, name)
+        for window, name in _windows(fs, path)
+        if window.start < end and window.end > start
+    ]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
-        runs = [(window, name, run_id) for (window, name), found in zip(windows, ids, strict=True) for run_id in found]
-        read = pool.map(lambda run: _read(fs, f"{path}/{run[1]}/{run[2]}", run[0], run[2], clusters), runs)
+        runs = [
+            (window, name, run_id)
+            for (window, name), found in zip(windows, ids, strict=True)
+            for run_id in found
+        ]
+        read = pool.map(
+            lambda run: _read(fs, f"{path}/{run[1]}/{run[2]}", run[0], run[2], clusters), runs
+        )
         return sorted(read, key=lambda run: run.run_id)
 
 
@@ -158,19 +189,24 @@ def window_names(runs_uri: str, pipeline: str) -> list[Window]:
 
 def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
     """Of the runs over exactly this window, the last one last. Raises OSError."""
-    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window.start, window.end)}")
+    fs, path = fsspec.core.url_to_fs(
+        f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window.start, window.end)}"
+    )
     return sorted(_names(fs, path))
 
 
 def run_folders(runs_uri: str, pipeline: str) -> list[tuple[Window, str, str]]:
-    """All runs of a pipeline: window, run id, and folder as a URL, by run id, and so by time. Empty if there are none; raises OSError."""
+    """All runs of a pipeline: window, run id, and folder as a URL, by run id, and so by time. Empty
+    if there are none; raises OSError."""
     root = f"{runs_uri.rstrip('/')}/{pipeline}"
     fs, path = fsspec.core.url_to_fs(root)
     windows = _windows(fs, path)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
         runs = [
-            (window, run, f"{root}/{name}/{run}") for (window, name), found in zip(windows, ids, strict=True) for run in found
+            (window, run, f"{root}/{name}/{run}")
+            for (window, name), found in zip(windows, ids, strict=True)
+            for run in found
         ]
     return sorted(runs, key=lambda run: run[1])
 
@@ -181,12 +217,14 @@ def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
 
 @dataclass(frozen=True)
 class NotAgain:
-    """What a run that looks back leaves alone, since trying it again would fail again, and its own window with it."""
+    """What a run that looks back leaves alone, since trying it again would fail again, and its own
+    window with it."""
 
     closed: frozenset[Window]
     """Windows whose source gate is closed."""
     failed: Mapping[str, frozenset[Window]]
-    """Cluster → windows of which the last ship there failed for good: a record that no topic takes, say."""
+    """Cluster → windows of which the last ship there failed for good: a record that no topic takes,
+    say."""
     tried: Mapping[str, frozenset[str]]
     """Cluster → late files of such a ship."""
 
@@ -200,9 +238,16 @@ class NotAgain:
         return None
 
 
-def not_again(runs_uri: str, pipeline: str, clusters: Collection[str], windows: Collection[Window], end: dt.datetime) -> NotAgain:
-    """By the last run over all of a window that came to it. ``windows``: those that are asked about, which is why the larger results, too, of
-    the runs from the first of them to ``end`` are read."""
+def not_again(
+    runs_uri: str,
+    pipeline: str,
+    clusters: Collection[str],
+    windows: Collection[Window],
+    end: dt.datetime,
+) -> NotAgain:
+    """By the last run over all of a window that came to it. ``windows``: those that are asked
+    about, which is why the larger results, too, of the runs from the first of them to ``end`` are
+    read."""
     if not windows:
         return NotAgain(frozenset(), {}, {})
     runs = window_runs(runs_uri, pipeline, clusters, min(window.start for window in windows), end)
@@ -220,13 +265,17 @@ def not_again(runs_uri: str, pipeline: str, clusters: Collection[str], windows: 
             if ship is None or ship.status != "failed" or not ship.final:
                 continue
             failed.setdefault(cluster, set()).update(
-                window for window in windows if contains(run.window, window) and not _since(done[cluster], window)
+                window
+                for window in windows
+                if contains(run.window, window) and not _since(done[cluster], window)
             )
             plan = _find(fs, f"{folder}/plan.json", run.run_id, _LeftPlan)
             tried.setdefault(cluster, set()).update(
                 file.path
                 for file in (plan.files if plan else ())
-                if file.late_window and cluster in file.late_for and not _since(done[cluster], parse_window(file.late_window))
+                if file.late_window
+                and cluster in file.late_for
+                and not _since(done[cluster], parse_window(file.late_window))
             )
     closed = frozenset(window for window in windows if source_closed(window, runs))
     return NotAgain(closed, _frozen(failed), _frozen(tried))
@@ -251,7 +300,8 @@ _known: dict[tuple[str, type], Any] | None = None
 
 @contextlib.contextmanager
 def looked_at_once() -> Iterator[None]:
-    """Within the block list no folder twice, and read no gate's result twice. For one thread's block, in which nothing of it changes."""
+    """Within the block list no folder twice, and read no gate's result twice. For one thread's
+    block, in which nothing of it changes."""
     global _known
     _known = {}
     try:
@@ -280,7 +330,9 @@ def _listed(fs: Any, path: str) -> Sequence[str]:
         return []
 
 
-def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collection[str]) -> WindowRun:
+def _read(
+    fs: Any, folder: str, window: Window, run_id: str, clusters: Collection[str]
+) -> WindowRun:
     source = _find(fs, f"{folder}/gate_source.json", run_id, GateResult)
     closed = None
     if source and (source.status != "failed" or source.checks):
@@ -291,35 +343,60 @@ def _read(fs: Any, folder: str, window: Window, run_id: str, clusters: Collectio
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
             if source and source.started_at > gate.finished_at:
-                covered[cluster] = begun_again(covered[cluster], _find(fs, f"{folder}/plan.json", run_id, PlanResult), cluster)
+                covered[cluster] = begun_again(
+                    covered[cluster], _find(fs, f"{folder}/plan.json", run_id, PlanResult), cluster
+                )
     others = frozenset(source.asked.other_clusters if source and source.asked else ())
     # The plan names every file, so it is read only where it tells more than the gates.
-    plan = None if others.union(covered).issuperset(clusters) else _find(fs, f"{folder}/plan.json", run_id, PlanResult)
+    plan = (
+        None
+        if others.union(covered).issuperset(clusters)
+        else _find(fs, f"{folder}/plan.json", run_id, PlanResult)
+    )
     if plan and plan.asked:
         others = frozenset(plan.asked.other_clusters)
     not_passed = [name for name in clusters if name not in covered and name not in others]
     failed = {name: lacking(plan, name) for name in not_passed} if plan else {}
-    return WindowRun(window, run_id, closed, covered, failed, others, _recreated(fs, folder, run_id, plan, not_passed))
+    return WindowRun(
+        window,
+        run_id,
+        closed,
+        covered,
+        failed,
+        others,
+        _recreated(fs, folder, run_id, plan, not_passed),
+    )
 
 
-def _recreated(fs: Any, folder: str, run_id: str, plan: PlanResult | None, clusters: Collection[str]) -> dict[str, str]:
+def _recreated(
+    fs: Any, folder: str, run_id: str, plan: PlanResult | None, clusters: Collection[str]
+) -> dict[str, str]:
     recreated = {}
     for cluster in clusters:
         ship = _find(fs, f"{folder}/ship.{cluster}.json", run_id, _LeftShip)
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
-        planned = [one for each in (plan.clusters if plan else ()) if each.cluster == cluster for one in each.recreated]
+        planned = [
+            one
+            for each in (plan.clusters if plan else ())
+            if each.cluster == cluster
+            for one in each.recreated
+        ]
         if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
             recreated[cluster] = deleted_in_words(lost)
     return recreated
 
 
 def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
-    """Return what a run found of topics that do not hold what was delivered; empty if there are none."""
+    """Return what a run found of topics that do not hold what was delivered; empty if there are
+    none."""
     if not lost:
         return ""
     anew = " and created anew" if lost[0].now else ""
     more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
-    return f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were delivered to it{more}"
+    return (
+        f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were "
+        f"delivered to it{more}"
+    )
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
@@ -334,6 +411,8 @@ def _parsed(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError) as error:
-        log.warning("%s is passed over: it is no result that can be read (%s)", path, type(error).__name__)
+        log.warning(
+            "%s is passed over: it is no result that can be read (%s)", path, type(error).__name__
+        )
         return None
     return found if found.run_id == run_id else None

@@ -12,8 +12,9 @@ STARTING_PYTHON = "starting Python"
 
 
 class Phases:
-    """Seconds by name. Inside a phase that is part of another one, only the inner one's clock runs; so all of them together are never more
-    than the time that passed. Of the thread that made it: what others do meanwhile is not waited for, or is seen where it is."""
+    """Seconds by name. Inside a phase that is part of another one, only the inner one's clock runs;
+    so all of them together are never more than the time that passed. Of the thread that made it:
+    what others do meanwhile is not waited for, or is seen where it is."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -37,8 +38,8 @@ class Phases:
             self._open.pop()
 
     def move(self, seconds: float, of: str, to: str) -> None:
-        """``seconds`` that were counted for ``of`` belong to ``to``, which came before it, as somebody else has found: at most as many as
-        there are."""
+        """``seconds`` that were counted for ``of`` belong to ``to``, which came before it, as
+        somebody else has found: at most as many as there are."""
         seconds = min(max(0.0, seconds), self._seconds.get(of, 0.0))
         if not seconds:
             return
@@ -53,7 +54,9 @@ class Phases:
 
     def seconds(self) -> dict[str, float]:
         """In milliseconds' precision, in the order in which the phases first ended."""
-        return {name: round(seconds, 3) for name, seconds in self._seconds.items() if seconds >= 0.0005}
+        return {
+            name: round(seconds, 3) for name, seconds in self._seconds.items() if seconds >= 0.0005
+        }
 
     def _turn(self) -> None:
         """What has passed since the last turn belongs to the phase that is innermost now."""

@@ -1,4 +1,5 @@
-"""What planning leaves behind: the files of the window, and what each cluster lacks of them. The fields are published: see schema.py."""
+"""What planning leaves behind: the files of the window, and what each cluster lacks of them. The
+fields are published: see schema.py."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
 #: What a pair is in JSON.
-_TWO_NUMBERS: dict[str, Any] = {"type": "array", "prefixItems": [{"type": "integer"}] * 2, "minItems": 2, "maxItems": 2}
+_TWO_NUMBERS: dict[str, Any] = {
+    "type": "array",
+    "prefixItems": [{"type": "integer"}] * 2,
+    "minItems": 2,
+    "maxItems": 2,
+}
 
 
 class PlannedFile(Result):
@@ -33,28 +39,39 @@ class PlannedFile(Result):
     left: bool = True
     """Whether any cluster lacks a part of it."""
     tick: str | None = None
-    """START/END of the tick of the schedule that it belongs to, where the run's window has several; None: the window is one."""
+    """START/END of the tick of the schedule that it belongs to, where the run's window has several;
+    None: the window is one."""
     late_window: str | None = None
-    """START/END of the window that it belongs to, of a file that came late: a run of the schedule found it when it looked back."""
+    """START/END of the window that it belongs to, of a file that came late: a run of the schedule
+    found it when it looked back."""
     late_for: tuple[str, ...] = ()
-    """The clusters that lack a part of it and are to get it in this run, of a file that came late. The others leave it alone."""
+    """The clusters that lack a part of it and are to get it in this run, of a file that came late.
+    The others leave it alone."""
     format: str = ""
-    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, …. Empty: nobody looked, since no cluster lacks it."""
+    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, …. Empty:
+    nobody looked, since no cluster lacks it."""
     bom: bool = False
     """Whether its content begins with a UTF-8 byte order mark."""
     head: str = ""
-    """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised under another name. Empty: nobody looked."""
+    """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
+    under another name. Empty: nobody looked."""
     problem: str = ""
     """Why it cannot be read, with the remedy."""
     passing: bool = False
-    """Whether another run may read it, since that is no fault of the file: out of reach (a DataNode is down), or replaced since the plan."""
+    """Whether another run may read it, since that is no fault of the file: out of reach (a DataNode
+    is down), or replaced since the plan."""
 
     def left_out(self, why: str) -> LeftOut:
         """As a file that the run does without after all."""
         return LeftOut(
-            path=self.path, reason=why, warns=True, window=self.late_window or self.tick, clusters=list(self.late_for),
-            size_bytes=self.size_bytes, modified_ms=self.modified_ms,
-        )  # fmt: skip
+            path=self.path,
+            reason=why,
+            warns=True,
+            window=self.late_window or self.tick,
+            clusters=list(self.late_for),
+            size_bytes=self.size_bytes,
+            modified_ms=self.modified_ms,
+        )
 
     @property
     def unknown(self) -> bool:
@@ -63,18 +80,22 @@ class PlannedFile(Result):
 
 
 class LeftOut(Result):
-    """Entries of the folders that were listed which are not in the run, and why: a file, or what is no candidate, by folder and reason."""
+    """Entries of the folders that were listed which are not in the run, and why: a file, or what is
+    no candidate, by folder and reason."""
 
     path: str
     reason: str
     code: str = ""
-    """The reason for programs, as in docs/left-out.md: `hidden`, `dangling-link`, `unsettled`, …. Empty: a late file that the run does without."""
+    """The reason for programs, as in docs/left-out.md: `hidden`, `dangling-link`, `unsettled`, ….
+    Empty: a late file that the run does without."""
     count: int = 1
-    """Entries that it stands for: all of the same folder and reason. `path` is the first by name."""
+    """Entries that it stands for: all of the same folder and reason. `path` is the first by
+    name."""
     more: list[str] = []
     """Paths of a few of the others."""
     warns: bool = False
-    """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it yet."""
+    """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it
+    yet."""
     window: str | None = None
     """START/END of the tick of the schedule that it belongs to; None: the run's window."""
     clusters: list[str] = []
@@ -125,12 +146,15 @@ class ClusterPlan(Result):
     transform_digest: str = ""
     """Of the records as they are to be there."""
     problem: str | None = None
-    """Why nothing can be shipped there right now (unreachable, topic missing, transform changed, …), with the remedy."""
+    """Why nothing can be shipped there right now (unreachable, topic missing, transform changed,
+    …), with the remedy."""
     missing_topics: list[str] = []
     recreated: list[RecreatedTopic] = []
-    """Topics that do not hold what the ledger says, since they were deleted after it was delivered."""
+    """Topics that do not hold what the ledger says, since they were deleted after it was
+    delivered."""
     in_the_clear: str = ""
-    """That records, or passwords too, can be read on their way there; empty if they cannot, or never leave this machine."""
+    """That records, or passwords too, can be read on their way there; empty if they cannot, or
+    never leave this machine."""
     warnings: list[str] = []
     """What should be mended there before it costs data, such as a ledger with one replica."""
     complete_files: int = 0
@@ -140,31 +164,38 @@ class ClusterPlan(Result):
     late_files: int = 0
     """Of `left_files`: those that came late."""
     left_bytes: int = 0
-    """Bytes of the files that are left, as stored. Of a partial file all of them are read again, and only the rest is sent."""
+    """Bytes of the files that are left, as stored. Of a partial file all of them are read again,
+    and only the rest is sent."""
     records_there: int = 0
     """Records of this window's files that the ledger holds."""
     recognised: list[RecognisedFile] = []
     renamed: list[KnownFile] = []
-    """Files that were delivered from a path of this run, and whose content lies elsewhere now. What lies at the path is a new file."""
+    """Files that were delivered from a path of this run, and whose content lies elsewhere now. What
+    lies at the path is a new file."""
     chunks_end: int | None = None
-    """Offset of the ledger up to which files were looked for that begin as files of this run do; null: nobody looked."""
+    """Offset of the ledger up to which files were looked for that begin as files of this run do;
+    null: nobody looked."""
     to_fence: dict[str, Annotated[LaneCounts, WithJsonSchema(_TWO_NUMBERS)]] = {}
-    """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when this was planned."""
+    """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when
+    this was planned."""
     generation: int | None = None
-    """The latest generation in the ledger when this was planned, -1 before the first ship; null if the ledger was not asked."""
+    """The latest generation in the ledger when this was planned, -1 before the first ship; null if
+    the ledger was not asked."""
     rtt_ms: float | None = None
     """Measured round trip to the cluster, in milliseconds."""
     lanes: int | None = None
-    """Per task; with `batch_bytes` and `chunk_bytes` what the next ship would use, by the link as measured now."""
+    """Per task; with `batch_bytes` and `chunk_bytes` what the next ship would use, by the link as
+    measured now."""
     batch_bytes: int | None = None
     chunk_bytes: int | None = None
     tuning: str = ""
     """Why, in one paragraph."""
     looks_back_to: dt.datetime | None = None
-    """Begin of the first window before the run's own whose files were held against this cluster's ledger; None: of none."""
+    """Begin of the first window before the run's own whose files were held against this cluster's
+    ledger; None: of none."""
     committed: dict[str, dt.datetime] = {}
-    """START/END of a tick before the run's window → when the last of its files that are complete was committed, by the ledger. Of the newest 100
-    ticks that have such a file."""
+    """START/END of a tick before the run's window → when the last of its files that are complete
+    was committed, by the ledger. Of the newest 100 ticks that have such a file."""
     notes: list[str] = []
     """Sentences an operator should read."""
 
@@ -182,7 +213,8 @@ class KnownFile(Result):
 
 
 class RecognisedFile(KnownFile):
-    """A file of this run that was delivered under another name, or when it was shorter, as its content proves."""
+    """A file of this run that was delivered under another name, or when it was shorter, as its
+    content proves."""
 
     original: KnownFile
     """The file as which it was delivered."""
@@ -191,9 +223,11 @@ class RecognisedFile(KnownFile):
     grown: bool
     """Whether it holds more than the original did."""
     records: int
-    """Of the original's records that are on the cluster, those that this file holds: all of them."""
+    """Of the original's records that are on the cluster, those that this file holds: all of
+    them."""
     chunks: str
-    """Hash of the chunks of the original that were proven. A ship that finds others refuses the plan."""
+    """Hash of the chunks of the original that were proven. A ship that finds others refuses the
+    plan."""
     lines: list[int]
     """Records in each of its splits."""
     read: list[int | None]
@@ -221,20 +255,24 @@ class PlanResult(StepResult):
     source: str = ""
     """The folders that were listed, as a pattern."""
     source_root: str = ""
-    """The part of it in front of the first placeholder or glob, as the files' paths begin: what is behind it says which file it is."""
+    """The part of it in front of the first placeholder or glob, as the files' paths begin: what is
+    behind it says which file it is."""
     transform_digest: str = ""
     reship: bool = False
     reship_id: str = ""
-    """Names the reship: whoever asks with the same name again finishes it and begins none. Empty: the run's id."""
+    """Names the reship: whoever asks with the same name again finishes it and begins none. Empty:
+    the run's id."""
     reship_reason: str = ""
     """Why it was asked for, in the words of whoever asked."""
     replay: ReplayOf | None = None
     """None: a run of the pipeline itself."""
     files: list[PlannedFile] = []
-    """All of the window, shipped or not; and of the windows before it, those that some cluster lacks."""
+    """All of the window, shipped or not; and of the windows before it, those that some cluster
+    lacks."""
     left_out: list[LeftOut] = []
     empty: list[str] = []
-    """START/END of the ticks of the schedule, of the window and of those that were looked back at, whose folders hold no file that is wanted."""
+    """START/END of the ticks of the schedule, of the window and of those that were looked back at,
+    whose folders hold no file that is wanted."""
     looked_back: LookedBack | None = None
     """None: the run did not look back."""
     sample_ratio: float = 1.0
@@ -262,7 +300,9 @@ class PlanResult(StepResult):
     def without_late_files(self, why: str) -> PlanResult:
         """The plan of a run that leaves them out after all."""
         left_out = [file.left_out(why) for file in self.late_files]
-        return self.model_copy(update={"files": self.own_files, "left_out": [*self.left_out, *left_out]})
+        return self.model_copy(
+            update={"files": self.own_files, "left_out": [*self.left_out, *left_out]}
+        )
 
     def files_for(self, cluster: str) -> list[PlannedFile]:
         """What a ship to the cluster is about."""
@@ -270,11 +310,13 @@ class PlanResult(StepResult):
 
     @property
     def asker(self) -> str:
-        """In whose name files are shipped anew: the reship's if it has one of its own, else the run's."""
+        """In whose name files are shipped anew: the reship's if it has one of its own, else the
+        run's."""
         return self.reship_id or self.run_id
 
     def reshipped(self, invalidated: Mapping[FileId, Invalidated]) -> list[FileId]:
-        """Return the files that were invalidated in the same name before: they are shipped anew once."""
+        """Return the files that were invalidated in the same name before: they are shipped anew
+        once."""
         return [file for file, over in invalidated.items() if self.asker in over.asked_by]
 
     def left_out_in_words(self) -> str:
@@ -284,7 +326,9 @@ class PlanResult(StepResult):
             counts[one.code or "late"] += one.count
         total = sum(counts.values())
         each = ", ".join(f"{count:,} {code}" for code, count in counts.items())
-        return f"{total:,} {'entry' if total == 1 else 'entries'} left out ({each})" if total else ""
+        return (
+            f"{total:,} {'entry' if total == 1 else 'entries'} left out ({each})" if total else ""
+        )
 
     @property
     def total_bytes(self) -> int:
@@ -293,7 +337,11 @@ class PlanResult(StepResult):
     @property
     def bytes_to_read(self) -> int:
         """About what the files that some cluster lacks unpack to: real logs compress about 7:1."""
-        return sum(file.size_bytes * (1 if file.format in ("", "plain") else 7) for file in self.files if file.left)
+        return sum(
+            file.size_bytes * (1 if file.format in ("", "plain") else 7)
+            for file in self.files
+            if file.left
+        )
 
     @property
     def total_splits(self) -> int:

@@ -1,5 +1,5 @@
-"""What `shipper preview` shows: lines as they were read, and the records that they would be. The one result with log lines in it, and kept
-nowhere."""
+"""What `shipper preview` shows: lines as they were read, and the records that they would be. The
+one result with log lines in it, and kept nowhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from shipper.report.run_folder import Result, StepResult
 
 
 class PreviewedLine(Result):
-    """Bytes are shown as UTF-8, those that are none as ``\\xff``; of very long ones the first 64 kB."""
+    """Bytes are shown as UTF-8, those that are none as ``\\xff``; of very long ones the first 64
+    kB."""
 
     file: str
     record: int

@@ -1,7 +1,8 @@
-"""How far a ship has come that is not over: a small file beside its run's results, which the Shipments page reads.
+"""How far a ship has come that is not over: a small file beside its run's results, which the
+Shipments page reads.
 
-It says nothing that decides anything. The ship writes it every few seconds and removes it at its end, when the step's result says more; one that
-stays is of a process that was killed.
+It says nothing that decides anything. The ship writes it every few seconds and removes it at its
+end, when the step's result says more; one that stays is of a process that was killed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class ShipProgress(Result):
     @property
     def seconds_left(self) -> float | None:
         """If it goes on as until now; None: too early to say."""
-        share, seconds = self.splits_done / max(1, self.splits), (self.at - self.began).total_seconds()
+        share, seconds = (
+            self.splits_done / max(1, self.splits),
+            (self.at - self.began).total_seconds(),
+        )
         return seconds / share - seconds if share > 0.02 else None
 
 
@@ -55,7 +59,8 @@ def file_of(cluster: str) -> str:
 
 
 class ProgressFile:
-    """Written in a thread of its own: a store that does not answer holds up neither the ship nor whoever watches it."""
+    """Written in a thread of its own: a store that does not answer holds up neither the ship nor
+    whoever watches it."""
 
     def __init__(self, folder: RunFolder, cluster: str) -> None:
         self._folder, self._name = folder, file_of(cluster)
@@ -72,7 +77,12 @@ class ProgressFile:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._over = True
         self._told.set()
         self._thread.join(_LEAVE_WITHIN_SECONDS)
@@ -94,7 +104,8 @@ class ProgressFile:
 
 
 def progress_of(folder: RunFolder, cluster: str) -> ShipProgress | None:
-    """None: the ship has written none, or is over. Raises StepResultError if the store does not answer."""
+    """None: the ship has written none, or is over. Raises StepResultError if the store does not
+    answer."""
     text = folder.read_text(file_of(cluster))
     try:
         return ShipProgress.model_validate_json(text) if text else None

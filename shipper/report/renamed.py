@@ -1,4 +1,5 @@
-"""Which pipeline of earlier was perhaps this one: it has no file any more, and its last run listed the same source."""
+"""Which pipeline of earlier was perhaps this one: it has no file any more, and its last run listed
+the same source."""
 
 from __future__ import annotations
 
@@ -25,10 +26,14 @@ class _Planned(BaseModel):
 
 
 def perhaps_formerly(
-    runs_uri: str, source: str, clusters: Collection[str], present: Collection[str], now: dt.datetime
+    runs_uri: str,
+    source: str,
+    clusters: Collection[str],
+    present: Collection[str],
+    now: dt.datetime,
 ) -> Earlier | None:
-    """Return the pipeline that is not ``present`` and whose last run listed ``source``; None if there is none, or more than one. Raises
-    OSError."""
+    """Return the pipeline that is not ``present`` and whose last run listed ``source``; None if
+    there is none, or more than one. Raises OSError."""
     fs, root = fsspec.core.url_to_fs(runs_uri)
     try:
         names = [str(entry).rstrip("/").rpartition("/")[2] for entry in fs.ls(root, detail=False)]
@@ -36,14 +41,24 @@ def perhaps_formerly(
         return None
     gone = [name for name in names if original(name) == name and name not in present]
     found = [name for name in gone if _source_of(runs_uri, name) == source]
-    return Earlier(found[0], fresh_until(runs_uri, found[0], clusters, now)) if len(found) == 1 else None
+    return (
+        Earlier(found[0], fresh_until(runs_uri, found[0], clusters, now))
+        if len(found) == 1
+        else None
+    )
 
 
 def _source_of(runs_uri: str, pipeline: str) -> str | None:
     windows = window_names(runs_uri, pipeline)
-    folder = newest(runs_uri, pipeline, max(windows, key=lambda window: window.end)) if windows else None
+    folder = (
+        newest(runs_uri, pipeline, max(windows, key=lambda window: window.end)) if windows else None
+    )
     fs, path = fsspec.core.url_to_fs(folder.path("plan.json")) if folder else (None, "")
     try:
-        return _Planned.model_validate_json(bytes(fs.cat_file(path)), extra="ignore").source if fs else None
+        return (
+            _Planned.model_validate_json(bytes(fs.cat_file(path)), extra="ignore").source
+            if fs
+            else None
+        )
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None

@@ -1,4 +1,5 @@
-"""Records that a person repaired, between `shipper quarantine replay` and the Spark side. They hold log lines, and are kept nowhere."""
+"""Records that a person repaired, between `shipper quarantine replay` and the Spark side. They hold
+log lines, and are kept nowhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What was asked for with `shipper replay`, kept beside the results: ``{runs_uri}/{pipeline}.replay.{id}/replay.json``."""
+"""What was asked for with `shipper replay`, kept beside the results:
+``{runs_uri}/{pipeline}.replay.{id}/replay.json``."""
 
 from __future__ import annotations
 

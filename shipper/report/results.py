@@ -1,4 +1,5 @@
-"""What the steps of a run after planning leave behind, and the report of them all. The fields are published: see schema.py."""
+"""What the steps of a run after planning leave behind, and the report of them all. The fields are
+published: see schema.py."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class CheckResult(Result):
     check: str
     """Name with its subject, such as `not_null(value)`."""
     severity: Literal["block", "quarantine", "warn"]
-    """`quarantine`: records that fail it go to the quarantine topic, and it never closes the gate."""
+    """`quarantine`: records that fail it go to the quarantine topic, and it never closes
+    the gate."""
     passed: bool
     expected: str
     observed: str
@@ -36,7 +38,8 @@ class GateResult(StepResult):
     scope: str = ""
     """What was looked at, such as `4 of 120 files`."""
     late_held_back: str | None = None
-    """Of the source gate: why the late files stay out of the run. With them a check would not hold; the window's own files are right."""
+    """Of the source gate: why the late files stay out of the run. With them a check would not hold;
+    the window's own files are right."""
     scans: int = 0
     """How often Great Expectations had the content read."""
 
@@ -51,17 +54,20 @@ class TopicAccount(Result):
 
     topic: str
     quarantine: bool = False
-    """Whether it is the quarantine topic: what it got is quarantined, and in no sum of what was delivered."""
+    """Whether it is the quarantine topic: what it got is quarantined, and in no sum of what was
+    delivered."""
     delivered: int = 0
     """Sent by this run, by the receipts of the Spark tasks."""
     delivered_bytes: int = 0
     """Of these, the bytes of values and keys, uncompressed."""
     before: int = 0
-    """On the cluster before this run, by the ledger: skipped, or in files that were not even read."""
+    """On the cluster before this run, by the ledger: skipped, or in files that were not
+    even read."""
     ledger: int | None = None
     """Of this window's files, in the ledger after the run, read anew. None: not counted yet."""
     read_back: int | None = None
-    """What a read_committed consumer found in the topic of what this ship sent. None: not asked for."""
+    """What a read_committed consumer found in the topic of what this ship sent. None: not asked
+    for."""
     parked: int = 0
     """Read and not sent, since the topic could not be written to until the end."""
     earlier: int = 0
@@ -76,7 +82,8 @@ class TopicAccount(Result):
 
     @property
     def read_beyond(self) -> int | None:
-        """What a consumer found beyond what this run sent, by the receipts. None: nobody read the topic."""
+        """What a consumer found beyond what this run sent, by the receipts. None: nobody read the
+        topic."""
         return None if self.read_back is None else self.read_back - self.delivered
 
     @property
@@ -88,7 +95,8 @@ class TopicAccount(Result):
 
 
 class FileAccount(Result):
-    """One file on one cluster. records = filtered + quarantined + delivered + before, unless the run failed."""
+    """One file on one cluster. records = filtered + quarantined + delivered + before, unless the
+    run failed."""
 
     path: str
     records: int
@@ -100,20 +108,29 @@ class FileAccount(Result):
     quarantined: dict[str, int] = {}
     """Reason → records that this run sent to the quarantine topic."""
     seconds: float = 0.0
-    """What the Spark tasks spent on it: reading, and waiting for a free lane. Splits that were read side by side add up."""
+    """What the Spark tasks spent on it: reading, and waiting for a free lane. Splits that were read
+    side by side add up."""
     unread: bool = False
     """Not even read, because the ledger held all of it."""
     checksums: dict[str, str] = {}
-    """Topic → checksum of what this run delivered there, by the tasks: the sum of xxhash64(value), modulo 2^64, in 16 hex digits."""
+    """Topic → checksum of what this run delivered there, by the tasks: the sum of xxhash64(value),
+    modulo 2^64, in 16 hex digits."""
 
     @property
     def missing(self) -> int:
         """Read, and in none of the other counts: parked or failed."""
-        return self.records - self.delivered - self.before - sum(self.filtered.values()) - sum(self.quarantined.values())
+        return (
+            self.records
+            - self.delivered
+            - self.before
+            - sum(self.filtered.values())
+            - sum(self.quarantined.values())
+        )
 
 
 class Count(Result):
-    """One figure of the account, as counted in places that do not know of each other. None: not counted there."""
+    """One figure of the account, as counted in places that do not know of each other. None: not
+    counted there."""
 
     name: str
     """`read`, `filtered: RULE`, `quarantined: REASON`, or a topic."""
@@ -149,8 +166,8 @@ class LanePoint(Result):
     """Sent since the point before, compressed, protocol included."""
     busy_lanes: int
     waited: float
-    """Share of the time since the point before that readers waited for a lane, 0 to 1: near 1 the link or the brokers are the limit,
-    near 0 the reading is."""
+    """Share of the time since the point before that readers waited for a lane, 0 to 1: near 1 the
+    link or the brokers are the limit, near 0 the reading is."""
     parked_records: int = 0
     reopened: int = 0
     """Lanes that were thrown away and opened anew since the point before."""
@@ -175,11 +192,13 @@ class ShipResult(StepResult):
     step: str = "ship"
     cluster: str
     generation: int = 0
-    """The ship's number in the ledger: the offset of its record. A higher one fences all lower ones."""
+    """The ship's number in the ledger: the offset of its record. A higher one fences all lower
+    ones."""
     later_generations: list[int] = []
     """Each further pass over the files has a number of its own."""
     chunks_end: int = 0
-    """Offset in the ledger's chunk partition behind what was there before this ship sent anything."""
+    """Offset in the ledger's chunk partition behind what was there before this ship sent
+    anything."""
     tasks: int = 0
     lanes: int = 0
     """Lanes per task."""
@@ -190,9 +209,11 @@ class ShipResult(StepResult):
     read + unread = filtered + quarantined + delivered + before."""
     unread_files: int = 0
     by_earlier_attempts: int = 0
-    """Of the records that were there before, those that an earlier attempt of this very run had sent: one that was killed, or was cleared."""
+    """Of the records that were there before, those that an earlier attempt of this very run had
+    sent: one that was killed, or was cleared."""
     late_files: int = 0
-    """Files of earlier windows that this run had to ship, since they came late or an earlier run did not get to them."""
+    """Files of earlier windows that this run had to ship, since they came late or an earlier run
+    did not get to them."""
     late_windows: int = 0
     """The windows that these belong to."""
     late_records: int = 0
@@ -202,23 +223,30 @@ class ShipResult(StepResult):
     quarantined: dict[str, int] = {}
     """Reason → records that this run sent to the quarantine topic, by the receipts."""
     settled: dict[str, int] = {}
-    """Reason → records of the files that were read which belong there and were dealt with before, by the receipts."""
+    """Reason → records of the files that were read which belong there and were dealt with before,
+    by the receipts."""
     observed: dict[str, int] = {}
-    """Spark's own count of the same, by name as in `Count`: `read`, `filtered: RULE`, `quarantined: REASON`."""
+    """Spark's own count of the same, by name as in `Count`: `read`, `filtered: RULE`, `quarantined:
+    REASON`."""
     ends_before: dict[str, list[int]] | None = None
-    """Topic → per partition, the offset behind its last record just before this ship sent anything: where a read-back begins. -1: the
-    partition had no leader to ask. None: not taken, since nothing was left to ship or `gates.delivery` has no `read_back`."""
+    """Topic → per partition, the offset behind its last record just before this ship sent anything:
+    where a read-back begins. -1: the partition had no leader to ask. None: not taken, since nothing
+    was left to ship or `gates.delivery` has no `read_back`."""
     checksum: str | None = None
-    """Of the values of all lines that Spark read and that are to be shipped, by its own observation; as in FileAccount. None: not asked
-    for (`gates.delivery` has no `checksum`), or the job failed."""
+    """Of the values of all lines that Spark read and that are to be shipped, by its own
+    observation; as in FileAccount. None: not asked for (`gates.delivery` has no `checksum`), or the
+    job failed."""
     checksum_added: str | None = None
-    """What the tasks added to it: byte order marks, which Spark's reader drops, put back; taken off, what only they found unfit to ship."""
+    """What the tasks added to it: byte order marks, which Spark's reader drops, put back; taken
+    off, what only they found unfit to ship."""
     recreated: list[RecreatedTopic] = []
-    """Topics that did not hold what the ledger says, since they were deleted before the ship, or during it."""
+    """Topics that did not hold what the ledger says, since they were deleted before the ship, or
+    during it."""
     topic_ids: dict[str, str] = {}
     """Topic → its id when the ship took over, as far as brokers tell."""
     gone_topic_ids: dict[str, list[str]] = {}
-    """Topic → ids of earlier topics of that name whose chunks in the ledger counted as not there."""
+    """Topic → ids of earlier topics of that name whose chunks in the ledger counted as not
+    there."""
     topics: list[TopicAccount] = []
     files: list[FileAccount] = []
     ship_seconds: float = 0.0
@@ -282,20 +310,23 @@ class Uncovered(Result):
 
 
 class Coverage(Result):
-    """What of the schedule is complete on the cluster when the run's delivery gate has passed: [start, end) without `uncovered`."""
+    """What of the schedule is complete on the cluster when the run's delivery gate has passed:
+    [start, end) without `uncovered`."""
 
     start: dt.datetime
     end: dt.datetime
     uncovered: list[Uncovered] = []
     committed: dict[str, dt.datetime] | None = None
-    """START/END of a tick → when the last of its records that the run knows of was committed, by the ledger. None: by a shipper that did not say."""
+    """START/END of a tick → when the last of its records that the run knows of was committed, by
+    the ledger. None: by a shipper that did not say."""
 
 
 class DeliveryGateResult(GateResult):
     step: str = "gate_delivery"
     cluster: str
     recreated: list[RecreatedTopic] = []
-    """Topics that were deleted after this run, or a run before it, had delivered records of the window to them."""
+    """Topics that were deleted after this run, or a run before it, had delivered records of the
+    window to them."""
     coverage: Coverage | None = None
     """None: by a shipper that did not say; then it is the run's window."""
     topics: list[TopicAccount] = []
@@ -343,13 +374,16 @@ class RunReport(StepResult):
     history: list[PastRun] = []
     """The runs of this pipeline's other windows before this one, oldest first."""
     gaps: list[Gap] | None = None
-    """Windows of the schedule before this run's that are not complete; of the last seven days, and 200 at most. None: not known."""
+    """Windows of the schedule before this run's that are not complete; of the last seven days, and
+    200 at most. None: not known."""
     fresh_until: dict[str, dt.datetime] = {}
-    """Cluster → end of the latest window that is over and is there, by this run or an earlier one. A cluster of which none is known is not in it."""
+    """Cluster → end of the latest window that is over and is there, by this run or an earlier one.
+    A cluster of which none is known is not in it."""
     first_cause: str | None = None
-    """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and `error` say the same (of the run: reports
-    written before 1.0 had the report's own there)."""
+    """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and
+    `error` say the same (of the run: reports written before 1.0 had the report's own there)."""
     page: str | None = None
     """Where the HTML page lies."""
     config: str | None = None
-    """The configuration's folder, where it is not `config` below the folder that the run was started in."""
+    """The configuration's folder, where it is not `config` below the folder that the run was
+    started in."""

@@ -1,4 +1,5 @@
-"""What each step of a run leaves behind: one JSON file per step, in the run's folder, always, also when it failed.
+"""What each step of a run leaves behind: one JSON file per step, in the run's folder, always, also
+when it failed.
 
 ::
 
@@ -11,9 +12,9 @@
         report.json  report.html        RunReport, and the page for people
         attempts/{name}.{begun}.json    the same results, each attempt's own
 
-A step reads its predecessors' results and nothing else. Of several attempts of a step the one that began last counts, whichever wrote last: see
-:meth:`RunFolder.write`. Each result names its run, so that one left over from an
-earlier run of the same window is never taken for this one's.
+A step reads its predecessors' results and nothing else. Of several attempts of a step the one that
+began last counts, whichever wrote last: see :meth:`RunFolder.write`. Each result names its run, so
+that one left over from an earlier run of the same window is never taken for this one's.
 """
 
 from __future__ import annotations
@@ -79,10 +80,11 @@ class StepResult(Result):
     asked: Asked | None = None
     """None: nothing but the window."""
     phases: dict[str, float] = {}
-    """What the step spent its time on, in seconds. The first step of a process also says how long Python took to begin, before `started_at`."""
+    """What the step spent its time on, in seconds. The first step of a process also says how long
+    Python took to begin, before `started_at`."""
     source_requests: dict[str, int] = {}
-    """How often the step asked the object store that the files lie in: `LIST`, `HEAD`, `GET`. Of a step that succeeded, and of its driver alone where
-    Spark's tasks run in other processes."""
+    """How often the step asked the object store that the files lie in: `LIST`, `HEAD`, `GET`. Of a
+    step that succeeded, and of its driver alone where Spark's tasks run in other processes."""
 
 
 class _Begin(BaseModel):
@@ -92,13 +94,16 @@ class _Begin(BaseModel):
 
 
 def write_whole(target: str, text: str) -> None:
-    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it so.
+    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it
+    so.
 
-    There are file systems whose rename leaves a file alone that is there already, some without a word (WebHDFS answers false, which fsspec
-    does not look at). So the part must be gone afterwards; else the target is removed first, and for a moment nothing is there."""
+    There are file systems whose rename leaves a file alone that is there already, some without a
+    word (WebHDFS answers false, which fsspec does not look at). So the part must be gone
+    afterwards; else the target is removed first, and for a moment nothing is there."""
     fs, path = fsspec.core.url_to_fs(target)
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-    part = f"{path}.{secrets.token_hex(4)}.part"  # two that write the same file at once must not meet in one part
+    # two that write the same file at once must not meet in one part
+    part = f"{path}.{secrets.token_hex(4)}.part"
     fs.pipe_file(part, text.encode())
     try:
         fs.mv(part, path)
@@ -116,12 +121,16 @@ def write_whole(target: str, text: str) -> None:
 
 
 class RunFolder:
-    """The folder of one run. Any file system that fsspec knows; results are written whole or not at all."""
+    """The folder of one run. Any file system that fsspec knows; results are written whole or not at
+    all."""
 
-    def __init__(self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str) -> None:
+    def __init__(
+        self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str
+    ) -> None:
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(
-                f"{run_id!r} is no run id: letters, digits, `.`, `_` and `-`, beginning with a letter or digit; it names a folder"
+                f"{run_id!r} is no run id: letters, digits, `.`, `_` and `-`, beginning with a "
+                "letter or digit; it names a folder"
             )
         self.run_id = run_id
         self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
@@ -135,7 +144,10 @@ class RunFolder:
     def window_of(name: str) -> Window | None:
         """Of a window's folder by its name; None for any other."""
         try:
-            start, end = (dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC) for stamp in name.split("--"))
+            start, end = (
+                dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC)
+                for stamp in name.split("--")
+            )
         except ValueError:
             return None
         return Window(start, end) if start < end else None
@@ -149,14 +161,17 @@ class RunFolder:
         try:
             yield
         except (OSError, ValueError, ImportError) as error:
-            # fsspec says so of a scheme that it does not know, and of one whose package is not installed.
+            # fsspec says so of a scheme that it does not know, and of one whose package is not
+            # installed.
             why = why_system(error) if isinstance(error, OSError) else str(error)
             raise StepResultError(
-                f"the run's folder {self.uri} cannot be used: {why}. See `runs_uri`; nothing can be shipped without it."
+                f"the run's folder {self.uri} cannot be used: {why}. See `runs_uri`; nothing can "
+                "be shipped without it."
             ) from error
 
     def make(self) -> None:
-        """So that what stands in the way is known before anything is done. Raises StepResultError."""
+        """So that what stands in the way is known before anything is done. Raises
+        StepResultError."""
         with self._reached():
             fs, path = fsspec.core.url_to_fs(self.uri)
             fs.makedirs(path, exist_ok=True)
@@ -184,36 +199,44 @@ class RunFolder:
                 fs.rm_file(path)
 
     def begin(self, name: str, now: dt.datetime) -> dt.datetime:
-        """Return when an attempt of a step begins: now, or just after the attempt whose result is there, if that one's clock was ahead."""
+        """Return when an attempt of a step begins: now, or just after the attempt whose result is
+        there, if that one's clock was ahead."""
         with contextlib.suppress(StepResultError, ValidationError):
             if (text := self.read_text(f"{name}.json")) is not None:
-                return max(now, _Begin.model_validate_json(text).started_at + dt.timedelta(microseconds=1))
+                return max(
+                    now, _Begin.model_validate_json(text).started_at + dt.timedelta(microseconds=1)
+                )
         return now
 
     def write(self, name: str, result: StepResult) -> str:
-        """Write an attempt's result, and make that of the attempt which began last the step's. Return the path of the step's result.
+        """Write an attempt's result, and make that of the attempt which began last the step's.
+        Return the path of the step's result.
 
-        No file system here has a write on condition. So each attempt keeps its result under a name that nobody else writes to, and whoever writes
-        the step's result looks afterwards whether a later attempt has come: of two that write at the same time, the last one to look sees both.
+        No file system here has a write on condition. So each attempt keeps its result under a name
+        that nobody else writes to, and whoever writes the step's result looks afterwards whether a
+        later attempt has come: of two that write at the same time, the last one to look sees both.
         One that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
         """
         mine, text = _attempt_file(name, result.started_at), result.model_dump_json(indent=1) + "\n"
         self.write_text(mine, text)
         path, written = self.path(f"{name}.json"), ""
         while (latest := self._latest(name)) != written:
-            self.write_text(f"{name}.json", text if latest in ("", mine) else self.read_text(latest) or "")
+            self.write_text(
+                f"{name}.json", text if latest in ("", mine) else self.read_text(latest) or ""
+            )
             written = latest
         return path
 
     def find_later(self, name: str, result: R) -> R | None:
-        """Return the step's result if an attempt that began after ``result``'s left one. Does not read ``result`` again. Raises
-        StepResultError."""
+        """Return the step's result if an attempt that began after ``result``'s left one. Does not
+        read ``result`` again. Raises StepResultError."""
         if self._latest(name) <= _attempt_file(name, result.started_at):
             return None
         return self.find(name, type(result))
 
     def _latest(self, name: str) -> str:
-        """Return the file of the attempt that began last, of those that left a result; empty if none did. Raises StepResultError."""
+        """Return the file of the attempt that began last, of those that left a result; empty if
+        none did. Raises StepResultError."""
         with self._reached():
             fs, path = fsspec.core.url_to_fs(self.path(_ATTEMPTS))
             fs.invalidate_cache()
@@ -225,28 +248,40 @@ class RunFolder:
         return max((f"{_ATTEMPTS}/{each}" for each in found if ours.fullmatch(each)), default="")
 
     def find(self, name: str, kind: type[R]) -> R | None:
-        """The result of a step, or None if it left none. Raises StepResultError if it is not this run's or unreadable."""
+        """The result of a step, or None if it left none. Raises StepResultError if it is not this
+        run's or unreadable."""
         text = self.read_text(f"{name}.json")
         if text is None:
             return None
         result = self._parsed(name, kind, text)
-        if (latest := self._latest(name)) > _attempt_file(name, result.started_at) and (text := self.read_text(latest)):
+        if (latest := self._latest(name)) > _attempt_file(name, result.started_at) and (
+            text := self.read_text(latest)
+        ):
             result = self._parsed(name, kind, text)
         if result.run_id != self.run_id:
-            raise StepResultError(f"{self.path(name)}.json is of run {result.run_id}, not of {self.run_id}: run it again")
+            raise StepResultError(
+                f"{self.path(name)}.json is of run {result.run_id}, not of {self.run_id}: run it "
+                "again"
+            )
         return result
 
     def _parsed(self, name: str, kind: type[R], text: str) -> R:
         try:
             return kind.model_validate_json(text)
         except ValidationError as error:
-            raise StepResultError(f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}") from error
+            raise StepResultError(
+                f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}"
+            ) from error
 
     def need(self, name: str, kind: type[R]) -> R:
-        """The result of a step that must have succeeded. Raises StepResultError if it is missing or failed."""
+        """The result of a step that must have succeeded. Raises StepResultError if it is missing or
+        failed."""
         result = self.find(name, kind)
         if result is None:
-            raise StepResultError(f"step {name} left no result in {self.uri}: it did not run or was killed; run it first")
+            raise StepResultError(
+                f"step {name} left no result in {self.uri}: it did not run or was killed; run it "
+                "first"
+            )
         if result.status == "failed":
             raise StepResultError(f"step {name} failed: {result.error}")
         return result

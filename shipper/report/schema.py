@@ -1,4 +1,5 @@
-"""The JSON Schema (2020-12) of `report.json`, generated from its model: what programs that read it may rely on."""
+"""The JSON Schema (2020-12) of `report.json`, generated from its model: what programs that read it
+may rely on."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ NAME = "report.json"
 _HOMES = (run_folder, plan_result, results)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROMISE = (
-    "Everything about one run of shipper. Within a `version` fields may be added; none is taken away, renamed or given another "
-    "meaning or unit. So do not refuse fields that you do not know."
+    "Everything about one run of shipper. Within a `version` fields may be added; none is taken "
+    "away, renamed or given another meaning or unit. So do not refuse fields that you do not "
+    "know."
 )
 
 
@@ -26,7 +28,9 @@ def report_schema() -> dict[str, Any]:
     models = {name: model for home in _HOMES for name, model in vars(home).items()}
     sections = {**schema["$defs"], schema.pop("title"): schema}
     for name, section in sections.items():
-        section.pop("additionalProperties", None)  # shipper refuses what it does not know; a reader must not
+        section.pop(
+            "additionalProperties", None
+        )  # shipper refuses what it does not know; a reader must not
         for key, field in section["properties"].items():
             field.pop("title", None)
             model = next(one for one in models[name].__mro__ if key in one.__annotations__)
@@ -36,14 +40,16 @@ def report_schema() -> dict[str, Any]:
 
 
 def _descriptions() -> dict[tuple[str, str], str]:
-    """(Model, field) → the docstring under it. pydantic can do that, too, but would parse the module for each model in every
-    process that imports it: 0.2 s."""
+    """(Model, field) → the docstring under it. pydantic can do that, too, but would parse the
+    module for each model in every process that imports it: 0.2 s."""
     found = {}
     for model in (node for home in _HOMES for node in ast.parse(inspect.getsource(home)).body):
         if isinstance(model, ast.ClassDef):
             for field, below in pairwise(model.body):
                 match field, below:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                        value=ast.Constant(value=str(text))
+                    ):
                         found[model.name, name] = " ".join(text.split())
     return found
 

@@ -22,9 +22,15 @@ def gate_tables(report: RunReport) -> dict[str, Any] | None:
     left = gates(report)
     if not left:
         return None
-    every = [(check.passed, _check(title, check, f"check-{i}")) for i, (title, check) in enumerate(checks(report))]
+    every = [
+        (check.passed, _check(title, check, f"check-{i}"))
+        for i, (title, check) in enumerate(checks(report))
+    ]
     scopes = " ".join(f"{title}: {scope}." for title, gate in left if (scope := _scope(gate)))
-    held, broken = [row for passed, row in every if passed], [row for passed, row in every if not passed]
+    held, broken = (
+        [row for passed, row in every if passed],
+        [row for passed, row in every if not passed],
+    )
     return {"held": held, "broken": broken, "scopes": scopes}
 
 
@@ -39,11 +45,19 @@ def _check(title: str, check: CheckResult, place: str) -> TableRow:
     if check.passed:
         tone, result = None, Cell("✓ passed", "good")
     elif check.severity in ("warn", "quarantine"):
-        tone, result = "warn", Cell("! failed" if check.severity == "warn" else "! quarantined", "warn")
+        tone, result = (
+            "warn",
+            Cell("! failed" if check.severity == "warn" else "! quarantined", "warn"),
+        )
     else:
         tone, result = "bad", Cell("✗ failed", "bad")
     expected = Cell(check.expected, more=_before(check.history) if check.history else "")
-    cells: dict[str, str | Cell] = {"Check": check.check, "Gate": title, "Expected": expected, "Observed": check.observed}
+    cells: dict[str, str | Cell] = {
+        "Check": check.check,
+        "Gate": title,
+        "Expected": expected,
+        "Observed": check.observed,
+    }
     return TableRow({**cells, "Severity": check.severity, "Result": result}, tone, place)
 
 
@@ -58,7 +72,8 @@ def _figure(value: float) -> str:
 
 
 def topic_table(account: Account, prefix: str) -> dict[str, Any]:
-    """With the ledger's and the read-back's counts, which the account of the gate shows as well, beside those of other places."""
+    """With the ledger's and the read-back's counts, which the account of the gate shows as well,
+    beside those of other places."""
     topics = account.topics
     columns = (
         {"Topic": "code"}
@@ -70,7 +85,12 @@ def topic_table(account: Account, prefix: str) -> dict[str, Any]:
     if all(topic.read_back is None for topic in topics):
         del columns["Read back"]
     rows = [_topic(topic, f"{prefix}-topic-{i}") for i, topic in enumerate(topics[:MOST_TOPICS])]
-    return {"account": account, "columns": columns, "rows": rows, "total": _total(account) if topics[1:] else []}
+    return {
+        "account": account,
+        "columns": columns,
+        "rows": rows,
+        "total": _total(account) if topics[1:] else [],
+    }
 
 
 def _topic(topic: TopicAccount, place: str) -> TableRow:
@@ -80,22 +100,33 @@ def _topic(topic: TopicAccount, place: str) -> TableRow:
 
 
 def _total(account: Account) -> list[TableRow]:
-    """Without a word on whether the counts agree: two topics that disagree in opposite directions agree in their sum."""
+    """Without a word on whether the counts agree: two topics that disagree in opposite directions
+    agree in their sum."""
     topics = account.topics
     read = [topic.read_back for topic in topics if topic.read_back is not None]
     total = TopicAccount(
-        topic="", delivered=sum(topic.delivered for topic in topics), delivered_bytes=sum(topic.delivered_bytes for topic in topics),
-        before=account.before, ledger=account.ledger, read_back=sum(read) if len(read) == len(topics) else None, parked=account.parked,
-    )  # fmt: skip
-    name = "All topics, quarantine too" if any(topic.quarantine for topic in topics) else "All topics"
+        topic="",
+        delivered=sum(topic.delivered for topic in topics),
+        delivered_bytes=sum(topic.delivered_bytes for topic in topics),
+        before=account.before,
+        ledger=account.ledger,
+        read_back=sum(read) if len(read) == len(topics) else None,
+        parked=account.parked,
+    )
+    name = (
+        "All topics, quarantine too" if any(topic.quarantine for topic in topics) else "All topics"
+    )
     return [TableRow({"Topic": name, **_figures(total), "Agree": ""}, "total")]
 
 
 def _figures(topic: TopicAccount) -> dict[str, str]:
     found = {
-        "Delivered": topic.delivered, "Before": topic.before, "Parked": topic.parked, "Ledger": topic.ledger,
+        "Delivered": topic.delivered,
+        "Before": topic.before,
+        "Parked": topic.parked,
+        "Ledger": topic.ledger,
         "Read back": topic.read_back,
-    }  # fmt: skip
+    }
     return {title: _NONE if count is None else number(count) for title, count in found.items()} | {
         "Bytes": format_bytes(topic.delivered_bytes)
     }
@@ -126,7 +157,11 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
     if report.asked:
         lines += _asked(report.asked)
     for account in found:
-        own = [f"When planning: {account.plan.problem}"] if account.plan and account.plan.problem else []
+        own = (
+            [f"When planning: {account.plan.problem}"]
+            if account.plan and account.plan.problem
+            else []
+        )
         own += account.plan.warnings if account.plan else []
         own += [_late(account.ship)] if account.ship and account.ship.late_files else []
         own += (
@@ -145,7 +180,11 @@ def _replayed(asked: ReplayOf) -> str:
         if asked.start and asked.end
         else ""
     )
-    where = f"to topics that begin with {asked.topic_prefix}" if asked.topic_prefix else "to the same topics once more"
+    where = (
+        f"to topics that begin with {asked.topic_prefix}"
+        if asked.topic_prefix
+        else "to the same topics once more"
+    )
     return f"This is replay {asked.id} of {asked.pipeline}{what}, {where}: {asked.reason}"
 
 
@@ -153,13 +192,22 @@ def _asked(asked: Asked) -> Iterator[str]:
     if asked.plan_only:
         yield "A dry run was asked for: nothing was sent, and the window does not count as shipped."
     if asked.other_clusters:
-        yield f"This run was asked to ship to {', '.join(asked.clusters)} alone. What {', '.join(asked.other_clusters)} may lack is missing still."
+        yield (
+            f"This run was asked to ship to {', '.join(asked.clusters)} alone. What "
+            f"{', '.join(asked.other_clusters)} may lack is missing still."
+        )
     if asked.rate_limit:
         yield f"This run was asked to send no more than {asked.rate_limit} to each cluster."
     if asked.skipped_checks:
-        yield f"Left out of the source gate, as asked: {', '.join(asked.skipped_checks)}: {asked.skip_reason}"
+        yield (
+            f"Left out of the source gate, as asked: {', '.join(asked.skipped_checks)}: "
+            f"{asked.skip_reason}"
+        )
 
 
 def _late(ship: ShipResult) -> str:
     files, windows = plural(ship.late_files, "file"), plural(ship.late_windows, "earlier window")
-    return f"{files} of {windows} came late, or were left by an earlier run: {plural(ship.late_records, 'record')} of them were shipped."
+    return (
+        f"{files} of {windows} came late, or were left by an earlier run: "
+        f"{plural(ship.late_records, 'record')} of them were shipped."
+    )

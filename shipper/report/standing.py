@@ -1,7 +1,9 @@
-"""The state of a window on one cluster: the one rule, by which `shipper gaps`, the Shipments page, notices and metrics go. Pure.
+"""The state of a window on one cluster: the one rule, by which `shipper gaps`, the Shipments page,
+notices and metrics go. Pure.
 
-It follows from what runs looked at and left (:mod:`shipper.report.coverage`), and from when the last record of the window was committed. What the
-clock alone says, that a window is due and nobody ran it, is not in here; nor what only the ledger knows.
+It follows from what runs looked at and left (:mod:`shipper.report.coverage`), and from when the
+last record of the window was committed. What the clock alone says, that a window is due and nobody
+ran it, is not in here; nor what only the ledger knows.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ class RunSeen(NamedTuple):
     at: Coverage | None
     """What it looked at, and what it left; None: it did not come so far."""
     closed: bool | None = None
-    """True if a check of the source gate did not hold; None: the gate left no result, or could not be evaluated."""
+    """True if a check of the source gate did not hold; None: the gate left no result, or could not
+    be evaluated."""
     recreated: str = ""
-    """What the run found, if topics of the cluster do not hold what was delivered, since they were deleted."""
+    """What the run found, if topics of the cluster do not hold what was delivered, since they were
+    deleted."""
     doubt: str = ""
     """Why a person should look at the run, although it passed."""
 
@@ -60,30 +64,48 @@ class Standing(NamedTuple):
 
 
 def standing(
-    window: Window, runs: Sequence[RunSeen], committed: dt.datetime | None = None, due: dt.datetime | None = None
+    window: Window,
+    runs: Sequence[RunSeen],
+    committed: dt.datetime | None = None,
+    due: dt.datetime | None = None,
 ) -> Standing | None:
-    """Return the state of ``window``; None if no run has a say. ``runs``: those that touch it, by time. ``committed``: when its last record was
-    committed on the cluster, if any was. ``due``: when it had to be there, if that was said."""
+    """Return the state of ``window``; None if no run has a say. ``runs``: those that touch it, by
+    time. ``committed``: when its last record was committed on the cluster, if any was. ``due``:
+    when it had to be there, if that was said."""
     looks = _looks(runs)
     own = [run for run in runs if contains(run.window, window)]
     exact = [run for run in own if run.window == window]
     if _is_closed(window, runs, own):
         return Standing(BLOCKED, "its source gate is closed")
     lost = [run for run in own if run.recreated]
-    covering = [run for run in runs if run.passed and run.at and run.at.start <= window.start and window.end <= run.at.end]
+    covering = [
+        run
+        for run in runs
+        if run.passed and run.at and run.at.start <= window.start and window.end <= run.at.end
+    ]
     if lost and (not covering or runs.index(covering[-1]) < runs.index(lost[-1])):
         return Standing(FAILED, lost[-1].recreated)
     if not covers(looks, window):
-        tried = own or any(look.at.start <= window.start and window.end <= look.at.end for look in looks)
+        tried = own or any(
+            look.at.start <= window.start and window.end <= look.at.end for look in looks
+        )
         return Standing(FAILED, "its run failed, or is not over") if tried else None
     if left := outstanding(window, looks):
-        state = FAILED if exact and not exact[-1].passed else DOUBT if any(one.files for one in left) else MISSING
+        state = (
+            FAILED
+            if exact and not exact[-1].passed
+            else DOUBT
+            if any(one.files for one in left)
+            else MISSING
+        )
         return Standing(state, _reasons(left), left)
     if doubt := next((run.doubt for run in reversed(exact) if run.passed), ""):
         return Standing(DOUBT, doubt)
     if committed and due and committed > due:
         return Standing(
-            LATE, f"its last record was committed at {committed:%Y-%m-%dT%H:%M:%SZ}, and due at {due:%Y-%m-%dT%H:%M:%SZ}"
+            LATE,
+            f"its last record was committed at {committed:%Y-%m-%dT%H:%M:%SZ}, and due at "
+            f"{due:%Y-%m-%dT%H:%M:%SZ}",
         )
     return Standing(SHIPPED)
 
@@ -93,8 +115,8 @@ def _looks(runs: Iterable[RunSeen]) -> list[Look]:
 
 
 def _is_closed(window: Window, runs: Sequence[RunSeen], own: Sequence[RunSeen]) -> bool:
-    """A closed gate stays closed until a run over all of the window passes it: a person has to look. But it takes nothing away that runs had
-    delivered before it closed."""
+    """A closed gate stays closed until a run over all of the window passes it: a person has to
+    look. But it takes nothing away that runs had delivered before it closed."""
     closed: list[RunSeen] = []
     for run in own:
         if run.closed is not None:
@@ -111,7 +133,11 @@ def _reasons(left: Iterable[Uncovered]) -> str:
     paths: dict[str, set[str]] = {}
     for one in left:
         paths.setdefault(one.why, set()).update(one.paths)
-    return "; ".join(f"{why} ({len(of)})" for why, of in paths.items()) if len(paths) > 1 else next(iter(paths))
+    return (
+        "; ".join(f"{why} ({len(of)})" for why, of in paths.items())
+        if len(paths) > 1
+        else next(iter(paths))
+    )
 
 
 def contains(window: Window, other: Window) -> bool:

@@ -1,4 +1,5 @@
-"""Where the time of a run went: a bar for each step, in its phases, all to the same scale. A slow run explains itself by it."""
+"""Where the time of a run went: a bar for each step, in its phases, all to the same scale. A slow
+run explains itself by it."""
 
 from __future__ import annotations
 
@@ -29,14 +30,21 @@ _KINDS = {
 
 def times(report: RunReport) -> list[dict[str, Any]]:
     """A bar for each step that said where its time went."""
-    timed = [(step.title, _parts(step.result)) for step in steps(report) if step.result and step.result.phases]
+    timed = [
+        (step.title, _parts(step.result))
+        for step in steps(report)
+        if step.result and step.result.phases
+    ]
     longest = max((sum(parts.values()) for _, parts in timed), default=0.0)
     return [_bar(title, parts, longest) for title, parts in timed]
 
 
 def requests(report: RunReport) -> str:
     """Requests of all steps together: who pays for them wants to know."""
-    found = sum((Counter(step.result.source_requests) for step in steps(report) if step.result), Counter[str]())
+    found = sum(
+        (Counter(step.result.source_requests) for step in steps(report) if step.result),
+        Counter[str](),
+    )
     counts = [f"{count:,} {kind}" for kind, count in found.items()]
     return f"Requests to the object store: {', '.join(counts)}." if counts else ""
 
@@ -53,9 +61,11 @@ def _bar(title: str, parts: dict[str, float], longest: float) -> dict[str, Any]:
     shortest = min(max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total), 0.5 * total)
     bar = [
         {
-            "kind": _KINDS.get(name, "work"), "says": f"{name} {format_duration(seconds)}", "shown": seconds >= shortest,
+            "kind": _KINDS.get(name, "work"),
+            "says": f"{name} {format_duration(seconds)}",
+            "shown": seconds >= shortest,
             "width": f"{100 * seconds / longest if longest else 0:.2f}",
         }
         for name, seconds in parts.items()
-    ]  # fmt: skip
+    ]
     return {"title": title, "total": format_duration(total), "parts": bar}

@@ -1,7 +1,8 @@
 """The first thing on the page: how the run ended, why, and what to do about it.
 
-A report may be judged harder than it judges itself, never softer: one with a failed step or a first cause is a
-failure, and one whose figures contradict each other says so (`doubt`). A green page must be right.
+A report may be judged harder than it judges itself, never softer: one with a failed step or a first
+cause is a failure, and one whose figures contradict each other says so (`doubt`). A green page must
+be right.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ class Verdict:
 
 def verdict(report: RunReport) -> Verdict:
     found = accounts(report)
-    if report.status == "failed" or report.first_cause or any(step.failed for step in steps(report)):
+    if (
+        report.status == "failed"
+        or report.first_cause
+        or any(step.failed for step in steps(report))
+    ):
         return _failed(report, found)
     dry = bool(report.asked and report.asked.plan_only)
     doubts, missing = () if dry else tuple(_doubts(report, found)), tuple(_missing(report, found))
@@ -56,10 +61,16 @@ def verdict(report: RunReport) -> Verdict:
         Caveat(f"{account.cluster}: {text}", "notes")
         for account in found
         if account.plan
-        for text in ([*account.plan.warnings, account.plan.problem] if dry and account.plan.problem else account.plan.warnings)
+        for text in (
+            [*account.plan.warnings, account.plan.problem]
+            if dry and account.plan.problem
+            else account.plan.warnings
+        )
     )
     shipped = [account for account in found if account.outcome == "shipped"]
-    headline = (_dry_run(found) if dry else _shipped(shipped) if shipped else _nothing(report, found)) + _but_asked(report)
+    headline = (
+        _dry_run(found) if dry else _shipped(shipped) if shipped else _nothing(report, found)
+    ) + _but_asked(report)
     if doubts:
         but = (
             "but much of it is in quarantine"
@@ -68,14 +79,17 @@ def verdict(report: RunReport) -> Verdict:
         )
         return Verdict("doubt", f"{headline}, {but}", doubts=doubts + missing + mend)
     if missing:
-        return Verdict("doubt", f"{headline}, but not everything is there yet", doubts=missing + mend)
+        return Verdict(
+            "doubt", f"{headline}, but not everything is there yet", doubts=missing + mend
+        )
     if mend:
         return Verdict("doubt", f"{headline}, and there is something to mend", doubts=mend)
     return Verdict("shipped" if shipped else "nothing", headline)
 
 
 def _shipped(shipped: list[Account]) -> str:
-    """``Shipped 1,200,000 records to each of frankfurt and singapore``; a total where they got different numbers."""
+    """``Shipped 1,200,000 records to each of frankfurt and singapore``; a total where they got
+    different numbers."""
     total = sum(account.delivered for account in shipped)
     aside = sum(sum(account.quarantined.values()) for account in shipped)
     if not total and aside:
@@ -90,7 +104,9 @@ def _shipped(shipped: list[Account]) -> str:
 def _dry_run(found: list[Account]) -> str:
     """``Dry run: nothing was sent; frankfurt lacks 3 files, singapore lacks nothing``."""
     lacks = [f"{account.cluster} {_lacks(account.plan)}" for account in found if account.plan]
-    return f"Dry run: nothing was sent; {', '.join(lacks)}" if lacks else "Dry run: nothing was sent"
+    return (
+        f"Dry run: nothing was sent; {', '.join(lacks)}" if lacks else "Dry run: nothing was sent"
+    )
 
 
 def _lacks(plan: ClusterPlan) -> str:
@@ -134,15 +150,23 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
     headline, remedy = _what_failed(report, found, first)
     if topics := _gone(report):
         remedy = (
-            f"Records that the ledger has are in no topic any more, since {words(topics)} {'was' if len(topics) == 1 else 'were'} deleted. Set "
-            "`delivery.on_recreated: resend` and run the window again: exactly these records are sent. Everything else stays delivered."
+            f"Records that the ledger has are in no topic any more, since {words(topics)} "
+            f"{'was' if len(topics) == 1 else 'were'} deleted. Set `delivery.on_recreated: "
+            "resend` and run the window again: exactly these records are sent. Everything else "
+            "stays delivered."
         )
-    start, end = (f"{utc(at):%Y-%m-%dT%H:%M:%SZ}" for at in (report.window_start, report.window_end))
-    again = not (report.plan and report.plan.reship)  # to reship once more is for a person to decide
+    start, end = (
+        f"{utc(at):%Y-%m-%dT%H:%M:%SZ}" for at in (report.window_start, report.window_end)
+    )
+    again = not (
+        report.plan and report.plan.reship
+    )  # to reship once more is for a person to decide
     return Verdict(
         "failed",
         headline,
-        stated or report.error or "No step said why: see which of them left no result, and the log of that step.",
+        stated
+        or report.error
+        or "No step said why: see which of them left no result, and the log of that step.",
         remedy,
         _command(report, f"{start}/{end}") if again else None,
         tuple(_contradictions(found)),
@@ -164,7 +188,8 @@ def _command(report: RunReport, window: str) -> str:
 
 
 def _what_failed(report: RunReport, found: list[Account], first: RunStep | None) -> tuple[str, str]:
-    """Headline and remedy. Claims that nothing was sent only where a step before the first byte says that it failed."""
+    """Headline and remedy. Claims that nothing was sent only where a step before the first byte
+    says that it failed."""
     sent = sum(account.sent for account in found)
     if first is None or first.result is None:
         return _silent(report, first, sent)
@@ -174,12 +199,18 @@ def _what_failed(report: RunReport, found: list[Account], first: RunStep | None)
     mine = sum(account.sent for account in found if account.cluster == first.cluster)
     if first.name == "gate_delivery":
         shipped = f": {plural(mine, 'record')} shipped" if mine else ""
-        remedy = f"{_STAYS} Do not trust the window until this gate has passed: run it again, and all is counted anew."
+        remedy = (
+            f"{_STAYS} Do not trust the window until this gate has passed: run it again, and all "
+            "is counted anew."
+        )
         return f"Failed at the delivery gate of {first.cluster}{shipped}", remedy
     if first.name == "ship":
         after = f", after {plural(mine, 'record')}" if mine else ""
         remedy = f"{_STAYS} {_AGAIN}"
-        return f"Failed while shipping to {first.cluster}{after}{_elsewhere(found, first.cluster)}", remedy
+        return (
+            f"Failed while shipping to {first.cluster}{after}{_elsewhere(found, first.cluster)}",
+            remedy,
+        )
     return f"Failed at {first.title.lower()}, after {plural(sent, 'record')}", f"{_STAYS} {_AGAIN}"
 
 
@@ -193,7 +224,8 @@ def _elsewhere(found: list[Account], failed: str | None) -> str:
     if not good:
         return ""
     return (
-        f"; {words(good) if len(good) <= 3 else f'{len(good)} other clusters'} {'has' if len(good) == 1 else 'have'} everything"
+        f"; {words(good) if len(good) <= 3 else f'{len(good)} other clusters'} "
+        f"{'has' if len(good) == 1 else 'have'} everything"
     )
 
 
@@ -213,19 +245,32 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
     for account in found:
         aside = sum(account.quarantined.values())
         if account.read and aside / account.read >= _MUCH_QUARANTINED:
-            says = f"{account.cluster}: {number(aside)} of {plural(account.read, 'line')} ({100 * aside / account.read:.0f} %) went to quarantine."
+            says = (
+                f"{account.cluster}: {number(aside)} of {plural(account.read, 'line')} "
+                f"({100 * aside / account.read:.0f} %) went to quarantine."
+            )
             doubts.append(Caveat(says, "sum"))
         if account.outcome == "no result":
-            says = f"{account.cluster}: the ship step left no result, so nobody knows what it delivered."
+            says = (
+                f"{account.cluster}: the ship step left no result, so nobody knows what it "
+                "delivered."
+            )
             doubts.append(Caveat(says, "steps"))
         elif account.delivered and account.gate is None:
             doubts.append(Caveat(f"{account.cluster}: the delivery gate left no result.", "steps"))
     if any(account.delivered for account in found) and report.gate_source is None:
         doubts.append(Caveat("The source gate left no result.", "steps"))
     for title, gate in gates(report):
-        broken = [check.check for check in gate.checks if check.severity == "block" and not check.passed]
+        broken = [
+            check.check for check in gate.checks if check.severity == "block" and not check.passed
+        ]
         if broken:
-            doubts.append(Caveat(f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.", "gates"))
+            doubts.append(
+                Caveat(
+                    f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.",
+                    "gates",
+                )
+            )
     return doubts
 
 
@@ -242,12 +287,22 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
     for account in found:
         if files := account.quarantined.get(UNREADABLE, 0):
             each = "it" if files == 1 else "each"
-            says = f"{account.cluster}: {plural(files, 'file')} could not be read; one record in quarantine stands for {each}."
+            says = (
+                f"{account.cluster}: {plural(files, 'file')} could not be read; one record in "
+                f"quarantine stands for {each}."
+            )
             doubts.append(Caveat(says, "sum"))
     for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
         gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
-        windows = "1 earlier window is" if len(gaps) == 1 else f"{number(len(gaps))} earlier windows are"
-        doubts.append(Caveat(f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.", "incomplete"))
+        windows = (
+            "1 earlier window is" if len(gaps) == 1 else f"{number(len(gaps))} earlier windows are"
+        )
+        doubts.append(
+            Caveat(
+                f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.",
+                "incomplete",
+            )
+        )
     return doubts
 
 
@@ -259,16 +314,34 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
             continue
         if account.gap:
             size = plural(abs(account.gap), "record")
-            says = f"{size} not accounted for" if account.gap > 0 else f"{size} more accounted for than there should be"
+            says = (
+                f"{size} not accounted for"
+                if account.gap > 0
+                else f"{size} more accounted for than there should be"
+            )
             doubts.append(Caveat(f"{account.cluster}: {says}.", "sum"))
         if account.parked:
-            doubts.append(Caveat(f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.", "topics"))
-        wrong = [f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees]
+            doubts.append(
+                Caveat(
+                    f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.",
+                    "topics",
+                )
+            )
+        wrong = [
+            f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees
+        ]
         if wrong:
-            doubts.append(Caveat(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account"))
+            doubts.append(
+                Caveat(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account")
+            )
         differ = [topic.topic for topic in account.topics if topic.agrees == "no"]
         if differ and not wrong:
-            doubts.append(Caveat(f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.", "topics"))
+            doubts.append(
+                Caveat(
+                    f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.",
+                    "topics",
+                )
+            )
     return doubts
 
 
@@ -277,7 +350,8 @@ def _some(names: list[str]) -> str:
 
 
 def checks(report: RunReport) -> list[tuple[str, CheckResult]]:
-    """All checks that were evaluated, each with its gate's name, in the order of the page's table."""
+    """All checks that were evaluated, each with its gate's name, in the order of the page's
+    table."""
     return [(title, check) for title, gate in gates(report) for check in gate.checks]
 
 

@@ -1,4 +1,5 @@
-"""What the page's addresses answer, whoever serves them: Airflow's plugin, or :mod:`shipper.shipments.server`. Reads only.
+"""What the page's addresses answer, whoever serves them: Airflow's plugin, or
+:mod:`shipper.shipments.server`. Reads only.
 
 ::
 
@@ -11,9 +12,10 @@
     api/cluster?cluster=&start=&end=       what arrived on a cluster
     api/report/PIPELINE/WINDOW/RUN         a run's own page
 
-All addresses are relative to one another, so that the page works below any prefix. A report is found by the names of its pipeline, window and
-run, which must be such names; no path comes from a request.
-"""
+All addresses are relative to one another, so that the page works below any prefix. A report is
+found by the names of its pipeline, window and run, which must be such names; no path comes from a
+request.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -50,17 +52,22 @@ _STATIC = {
     "cluster.js": ("cluster.js", _SCRIPT),
     "page.js": ("page.js", _SCRIPT),
 }
-#: The page may load its own files, and ask its own server; nothing else runs or is loaded, whatever a name or an error text holds.
+#: The page may load its own files, and ask its own server; nothing else runs or is loaded, whatever
+#: a name or an error text holds.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 #: A report is one file: its own policy says so too.
 _REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
-    "sandbox allow-popups"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action "
+    "'none'; frame-ancestors 'self'; sandbox allow-popups"
 )
-_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
 
 class Rights(Protocol):
@@ -75,7 +82,8 @@ class Rights(Protocol):
         """Reports name files and topics, as the logs of tasks do."""
 
     def may_run(self, pipeline: str) -> bool:
-        """Whether the person may start runs of it. The page's buttons ask Airflow itself to, which decides again."""
+        """Whether the person may start runs of it. The page's buttons ask Airflow itself to, which
+        decides again."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +111,17 @@ def respond(
     scheduler: Scheduler = NO_SCHEDULER,
     config_dir: Path | None = None,
 ) -> Response:
-    """``path``: decoded, below the page's folder. ``airflow``: where Airflow's own pages begin, if this is one of them. ``config_dir``: whose
-    pipelines are due; None: nobody looks, and all are that were when the index was last brought up to date."""
+    """``path``: decoded, below the page's folder. ``airflow``: where Airflow's own pages begin, if
+    this is one of them. ``config_dir``: whose pipelines are due; None: nobody looks, and all are
+    that were when the index was last brought up to date."""
     if path in _STATIC:
         name, kind = _STATIC[path]
         body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()
-        return Response(HTTPStatus.OK, body, {**_ALWAYS, "Content-Type": kind, "Content-Security-Policy": _POLICY})
+        return Response(
+            HTTPStatus.OK,
+            body,
+            {**_ALWAYS, "Content-Type": kind, "Content-Security-Policy": _POLICY},
+        )
     try:
         with Index(index, present=pipeline_names(config_dir) if config_dir else None) as opened:
             if path == "api/grid":
@@ -127,19 +140,33 @@ def respond(
     except IndexUnusable as error:
         return _json({"error": error.message}, HTTPStatus.SERVICE_UNAVAILABLE)
     except sqlite3.Error as error:
-        return _json({"error": f"the index {index} cannot be read: {error}"}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return _json(
+            {"error": f"the index {index} cannot be read: {error}"}, HTTPStatus.SERVICE_UNAVAILABLE
+        )
 
 
-def _grid(index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler) -> dict[str, Any]:
+def _grid(
+    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler
+) -> dict[str, Any]:
     start, end = _between(query)
-    return grid(index, start, end, _now(), cluster=query.get("cluster", ""), only=rights.pipelines(), scheduler=scheduler)
+    return grid(
+        index,
+        start,
+        end,
+        _now(),
+        cluster=query.get("cluster", ""),
+        only=rights.pipelines(),
+        scheduler=scheduler,
+    )
 
 
 def _between(query: Mapping[str, str]) -> tuple[int, int]:
     try:
         start, end = moment(query["start"]), moment(query["end"])
     except (KeyError, ValueError) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, "start and end are moments such as 2026-11-01T06:00:00Z") from error
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, "start and end are moments such as 2026-11-01T06:00:00Z"
+        ) from error
     if not 0 < end - start <= LONGEST_SECONDS:
         raise Refused(HTTPStatus.BAD_REQUEST, "start is before end, and at most 400 days before it")
     return start, end
@@ -160,11 +187,15 @@ def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str
     cluster = query.get("cluster", "")
     shipping = [one for one in index.pipelines(rights.pipelines()) if cluster in one.clusters]
     if not shipping:
-        raise Refused(HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name")
+        raise Refused(
+            HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name"
+        )
     return cluster_page(index, cluster, shipping, start, end, _now(), rights.may_read_reports)
 
 
-def _window(index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler) -> dict[str, Any]:
+def _window(
+    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler
+) -> dict[str, Any]:
     known = _known(index, query.get("pipeline", ""), rights)
     try:
         window = parse_window(query.get("window", ""))
@@ -175,7 +206,10 @@ def _window(index: Index, query: Mapping[str, str], rights: Rights, scheduler: S
     if not rights.may_read_reports(known.dag_id):
         found |= {
             "report": None,
-            "problem": "You may see this pipeline, and not the logs of its tasks; so not its reports either.",
+            "problem": (
+                "You may see this pipeline, and not the logs of its tasks; so not its "
+                "reports either."
+            ),
         }
         for run in found["runs"]:
             for cluster in run["clusters"]:
@@ -191,7 +225,10 @@ def _report(index: Index, names: list[str], rights: Rights) -> Response:
         raise Refused(HTTPStatus.NOT_FOUND, "there is no such report")
     known = _known(index, names[0], rights)
     if not rights.may_read_reports(known.dag_id):
-        raise Refused(HTTPStatus.FORBIDDEN, "who may not read the logs of the pipeline's tasks may not read its reports either")
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "who may not read the logs of the pipeline's tasks may not read its reports either",
+        )
     window = RunFolder.window_of(names[1])
     if window is None:
         raise Refused(HTTPStatus.NOT_FOUND, "there is no such report")
@@ -201,14 +238,26 @@ def _report(index: Index, names: list[str], rights: Rights) -> Response:
 def _page(known: Known, window: Window, run_id: str) -> Response:
     try:
         folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
-        text = folder.read_text("report.html") if _lies_in(known.runs_uri, folder.path("report.html")) else None
+        text = (
+            folder.read_text("report.html")
+            if _lies_in(known.runs_uri, folder.path("report.html"))
+            else None
+        )
     except UsageError:  # no name of a run
         text = None
     except (ShipperError, ValueError) as error:
-        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the report cannot be read: {error}") from error
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"the report cannot be read: {error}"
+        ) from error
     if text is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "the run has left no report page, or it has been deleted since")
-    headers = {**_ALWAYS, "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _REPORT_POLICY}
+        raise Refused(
+            HTTPStatus.NOT_FOUND, "the run has left no report page, or it has been deleted since"
+        )
+    headers = {
+        **_ALWAYS,
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": _REPORT_POLICY,
+    }
     return Response(HTTPStatus.OK, text.encode(), headers)
 
 
@@ -222,10 +271,15 @@ def _known(index: Index, pipeline: str, rights: Rights) -> Known:
     """Whether there is such a pipeline, only those learn who may see it."""
     found = next((known for known in index.pipelines() if known.pipeline == pipeline), None)
     if not rights.may_see(found.dag_id if found else pipeline):
-        raise Refused(HTTPStatus.FORBIDDEN, "you may not see this pipeline, or there is none of that name")
+        raise Refused(
+            HTTPStatus.FORBIDDEN, "you may not see this pipeline, or there is none of that name"
+        )
     if found:
         return found
-    raise Refused(HTTPStatus.NOT_FOUND, f"the index knows no pipeline {pipeline!r}: `shipper index` brings it up to date")
+    raise Refused(
+        HTTPStatus.NOT_FOUND,
+        f"the index knows no pipeline {pipeline!r}: `shipper index` brings it up to date",
+    )
 
 
 def _now() -> int:
@@ -235,5 +289,11 @@ def _now() -> int:
 def _json(document: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
     body = json.dumps(document, separators=(",", ":")).encode()
     return Response(
-        status, body, {**_ALWAYS, "Content-Type": "application/json", "Content-Security-Policy": "default-src 'none'"}
+        status,
+        body,
+        {
+            **_ALWAYS,
+            "Content-Type": "application/json",
+            "Content-Security-Policy": "default-src 'none'",
+        },
     )

@@ -1,4 +1,5 @@
-"""What the page says of one cluster: what arrived there in a stretch of time, from which pipelines, in which topics; and what is on its way."""
+"""What the page says of one cluster: what arrived there in a stretch of time, from which pipelines,
+in which topics; and what is on its way."""
 
 from __future__ import annotations
 
@@ -20,10 +21,17 @@ _MOST_LIVE = 20
 
 
 def cluster_page(
-    index: Index, cluster: str, shipping: Sequence[Known], start: int, end: int, now: int, may_read: Callable[[str], bool]
+    index: Index,
+    cluster: str,
+    shipping: Sequence[Known],
+    start: int,
+    end: int,
+    now: int,
+    may_read: Callable[[str], bool],
 ) -> dict[str, Any]:
-    """Return as JSON what ended in [``start``, ``end``) of the ships of the pipelines ``shipping`` to the cluster. ``may_read``: whether a DAG's
-    reports may be read, since topics are named in them."""
+    """Return as JSON what ended in [``start``, ``end``) of the ships of the pipelines ``shipping``
+    to the cluster. ``may_read``: whether a DAG's reports may be read, since topics are named in
+    them."""
     known = {one.pipeline: one for one in shipping}
     step = next((each for each in _STEPS if (end - start) / each <= _COLUMNS), _STEPS[-1])
     return {
@@ -40,22 +48,38 @@ def cluster_page(
     }
 
 
-def _pipelines(index: Index, cluster: str, start: int, end: int, known: Collection[str]) -> list[dict[str, Any]]:
+def _pipelines(
+    index: Index, cluster: str, start: int, end: int, known: Collection[str]
+) -> list[dict[str, Any]]:
     """Those that sent something in this time, most records first."""
     rows = index.db.execute(
-        "SELECT pipeline, count(*), sum(records), sum(bytes), sum(wire_bytes), sum(quarantined), sum(parked), max(ended), max(ledger) "
-        "FROM ships WHERE cluster = ? AND ended >= ? AND ended < ? GROUP BY pipeline ORDER BY 3 DESC, 1",
+        "SELECT pipeline, count(*), sum(records), sum(bytes), sum(wire_bytes), sum(quarantined), "
+        "sum(parked), max(ended), max(ledger) FROM ships WHERE cluster = ? AND ended >= ? AND "
+        "ended < ? GROUP BY pipeline ORDER BY 3 DESC, 1",
         (cluster, start, end),
     )
-    keys = ("pipeline", "ships", "records", "bytes", "wire_bytes", "quarantined", "parked", "last", "ledger")
+    keys = (
+        "pipeline",
+        "ships",
+        "records",
+        "bytes",
+        "wire_bytes",
+        "quarantined",
+        "parked",
+        "last",
+        "ledger",
+    )
     return [dict(zip(keys, row, strict=True)) for row in rows if row[0] in known]
 
 
-def _rates(index: Index, cluster: str, start: int, end: int, step: int, known: Collection[str]) -> list[list[int]]:
+def _rates(
+    index: Index, cluster: str, start: int, end: int, step: int, known: Collection[str]
+) -> list[list[int]]:
     """[begin of the column, records, bytes], by the moment when each ship ended."""
     sums: dict[int, list[int]] = {}
     rows = index.db.execute(
-        "SELECT pipeline, ended / ?4, sum(records), sum(bytes) FROM ships WHERE cluster = ?1 AND ended >= ?2 AND ended < ?3 GROUP BY 1, 2",
+        "SELECT pipeline, ended / ?4, sum(records), sum(bytes) FROM ships WHERE cluster = ?1 AND "
+        "ended >= ?2 AND ended < ?3 GROUP BY 1, 2",
         (cluster, start, end, step),
     )
     for pipeline, column, records, size in rows:
@@ -67,25 +91,39 @@ def _rates(index: Index, cluster: str, start: int, end: int, step: int, known: C
 
 
 def _topics(
-    index: Index, cluster: str, start: int, end: int, known: Mapping[str, Known], may_read: Callable[[str], bool]
+    index: Index,
+    cluster: str,
+    start: int,
+    end: int,
+    known: Mapping[str, Known],
+    may_read: Callable[[str], bool],
 ) -> list[dict[str, Any]]:
     rows = index.db.execute(
-        "SELECT topic, pipeline, sum(records), sum(bytes), max(quarantine), sum(parked), max(ended) FROM arrivals "
-        "WHERE cluster = ? AND ended >= ? AND ended < ? GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
+        "SELECT topic, pipeline, sum(records), sum(bytes), max(quarantine), sum(parked), "
+        "max(ended) FROM arrivals WHERE cluster = ? AND ended >= ? AND ended < ? GROUP BY 1, 2 "
+        "ORDER BY 3 DESC, 1, 2",
         (cluster, start, end),
     ).fetchall()
-    readable = {name for name in {row[1] for row in rows} & set(known) if may_read(known[name].dag_id)}
+    readable = {
+        name for name in {row[1] for row in rows} & set(known) if may_read(known[name].dag_id)
+    }
     keys = ("topic", "pipeline", "records", "bytes", "quarantine", "parked", "last")
     return [dict(zip(keys, row, strict=True)) for row in rows if row[1] in readable][:_MOST_TOPICS]
 
 
 def _running(
-    index: Index, cluster: str, now: int, known: Mapping[str, Known], may_read: Callable[[str], bool]
+    index: Index,
+    cluster: str,
+    now: int,
+    known: Mapping[str, Known],
+    may_read: Callable[[str], bool],
 ) -> list[dict[str, Any]]:
-    """Return the runs that have begun and left no report, the latest first, with the figures of their ships to this cluster. Of several
-    over one window the last one: those before it are dead."""
+    """Return the runs that have begun and left no report, the latest first, with the figures of
+    their ships to this cluster. Of several over one window the last one: those before it are dead.
+    """
     rows = index.db.execute(
-        'SELECT pipeline, start, "end", run_id, max(at) FROM begun WHERE cluster = ? AND at > ? GROUP BY 1, 2, 3 ORDER BY 5 DESC',
+        'SELECT pipeline, start, "end", run_id, max(at) FROM begun WHERE cluster = ? AND at > ? '
+        "GROUP BY 1, 2, 3 ORDER BY 5 DESC",
         (cluster, now - KILLED_AFTER_SECONDS),
     ).fetchall()
     found = []
@@ -98,6 +136,13 @@ def _running(
         )
         ships = [ship for ship in run["ships"] if ship["cluster"] == cluster]
         found.append(
-            {"pipeline": pipeline, "start": start, "end": end, "run_id": run_id, "at": at, "ship": ships[0] if ships else None}
+            {
+                "pipeline": pipeline,
+                "start": start,
+                "end": end,
+                "run_id": run_id,
+                "at": at,
+                "ship": ships[0] if ships else None,
+            }
         )
     return found

@@ -1,5 +1,5 @@
-"""What the page says of one window: each cluster's state, the runs over it, and of the run that is looked at the sum, the gates, the clusters and the
-files, from its report."""
+"""What the page says of one window: each cluster's state, the runs over it, and of the run that is
+looked at the sum, the gates, the clusters and the files, from its report."""
 
 from __future__ import annotations
 
@@ -26,12 +26,22 @@ _MOST_BYTES = 32 * 2**20
 
 
 def detail(
-    index: Index, known: Known, window: Window, now: int, run_id: str | None = None, scheduler: Scheduler | None = None
+    index: Index,
+    known: Known,
+    window: Window,
+    now: int,
+    run_id: str | None = None,
+    scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """As JSON. ``run_id``: which run's report; by default that of the last one. ``scheduler``: who knows of runs that left no report."""
+    """As JSON. ``run_id``: which run's report; by default that of the last one. ``scheduler``: who
+    knows of runs that left no report."""
     start, end = int(window.start.timestamp()), int(window.end.timestamp())
     runs = _runs(index, known.pipeline, start, end)
-    looked_at = run_id if any(run["run_id"] == run_id for run in runs) else (runs[0]["run_id"] if runs else None)
+    looked_at = (
+        run_id
+        if any(run["run_id"] == run_id for run in runs)
+        else (runs[0]["run_id"] if runs else None)
+    )
     report, problem = _report(known, window, looked_at) if looked_at else (None, None)
     started = scheduler.unsuccessful([known], start, end, tasks=True) if scheduler else ()
     unreported = without_report(index, [run for run in started if run.window == (start, end)])
@@ -43,7 +53,9 @@ def detail(
         "window": str(window),
         "settle": known.settle,
         "now": now,
-        "clusters": _clusters(index, known, start, end, now, unreported[-1] if unreported else None),
+        "clusters": _clusters(
+            index, known, start, end, now, unreported[-1] if unreported else None
+        ),
         "unreported": [as_json(run) for run in reversed(unreported)],
         "begun": live(known, window, index.begun_over(known.pipeline, start, end)),
         "runs": runs,
@@ -53,13 +65,16 @@ def detail(
     }
 
 
-def _clusters(index: Index, known: Known, start: int, end: int, now: int, unreported: StartedRun | None) -> list[dict[str, Any]]:
+def _clusters(
+    index: Index, known: Known, start: int, end: int, now: int, unreported: StartedRun | None
+) -> list[dict[str, Any]]:
     """Each cluster's state, by which run, and whether that was a run over another window."""
     cells = {
         cluster: (state, run_id, ended)
         for cluster in known.clusters
         for state, run_id, ended in index.db.execute(
-            'SELECT state, run_id, ended FROM cells WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
+            "SELECT state, run_id, ended FROM cells WHERE cluster = ? AND pipeline = ? AND start "
+            '= ? AND "end" = ?',
             (cluster, known.pipeline, start, end),
         )
     }
@@ -74,19 +89,43 @@ def _clusters(index: Index, known: Known, start: int, end: int, now: int, unrepo
             state, run_id, ended = cells[cluster]
             by = _elsewhere(index, known.pipeline, run_id, start, end)
             found.append(
-                {"cluster": cluster, "state": state_now or STATES[state], "run_id": run_id, "lag": max(0, ended - end), "by": by}
+                {
+                    "cluster": cluster,
+                    "state": state_now or STATES[state],
+                    "run_id": run_id,
+                    "lag": max(0, ended - end),
+                    "by": by,
+                }
             )
             continue
         first = index.beginnings(cluster).get(known.pipeline)
-        if state_now is None and known.schedule and first is not None and first <= start and end <= now and not known.retired:
-            state_now = MISSING if cells else Due(known.schedule, known.settle, first, now).state(start, end)
-        found.append({"cluster": cluster, "state": state_now, "run_id": None, "lag": None, "by": None})
+        if (
+            state_now is None
+            and known.schedule
+            and first is not None
+            and first <= start
+            and end <= now
+            and not known.retired
+        ):
+            state_now = (
+                MISSING
+                if cells
+                else Due(known.schedule, known.settle, first, now).state(start, end)
+            )
+        found.append(
+            {"cluster": cluster, "state": state_now, "run_id": None, "lag": None, "by": None}
+        )
     return found
 
 
-def _elsewhere(index: Index, pipeline: str, run_id: str, start: int, end: int) -> dict[str, int] | None:
-    """The window of the run, if it is another: a later run that looked back, or one over a longer window."""
-    windows = index.db.execute('SELECT start, "end" FROM runs WHERE pipeline = ? AND run_id = ?', (pipeline, run_id)).fetchall()
+def _elsewhere(
+    index: Index, pipeline: str, run_id: str, start: int, end: int
+) -> dict[str, int] | None:
+    """The window of the run, if it is another: a later run that looked back, or one over a longer
+    window."""
+    windows = index.db.execute(
+        'SELECT start, "end" FROM runs WHERE pipeline = ? AND run_id = ?', (pipeline, run_id)
+    ).fetchall()
     if not windows or (start, end) in windows:
         return None
     return {"start": windows[0][0], "end": windows[0][1]}
@@ -95,16 +134,33 @@ def _elsewhere(index: Index, pipeline: str, run_id: str, start: int, end: int) -
 def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, Any]]:
     """Newest first, each with its clusters."""
     rows = index.db.execute(
-        "SELECT run_id, cluster, state, began, ended, files, bytes, records, there, cause FROM runs "
+        "SELECT run_id, cluster, state, began, ended, files, bytes, records, there, cause FROM "
+        "runs "
         'WHERE pipeline = ? AND start = ? AND "end" = ? ORDER BY ended DESC, run_id DESC, cluster',
         (pipeline, start, end),
     )
     found: dict[str, dict[str, Any]] = {}
     for run_id, cluster, state, began, ended, files, size, records, there, cause in rows:
         run = found.setdefault(
-            run_id, {"run_id": run_id, "began": began, "ended": ended, "files": files, "bytes": size, "clusters": []}
+            run_id,
+            {
+                "run_id": run_id,
+                "began": began,
+                "ended": ended,
+                "files": files,
+                "bytes": size,
+                "clusters": [],
+            },
         )
-        run["clusters"].append({"cluster": cluster, "state": STATES[state], "records": records, "there": there, "cause": cause})
+        run["clusters"].append(
+            {
+                "cluster": cluster,
+                "state": STATES[state],
+                "records": records,
+                "there": there,
+                "cause": cause,
+            }
+        )
     return list(found.values())
 
 
@@ -120,7 +176,12 @@ def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None
         found = None
     except (OSError, ValueError, ImportError, ShipperError) as error:
         return None, f"The run's report cannot be read: {error}"
-    return found, None if found else "The run's report is no longer in runs_uri; this is what the index remembers."
+    return (
+        found,
+        None
+        if found
+        else "The run's report is no longer in runs_uri; this is what the index remembers.",
+    )
 
 
 def _of_report(report: RunReport) -> dict[str, Any]:
@@ -133,7 +194,10 @@ def _of_report(report: RunReport) -> dict[str, Any]:
         "doubts": [caveat.says for caveat in judged.doubts],
         "clusters": [_of_cluster(account) for account in found],
         "checks": [
-            {"gate": gate, **check.model_dump(include={"check", "severity", "passed", "expected", "observed"})}
+            {
+                "gate": gate,
+                **check.model_dump(include={"check", "severity", "passed", "expected", "observed"}),
+            }
             for gate, check in checks(report)
         ],
         "files": _files(report),
@@ -156,7 +220,10 @@ def _of_cluster(account: Account) -> dict[str, Any]:
         "filtered": sum(account.filtered.values()),
         "quarantined": sum(account.quarantined.values()),
         "parked": account.parked,
-        "topics": [{"topic": topic.topic, "delivered": topic.delivered, "before": topic.before} for topic in account.topics],
+        "topics": [
+            {"topic": topic.topic, "delivered": topic.delivered, "before": topic.before}
+            for topic in account.topics
+        ],
         "seconds": account.ship.ship_seconds if account.ship else None,
     }
 
@@ -170,6 +237,11 @@ def _files(report: RunReport) -> list[dict[str, Any]]:
         for file in ship.files:
             records.setdefault(file.path, {})[ship.cluster] = file.delivered + file.before
     return [
-        {"path": file.path, "bytes": file.size_bytes, "late_window": file.late_window, "records": records.get(file.path, {})}
+        {
+            "path": file.path,
+            "bytes": file.size_bytes,
+            "late_window": file.late_window,
+            "records": records.get(file.path, {}),
+        }
         for file in report.plan.files[:_MOST_FILES]
     ]

@@ -1,4 +1,5 @@
-"""How the index gets its rows: from a run as it begins and as its report is written, and anew from all reports in `runs_uri`."""
+"""How the index gets its rows: from a run as it begins and as its report is written, and anew from
+all reports in `runs_uri`."""
 
 from __future__ import annotations
 
@@ -34,11 +35,19 @@ _READ_AT_ONCE = 100
 
 
 def index_path(config_dir: Path) -> Path:
-    """`index` in config/shipper.yaml; by default `shipments.sqlite` in the folder `runs` beside the configuration. Raises ConfigError."""
+    """`index` in config/shipper.yaml; by default `shipments.sqlite` in the folder `runs` beside the
+    configuration. Raises ConfigError."""
     return Path(resolve_uri(config_dir, load_platform(config_dir).index))
 
 
-def begin(config_dir: Path, pipeline: Pipeline, runs_uri: str, window: Window, run_id: str, at: dt.datetime) -> None:
+def begin(
+    config_dir: Path,
+    pipeline: Pipeline,
+    runs_uri: str,
+    window: Window,
+    run_id: str,
+    at: dt.datetime,
+) -> None:
     """The first step of a run says that it has begun. Raises IndexUnusable, ConfigError."""
     start, end = _span(window)
     with _written(config_dir) as index:
@@ -84,10 +93,15 @@ def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:
     index.over(report.pipeline, start, end, report.run_id)
 
 
-def _know(index: Index, config_dir: Path, pipeline: Pipeline, runs_uri: str, now: dt.datetime) -> None:
-    """Keep what is asked of the pipeline, and no window that is too old: none of those is due any more."""
+def _know(
+    index: Index, config_dir: Path, pipeline: Pipeline, runs_uri: str, now: dt.datetime
+) -> None:
+    """Keep what is asked of the pipeline, and no window that is too old: none of those is due any
+    more."""
     oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
-    first = {cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.key).items()}
+    first = {
+        cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.key).items()
+    }
     index.know(pipeline, runs_uri, first)
     index.forget(pipeline.name, int(oldest.timestamp()))
 
@@ -116,10 +130,15 @@ class Rebuilt:
 
 
 def rebuild(
-    config_dir: Path, *, anew: bool = False, since: dt.datetime | None = None, say: Callable[[str], None] = print
+    config_dir: Path,
+    *,
+    anew: bool = False,
+    since: dt.datetime | None = None,
+    say: Callable[[str], None] = print,
 ) -> Rebuilt:
-    """Brings the index up to what is in every pipeline's `runs_uri`: reads the reports that it lacks. ``anew``: deletes it first. ``since``:
-    only windows that begin then or later. Raises IndexUnusable, ConfigError."""
+    """Brings the index up to what is in every pipeline's `runs_uri`: reads the reports that it
+    lacks. ``anew``: deletes it first. ``since``: only windows that begin then or later. Raises
+    IndexUnusable, ConfigError."""
     path, done = index_path(config_dir), Rebuilt()
     if anew:
         for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
@@ -133,10 +152,15 @@ def rebuild(
                 _bring_up_to_date(index, config_dir, pipeline, since, done)
                 done.pipelines += 1
                 if done.pipelines % 50 == 0:
-                    say(f"{done.pipelines:,} of {len(loaded.pipelines):,} pipelines, {done.runs:,} reports read")
+                    say(
+                        f"{done.pipelines:,} of {len(loaded.pipelines):,} pipelines, {done.runs:,} "
+                        "reports read"
+                    )
             with index.writing():
                 index.retire({*loaded.pipelines, *loaded.broken})
-                oldest = dt.datetime.now(dt.UTC).timestamp() - load_platform(config_dir).keep_seconds
+                oldest = (
+                    dt.datetime.now(dt.UTC).timestamp() - load_platform(config_dir).keep_seconds
+                )
                 for known in index.pipelines():
                     if known.retired:
                         index.forget(known.pipeline, int(oldest))
@@ -145,7 +169,9 @@ def rebuild(
     return done
 
 
-def _bring_up_to_date(index: Index, config_dir: Path, pipeline: Pipeline, since: dt.datetime | None, done: Rebuilt) -> None:
+def _bring_up_to_date(
+    index: Index, config_dir: Path, pipeline: Pipeline, since: dt.datetime | None, done: Rebuilt
+) -> None:
     runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
     keep_seconds, now = load_platform(config_dir).keep_seconds, dt.datetime.now(dt.UTC)
     oldest = horizon(pipeline, keep_seconds, now)
@@ -192,4 +218,7 @@ def _span(window: Window) -> tuple[int, int]:
 
 
 def unusable(path: Path, error: sqlite3.Error) -> IndexUnusable:
-    return IndexUnusable(f"the index {path} cannot be written: {error}. It is a cache: `shipper index` brings it up to date")
+    return IndexUnusable(
+        f"the index {path} cannot be written: {error}. It is a cache: `shipper index` brings it up "
+        "to date"
+    )

@@ -1,14 +1,18 @@
-"""What the page's grid shows: for each pipeline its windows in a stretch of time, each with its state.
+"""What the page's grid shows: for each pipeline its windows in a stretch of time, each with its
+state.
 
-A grid of 500 pipelines and 30 days of hours has 360,000 cells. So windows that follow each other, are as long, and have the same state go
-together, as one *segment*: ``[start, seconds of each, how many, state]``.
+A grid of 500 pipelines and 30 days of hours has 360,000 cells. So windows that follow each other,
+are as long, and have the same state go together, as one *segment*: ``[start, seconds of each, how
+many, state]``.
 
-Two states come from the clock and not from runs. A window of the schedule that has ended, and that no run has left a word of, is ``waiting``
-until its deadline (`schedule.deliver_within`; without it, until its files have settled and as long again as the window is), and ``missing``
-after it. Before the first window that the schedule had, nothing is due, and the grid is empty there: never scheduled.
+Two states come from the clock and not from runs. A window of the schedule that has ended, and that
+no run has left a word of, is ``waiting`` until its deadline (`schedule.deliver_within`; without it,
+until its files have settled and as long again as the window is), and ``missing`` after it. Before
+the first window that the schedule had, nothing is due, and the grid is empty there: never
+scheduled.
 
-One answer has a bound on its cost. Where a stretch holds more, the answer has the newest windows, those that begin at ``from`` or later; who asks
-for the stretch up to ``from`` gets the next.
+One answer has a bound on its cost. Where a stretch holds more, the answer has the newest windows,
+those that begin at ``from`` or later; who asks for the stretch up to ``from`` gets the next.
 """
 
 from __future__ import annotations
@@ -30,10 +34,12 @@ Segment = list[int]
 DAY = 86_400
 LONGEST_SECONDS = 400 * DAY
 MOST_OF_AN_ANSWER = 600_000
-"""Windows, where one whose place in the schedule has to be found counts as :data:`_FINDING`: about a second and a half."""
+"""Windows, where one whose place in the schedule has to be found counts as :data:`_FINDING`: about
+a second and a half."""
 _FINDING = 30
 KILLED_AFTER_SECONDS = DAY + 7_200
-"""A run that began longer ago and left no report was killed: by default none may take longer than a day (`schedule.give_up_after`)."""
+"""A run that began longer ago and left no report was killed: by default none may take longer than a
+day (`schedule.give_up_after`)."""
 
 
 def grid(
@@ -46,12 +52,14 @@ def grid(
     only: Collection[str] | None = None,
     scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: DAGs that may be seen; None: all. ``scheduler``:
-    who knows of runs that left no report."""
+    """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: DAGs
+    that may be seen; None: all. ``scheduler``: who knows of runs that left no report."""
     known = index.pipelines(only)
     shown = [one for one in known if not cluster or cluster in one.clusters]
     first, running = index.beginnings(cluster), _running(index, cluster, now)
-    for run in without_report(index, scheduler.unsuccessful(shown, start, end)) if scheduler else ():
+    for run in (
+        without_report(index, scheduler.unsuccessful(shown, start, end)) if scheduler else ()
+    ):
         if state := state_of(index, run, cluster):
             running.setdefault(run.pipeline, {})[run.window] = CODES[state]
     begin, days = start, (end - start) // DAY
@@ -67,18 +75,35 @@ def grid(
         "clusters": sorted({name for one in known for name in one.clusters}),
         "states": list(STATES),
         "pipelines": [
-            _row(index, one, start, (begin, end), now, cluster, first.get(one.pipeline), running.get(one.pipeline, {}))
+            _row(
+                index,
+                one,
+                start,
+                (begin, end),
+                now,
+                cluster,
+                first.get(one.pipeline),
+                running.get(one.pipeline, {}),
+            )
             for one in shown
         ],
     }
 
 
-def _cost(index: Index, shown: Collection[Known], between: Span, now: int, cluster: str, first: Mapping[str, int]) -> int:
+def _cost(
+    index: Index,
+    shown: Collection[Known],
+    between: Span,
+    now: int,
+    cluster: str,
+    first: Mapping[str, int],
+) -> int:
     """At most this, in windows."""
     windows, to_find = 0, dict[tuple[str, str], int]()
     for one in shown:
         (cells,) = index.db.execute(
-            "SELECT count(*) FROM cells WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ?",
+            "SELECT count(*) FROM cells WHERE cluster = ? AND pipeline = ? AND start >= ? AND "
+            "start < ?",
             (cluster, one.pipeline, *between),
         ).fetchone()
         due = 0
@@ -92,7 +117,14 @@ def _cost(index: Index, shown: Collection[Known], between: Span, now: int, clust
 
 
 def _row(
-    index: Index, known: Known, start: int, between: Span, now: int, cluster: str, first: int | None, running: dict[Span, int]
+    index: Index,
+    known: Known,
+    start: int,
+    between: Span,
+    now: int,
+    cluster: str,
+    first: int | None,
+    running: dict[Span, int],
 ) -> dict[str, Any]:
     due = None
     if known.schedule and first is not None and not known.retired:
@@ -100,7 +132,9 @@ def _row(
     rows, (covered, end) = _cells(index, known.pipeline, cluster, between), between
     if running:
         rows = _with_running(rows, running, between)
-    while rows and start < between[0] > rows[0][0]:  # the next answer has what began before this one
+    while (
+        rows and start < between[0] > rows[0][0]
+    ):  # the next answer has what began before this one
         covered, rows = max(covered, rows[0][1]), rows[1:]
     segments, counts = _segments(rows, (covered, end), due, now)
     newest = _newest(index, known.pipeline, cluster)
@@ -124,17 +158,21 @@ def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cel
     start, end = between
     where = "FROM cells WHERE cluster = ? AND pipeline = ? AND"
     before = index.db.execute(
-        f'SELECT start, "end", state {where} start < ? ORDER BY start DESC LIMIT 1', (cluster, pipeline, start)
+        f'SELECT start, "end", state {where} start < ? ORDER BY start DESC LIMIT 1',
+        (cluster, pipeline, start),
     ).fetchone()
     rows: list[Cell] = index.db.execute(
-        f'SELECT start, "end", state {where} start >= ? AND start < ? ORDER BY start, "end"', (cluster, pipeline, start, end)
+        f'SELECT start, "end", state {where} start >= ? AND start < ? ORDER BY start, "end"',
+        (cluster, pipeline, start, end),
     ).fetchall()
     return [before, *rows] if before and before[1] > start else rows
 
 
-def _segments(cells: list[Cell], between: Span, due: Due | None, now: int) -> tuple[list[Segment], list[int]]:
-    """Segments, and how many cells of each state there are. Where windows overlap, whoever paints them lets a shorter one lie above. This loop is
-    what a request costs."""
+def _segments(
+    cells: list[Cell], between: Span, due: Due | None, now: int
+) -> tuple[list[Segment], list[int]]:
+    """Segments, and how many cells of each state there are. Where windows overlap, whoever paints
+    them lets a shorter one lie above. This loop is what a request costs."""
     found: list[Segment] = []
     counts = [0] * len(STATES)
     covered, begin, step, many, was = between[0], 0, 0, 0, -1
@@ -163,7 +201,12 @@ def _segments(cells: list[Cell], between: Span, due: Due | None, now: int) -> tu
 def _add(found: list[Segment], counts: list[int], cells: Iterator[Cell]) -> None:
     for start, end, state in cells:
         last = found[-1] if found else None
-        if last and last[3] == state and last[1] == end - start and last[0] + last[1] * last[2] == start:
+        if (
+            last
+            and last[3] == state
+            and last[1] == end - start
+            and last[0] + last[1] * last[2] == start
+        ):
             last[2] += 1
         else:
             found.append([start, end - start, 1, state])
@@ -172,16 +215,21 @@ def _add(found: list[Segment], counts: list[int], cells: Iterator[Cell]) -> None
 
 def _with_running(cells: list[Cell], running: dict[Span, int], between: Span) -> list[Cell]:
     there = {(start, end): state for start, end, state in cells} | {
-        span: state for span, state in running.items() if span[0] < between[1] and span[1] > between[0]
+        span: state
+        for span, state in running.items()
+        if span[0] < between[1] and span[1] > between[0]
     }
     return sorted((*span, state) for span, state in there.items())
 
 
 def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]:
-    """Pipeline → windows that are being shipped, or whose run was killed, as the state's place in STATES."""
+    """Pipeline → windows that are being shipped, or whose run was killed, as the state's place in
+    STATES."""
     found: dict[str, dict[Span, int]] = {}
     rows = index.db.execute(
-        'SELECT pipeline, start, "end", max(at) FROM begun WHERE ? IN (?, cluster) GROUP BY 1, 2, 3', (cluster, ALL)
+        'SELECT pipeline, start, "end", max(at) FROM begun WHERE ? IN (?, cluster) GROUP BY 1, 2, '
+        "3",
+        (cluster, ALL),
     )
     for pipeline, start, end, at in rows:
         found.setdefault(pipeline, {})[start, end] = CODES[running_state(at, now)]
@@ -197,7 +245,8 @@ def _newest(index: Index, pipeline: str, cluster: str) -> Span | None:
     """End of the latest window that is there, and when its run ended."""
     states = ", ".join(map(str, GOOD))
     found: Span | None = index.db.execute(
-        f'SELECT "end", ended FROM cells WHERE cluster = ? AND pipeline = ? AND state IN ({states}) ORDER BY start DESC LIMIT 1',
+        'SELECT "end", ended FROM cells WHERE cluster = ? AND pipeline = ? AND state IN '
+        f"({states}) ORDER BY start DESC LIMIT 1",
         (cluster, pipeline),
     ).fetchone()
     return found
@@ -225,7 +274,8 @@ class Due:
 
 @functools.lru_cache(maxsize=50_000)
 def _ticks(cron: str, timezone: str, day: int) -> tuple[Span, ...]:
-    """The windows of a schedule that begin in a day of UTC. To find one tick takes 50 µs, and many pipelines have the same schedule."""
+    """The windows of a schedule that begin in a day of UTC. To find one tick takes 50 µs, and many
+    pipelines have the same schedule."""
     ticks = Ticks(Schedule.model_construct(cron=cron, timezone=timezone))
     return tuple(span for span in spans(ticks, day * DAY, (day + 1) * DAY) if span[0] >= day * DAY)
 

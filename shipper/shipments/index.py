@@ -1,16 +1,21 @@
-"""The index: one SQLite file that says what became of each window, so that no page has to read thousands of reports.
+"""The index: one SQLite file that says what became of each window, so that no page has to read
+thousands of reports.
 
-It is a cache. The reports in `runs_uri` are the truth, and `shipper index` makes it anew from them; it may be deleted at any time. Each report
-step writes its rows into it (:func:`feed`), and the first step of a run that it has begun.
+It is a cache. The reports in `runs_uri` are the truth, and `shipper index` makes it anew from them;
+it may be deleted at any time. Each report step writes its rows into it (:func:`feed`), and the
+first step of a run that it has begun.
 
-Four tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and ``looks`` what each of them looked at and left.
-``cells`` has one per window and cluster: what the looks of all runs come to, by the same rule as `shipper gaps` (:mod:`shipper.report.standing`),
-and ``commits`` when the last record of a window was committed, by which it is late or not. The cluster ``''`` stands for all of a window's
-clusters, and shows the worst of them. What does not follow from runs, that a window is due and nobody ran it, is found when somebody asks
-(:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships`` and ``arrivals`` hold what each run sent,
-as a whole and to each topic, for the page of a cluster.
+Four tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and
+``looks`` what each of them looked at and left. ``cells`` has one per window and cluster: what the
+looks of all runs come to, by the same rule as `shipper gaps` (:mod:`shipper.report.standing`), and
+``commits`` when the last record of a window was committed, by which it is late or not. The cluster
+``''`` stands for all of a window's clusters, and shows the worst of them. What does not follow from
+runs, that a window is due and nobody ran it, is found when somebody asks
+(:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships``
+and ``arrivals`` hold what each run sent, as a whole and to each topic, for the page of a cluster.
 
-The file is in WAL mode, so readers never wait; writers wait for each other, at most :data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
+The file is in WAL mode, so readers never wait; writers wait for each other, at most
+:data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
 """
 
 from __future__ import annotations
@@ -82,7 +87,7 @@ CREATE TABLE commits (
     cluster TEXT, pipeline TEXT, start INTEGER, "end" INTEGER, at INTEGER,
     PRIMARY KEY (cluster, pipeline, start, "end")
 ) WITHOUT ROWID;
-"""
+"""  # noqa: E501
 
 
 class IndexUnusable(ShipperError):
@@ -117,23 +122,28 @@ class Known(NamedTuple):
 class Index:
     """An open index. Use it as a context; one per thread."""
 
-    def __init__(self, path: Path, *, make: bool = False, present: Collection[str] | None = None) -> None:
-        """``make``: for writing, with its folder where there is none. ``present``: the pipelines that have a file now, whose windows alone are
-        due; None: nobody has looked. Raises IndexUnusable."""
+    def __init__(
+        self, path: Path, *, make: bool = False, present: Collection[str] | None = None
+    ) -> None:
+        """``make``: for writing, with its folder where there is none. ``present``: the pipelines
+        that have a file now, whose windows alone are due; None: nobody has looked. Raises
+        IndexUnusable."""
         self.path, self._present = path, present
         try:
             if make:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise IndexUnusable(
-                    f"there is no index {path} yet: `shipper index` makes it from the reports, and so does the next run"
+                    f"there is no index {path} yet: `shipper index` makes it from the reports, and "
+                    "so does the next run"
                 )
             self.db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
             self._prepare(make=make)
         except (OSError, sqlite3.Error) as error:
             why = why_system(error) if isinstance(error, OSError) else str(error)
             raise IndexUnusable(
-                f"the index {path} cannot be used: {why}. It is a cache: delete it, and `shipper index` makes it anew"
+                f"the index {path} cannot be used: {why}. It is a cache: delete it, and `shipper "
+                "index` makes it anew"
             ) from error
 
     def _prepare(self, *, make: bool) -> None:
@@ -142,7 +152,8 @@ class Index:
             return
         if version:
             raise IndexUnusable(
-                f"the index {self.path} is of another version of shipper: delete it, and `shipper index` makes it anew"
+                f"the index {self.path} is of another version of shipper: delete it, and `shipper "
+                "index` makes it anew"
             )
         if not make:
             raise IndexUnusable(f"{self.path} is no index: `shipper index` makes one")
@@ -162,7 +173,8 @@ class Index:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction. Raises sqlite3.Error, also if others write for longer than this one waits."""
+        """One transaction. Raises sqlite3.Error, also if others write for longer than this one
+        waits."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -171,36 +183,68 @@ class Index:
             raise
         self.db.execute("COMMIT")
 
-    def know(self, pipeline: Pipeline, runs_uri: str, beginnings: Mapping[str, dt.datetime]) -> None:
-        """Keeps what the page needs of the pipeline. ``beginnings``: cluster → begin of the first window of its schedule."""
+    def know(
+        self, pipeline: Pipeline, runs_uri: str, beginnings: Mapping[str, dt.datetime]
+    ) -> None:
+        """Keeps what the page needs of the pipeline. ``beginnings``: cluster → begin of the first
+        window of its schedule."""
         for name in pipeline.formerly:
             self._rename(name, pipeline.name)
         schedule = pipeline.schedule
         row = (
-            pipeline.name, pipeline.owner, pipeline.description, "\n".join(pipeline.clusters), runs_uri, schedule and schedule.cron,
-            schedule and schedule.timezone, pipeline.source.settle_seconds, schedule and schedule.deliver_within_seconds, pipeline.key,
-        )  # fmt: skip
-        self.db.execute(f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))}, 0)", row)
-        first = [(pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()]
+            pipeline.name,
+            pipeline.owner,
+            pipeline.description,
+            "\n".join(pipeline.clusters),
+            runs_uri,
+            schedule and schedule.cron,
+            schedule and schedule.timezone,
+            pipeline.source.settle_seconds,
+            schedule and schedule.deliver_within_seconds,
+            pipeline.key,
+        )
+        self.db.execute(
+            f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))}, 0)", row
+        )
+        first = [
+            (pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()
+        ]
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
 
     def _rename(self, earlier: str, name: str) -> None:
         """Give the new name what is known of a pipeline by an earlier one."""
         if not self.db.execute("SELECT 1 FROM pipelines WHERE pipeline = ?", (earlier,)).fetchone():
             return
-        for table in ("runs", "begun", "ships", "arrivals", "looks", "cells", "commits", "beginnings"):
-            self.db.execute(f"UPDATE OR REPLACE {table} SET pipeline = ? WHERE pipeline = ?", (name, earlier))
+        for table in (
+            "runs",
+            "begun",
+            "ships",
+            "arrivals",
+            "looks",
+            "cells",
+            "commits",
+            "beginnings",
+        ):
+            self.db.execute(
+                f"UPDATE OR REPLACE {table} SET pipeline = ? WHERE pipeline = ?", (name, earlier)
+            )
         self.db.execute("DELETE FROM pipelines WHERE pipeline = ?", (earlier,))
 
     def forget(self, pipeline: str, before: int) -> None:
         """Remove the windows of the pipeline that ended before."""
         for table in ("runs", "begun", "ships", "arrivals"):
-            self.db.execute(f'DELETE FROM {table} WHERE pipeline = ? AND start < ? AND "end" < ?', (pipeline, before, before))
-        clusters = self.db.execute("SELECT cluster FROM beginnings WHERE pipeline = ? UNION SELECT ?", (pipeline, ALL)).fetchall()
+            self.db.execute(
+                f'DELETE FROM {table} WHERE pipeline = ? AND start < ? AND "end" < ?',
+                (pipeline, before, before),
+            )
+        clusters = self.db.execute(
+            "SELECT cluster FROM beginnings WHERE pipeline = ? UNION SELECT ?", (pipeline, ALL)
+        ).fetchall()
         for (cluster,) in clusters:
             for table in ("cells", "commits", "looks"):
                 self.db.execute(
-                    f'DELETE FROM {table} WHERE cluster = ? AND pipeline = ? AND start < ? AND "end" < ?',
+                    f"DELETE FROM {table} WHERE cluster = ? AND pipeline = ? AND start < ? AND "
+                    '"end" < ?',
                     (cluster, pipeline, before, before),
                 )
 
@@ -208,18 +252,23 @@ class Index:
         """Marks the pipelines that the configuration has no more; their runs stay."""
         for known in self.pipelines():
             self.db.execute(
-                "UPDATE pipelines SET retired = ? WHERE pipeline = ?", (known.pipeline not in present, known.pipeline)
+                "UPDATE pipelines SET retired = ? WHERE pipeline = ?",
+                (known.pipeline not in present, known.pipeline),
             )
 
-    def begun(self, pipeline: str, start: int, end: int, run_id: str, clusters: Iterable[str], at: int) -> None:
+    def begun(
+        self, pipeline: str, start: int, end: int, run_id: str, clusters: Iterable[str], at: int
+    ) -> None:
         """Note that a run over the window has begun, or begun again. Its report takes that back."""
         rows = [(pipeline, start, end, cluster, run_id, at) for cluster in clusters]
         self.db.executemany("INSERT OR REPLACE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def begun_over(self, pipeline: str, start: int, end: int) -> list[tuple[str, int]]:
-        """Id and beginning of the runs over the window that have left no report, the latest last."""
+        """Id and beginning of the runs over the window that have left no report, the latest
+        last."""
         return self.db.execute(
-            'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? GROUP BY run_id ORDER BY 2',
+            'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? '
+            "GROUP BY run_id ORDER BY 2",
             (pipeline, start, end),
         ).fetchall()
 
@@ -227,38 +276,55 @@ class Index:
         """Cluster → when the last of these runs began, of those that are for it."""
         return dict(
             self.db.execute(
-                'SELECT cluster, max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? GROUP BY cluster',
+                'SELECT cluster, max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = '
+                "? GROUP BY cluster",
                 (pipeline, start, end),
             )
         )
 
     def over(self, pipeline: str, start: int, end: int, run_id: str) -> None:
-        """The run has left its report, whatever it says. A run that began before and left none was killed: this one stands for it too."""
+        """The run has left its report, whatever it says. A run that began before and left none was
+        killed: this one stands for it too."""
         (at,) = self.db.execute(
-            'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ?',
+            'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id '
+            "= ?",
             (pipeline, start, end, run_id),
         ).fetchone()
         self.db.execute(
-            'DELETE FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND (run_id = ? OR at <= ?)',
+            'DELETE FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND (run_id = ? OR '
+            "at <= ?)",
             (pipeline, start, end, run_id, at or 0),
         )
 
     def add(self, found: Iterable[Outcome], ticks: Ticks | None = None) -> None:
-        """What a report says, in whatever order reports come. ``ticks``: of the pipeline's schedule, whose windows a run that looked back has
-        seen too."""
+        """What a report says, in whatever order reports come. ``ticks``: of the pipeline's
+        schedule, whose windows a run that looked back has seen too."""
         for outcome in found:
             row = (
-                outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster, CODES[outcome.state], outcome.began,
-                outcome.ended, outcome.files, outcome.bytes, outcome.records, outcome.there, outcome.cause,
-            )  # fmt: skip
-            self.db.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+                outcome.pipeline,
+                outcome.start,
+                outcome.end,
+                outcome.run_id,
+                outcome.cluster,
+                CODES[outcome.state],
+                outcome.began,
+                outcome.ended,
+                outcome.files,
+                outcome.bytes,
+                outcome.records,
+                outcome.there,
+                outcome.cause,
+            )
+            self.db.execute(
+                f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row
+            )
             self._arrived(outcome)
             news = self._saw(outcome)
             self._sum_up(outcome, self._decide(outcome, news, ticks))
 
     def _arrived(self, outcome: Outcome) -> None:
-        """Keep what a run sent. A report that is written again, since a task was cleared, takes nothing away: what arrived before it arrived
-        then."""
+        """Keep what a run sent. A report that is written again, since a task was cleared, takes
+        nothing away: what arrived before it arrived then."""
         run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
         where = 'WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?'
         known = self.db.execute(f"SELECT records FROM ships {where}", run).fetchone()
@@ -269,69 +335,114 @@ class Index:
         self.db.execute(
             "INSERT INTO ships VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *run, outcome.ended, sent.seconds, sent.records, sent.bytes, sent.wire_bytes, sent.quarantined, sent.parked, sent.ledger
+                *run,
+                outcome.ended,
+                sent.seconds,
+                sent.records,
+                sent.bytes,
+                sent.wire_bytes,
+                sent.quarantined,
+                sent.parked,
+                sent.ledger,
             ),
-        )  # fmt: skip
+        )
         self.db.executemany(
             "INSERT INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked) for one in sent.topics],
+            [
+                (*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked)
+                for one in sent.topics
+            ],
         )
 
     def _saw(self, outcome: Outcome) -> set[Span]:
-        """Keep what the run came to, and when windows were committed. Return the windows of which that is news."""
+        """Keep what the run came to, and when windows were committed. Return the windows of which
+        that is news."""
         run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
-        self.db.execute('DELETE FROM looks WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?', run)
+        self.db.execute(
+            'DELETE FROM looks WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND '
+            "cluster = ?",
+            run,
+        )
         if seen := outcome.seen:
             at = seen.at.model_copy(update={"committed": None}) if seen.at else None
             for one in at.uncovered if at else ():
                 del one.files[1:]  # which files, the report says
             first = int(at.start.timestamp()) if at else outcome.start
-            row = (*run, outcome.began, first, seen.passed, at and at.model_dump_json(), seen.closed, seen.recreated, seen.doubt)
+            row = (
+                *run,
+                outcome.began,
+                first,
+                seen.passed,
+                at and at.model_dump_json(),
+                seen.closed,
+                seen.recreated,
+                seen.doubt,
+            )
             self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
             if outcome.state in THERE:
-                # A run that began before, and has left nothing, is dead: a pipeline ships to a cluster once at a time.
+                # A run that began before, and has left nothing, is dead: a pipeline ships to a
+                # cluster once at a time.
                 self.db.execute(
-                    'DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "end" <= ? AND at < ?',
+                    "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
+                    '"end" <= ? AND at < ?',
                     (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
                 )
         news = set()
         for text, moment in outcome.committed.items():
             done = self.db.execute(
-                "INSERT INTO commits VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET at = excluded.at WHERE excluded.at > at",
+                "INSERT INTO commits VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET at = "
+                "excluded.at WHERE excluded.at > at",
                 (outcome.cluster, outcome.pipeline, *_span(text), _ms(moment)),
             )
             news |= {_span(text)} if done.rowcount else set()
         return news
 
     def _decide(self, by: Outcome, news: Collection[Span], ticks: Ticks | None) -> set[Span]:
-        """Write the cells of the run's window, and of those that it looked at, as all runs over them come to by now."""
+        """Write the cells of the run's window, and of those that it looked at, as all runs over
+        them come to by now."""
         at = by.seen.at if by.seen else None
-        own, first = (by.start, by.end), min(by.start, int(at.start.timestamp())) if at else by.start
+        own, first = (
+            (by.start, by.end),
+            min(by.start, int(at.start.timestamp())) if at else by.start,
+        )
         where = 'WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ? AND "end" <= ?'
         cells: dict[Span, int] = {
             (start, end): state
             for start, end, state in self.db.execute(
-                f'SELECT start, "end", state FROM cells {where}', (by.cluster, by.pipeline, first, by.end, by.end)
+                f'SELECT start, "end", state FROM cells {where}',
+                (by.cluster, by.pipeline, first, by.end, by.end),
             )
         }
         runs = self._runs(by.cluster, by.pipeline, first, by.end)
         noted = [_span(one.window) for one in at.uncovered] if at else []
         seen = dict.fromkeys([own, *cells])
         if ticks and at:
-            seen |= dict.fromkeys(span for span in spans(ticks, first, by.end) if span[0] >= first and span[1] <= by.end)
+            seen |= dict.fromkeys(
+                span
+                for span in spans(ticks, first, by.end)
+                if span[0] >= first and span[1] <= by.end
+            )
         changed = {own}
         within = self._deliver_within(by.pipeline)
         takes_back = bool(by.seen and (by.seen.closed or by.seen.recreated))
         for span in seen:
             is_noted = takes_back or any(start < span[1] and span[0] < end for start, end in noted)
-            if span != own and cells.get(span) in (CODES[SHIPPED], CODES[LATE]) and not is_noted and span not in news:
+            if (
+                span != own
+                and cells.get(span) in (CODES[SHIPPED], CODES[LATE])
+                and not is_noted
+                and span not in news
+            ):
                 continue
             found = self._standing(by.cluster, by.pipeline, span, runs, within)
             if found and (found.state != cells.get(span) or span == own or span in news):
                 row = (by.cluster, by.pipeline, *span, found.state, found.at or by.ended, by.run_id)
-                keeps = found.state in GOOD and span != own and cells.get(span) in GOOD  # who delivered it did
+                keeps = (
+                    found.state in GOOD and span != own and cells.get(span) in GOOD
+                )  # who delivered it did
                 self.db.execute(
-                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state, ended = excluded.ended"
+                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                    "state = excluded.state, ended = excluded.ended"
                     + ("" if keeps else ", run_id = excluded.run_id"),
                     row,
                 )
@@ -341,8 +452,9 @@ class Index:
     def _runs(self, cluster: str, pipeline: str, first: int, end: int) -> list[_Run]:
         """Return what each run came to that touches [``first``, ``end``), by time."""
         rows = self.db.execute(
-            'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt, first FROM looks '
-            'WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY began, run_id',
+            'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt, first FROM '
+            'looks WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY '
+            "began, run_id",
             (cluster, pipeline, first, end),
         )
         return [
@@ -362,30 +474,49 @@ class Index:
         ]
 
     def _deliver_within(self, pipeline: str) -> float | None:
-        known = self.db.execute("SELECT deliver_within FROM pipelines WHERE pipeline = ?", (pipeline,)).fetchone()
+        known = self.db.execute(
+            "SELECT deliver_within FROM pipelines WHERE pipeline = ?", (pipeline,)
+        ).fetchone()
         return known[0] if known else None
 
-    def _standing(self, cluster: str, pipeline: str, span: Span, runs: Sequence[_Run], within: float | None) -> _Cell | None:
-        """None: no run has a say. ``within``: of the pipeline, in seconds; None: no window of it is ever late."""
+    def _standing(
+        self, cluster: str, pipeline: str, span: Span, runs: Sequence[_Run], within: float | None
+    ) -> _Cell | None:
+        """None: no run has a say. ``within``: of the pipeline, in seconds; None: no window of it is
+        ever late."""
         commit = self.db.execute(
-            'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?', (cluster, pipeline, *span)
+            'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
+            (cluster, pipeline, *span),
         ).fetchone()
         committed = dt.datetime.fromtimestamp(commit[0] / 1000, dt.UTC) if commit else None
         window = _window(span)
         due = None if within is None else window.end + dt.timedelta(seconds=within)
-        found = standing(window, [run.seen for run in runs if run.at[0] < span[1] and span[0] < run.at[1]], committed, due)
+        found = standing(
+            window,
+            [run.seen for run in runs if run.at[0] < span[1] and span[0] < run.at[1]],
+            committed,
+            due,
+        )
         return found and _Cell(CODES[found.state], commit and commit[0] // 1000)
 
     def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:
-        """All clusters' cell of each window: the worst of them. A cluster that has none, and should, misses the window."""
-        known = self.db.execute("SELECT clusters FROM pipelines WHERE pipeline = ?", (by.pipeline,)).fetchone()
+        """All clusters' cell of each window: the worst of them. A cluster that has none, and
+        should, misses the window."""
+        known = self.db.execute(
+            "SELECT clusters FROM pipelines WHERE pipeline = ?", (by.pipeline,)
+        ).fetchone()
         names = known[0].split("\n") if known else [by.cluster]
-        first = dict(self.db.execute("SELECT cluster, first FROM beginnings WHERE pipeline = ?", (by.pipeline,)))
+        first = dict(
+            self.db.execute(
+                "SELECT cluster, first FROM beginnings WHERE pipeline = ?", (by.pipeline,)
+            )
+        )
         for start, end in touched:
             worst, ended, run_id = -1, 0, ""
             for name in names:
                 cell = self.db.execute(
-                    'SELECT state, ended, run_id FROM cells WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
+                    "SELECT state, ended, run_id FROM cells WHERE cluster = ? AND pipeline = ? "
+                    'AND start = ? AND "end" = ?',
                     (name, by.pipeline, start, end),
                 ).fetchone()
                 if cell is None and first.get(name, start + 1) > start:
@@ -402,8 +533,8 @@ class Index:
     def pipelines(self, only: Collection[str] | None = None) -> list[Known]:
         """Return the known pipelines by name. ``only``: DAGs that may be seen; None: all."""
         rows: list[tuple[Any, ...]] = self.db.execute(
-            "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, deliver_within, key, retired FROM pipelines "
-            "ORDER BY pipeline"
+            "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, "
+            "deliver_within, key, retired FROM pipelines ORDER BY pipeline"
         ).fetchall()
         by_key = {key: name for name, *_, key, _ in rows}
         found = []
@@ -413,18 +544,37 @@ class Index:
                 continue
             gone = bool(retired) if self._present is None else (of or name) not in self._present
             of_clusters = tuple(clusters.split("\n"))
-            found.append(Known(name, owner, about, of_clusters, uri, _schedule(cron, zone, within), settle or 0.0, key, gone, of))
+            found.append(
+                Known(
+                    name,
+                    owner,
+                    about,
+                    of_clusters,
+                    uri,
+                    _schedule(cron, zone, within),
+                    settle or 0.0,
+                    key,
+                    gone,
+                    of,
+                )
+            )
         return found
 
     def beginnings(self, cluster: str = ALL) -> dict[str, int]:
-        """Pipeline → begin of the first window of its schedule: of the cluster, or the earliest of all."""
+        """Pipeline → begin of the first window of its schedule: of the cluster, or the earliest of
+        all."""
         where, values = ("WHERE cluster = ?", (cluster,)) if cluster else ("", ())
-        return dict(self.db.execute(f"SELECT pipeline, min(first) FROM beginnings {where} GROUP BY pipeline", values))
+        return dict(
+            self.db.execute(
+                f"SELECT pipeline, min(first) FROM beginnings {where} GROUP BY pipeline", values
+            )
+        )
 
     def has(self, pipeline: str, start: int, end: int, run_id: str) -> bool:
         """Whether the run's report is in it."""
         found = self.db.execute(
-            'SELECT 1 FROM runs WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? LIMIT 1',
+            'SELECT 1 FROM runs WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? '
+            "LIMIT 1",
             (pipeline, start, end, run_id),
         )
         return found.fetchone() is not None
@@ -467,5 +617,8 @@ def _span(text: str) -> Span:
 def _schedule(cron: str | None, timezone: str, deliver_within: float | None) -> Schedule | None:
     if cron is None:
         return None
-    # By construction: it was checked when the pipeline was read, and a page should not pay for it again.
-    return Schedule.model_construct(cron=cron, timezone=timezone, deliver_within_seconds=deliver_within)
+    # By construction: it was checked when the pipeline was read, and a page should not pay for it
+    # again.
+    return Schedule.model_construct(
+        cron=cron, timezone=timezone, deliver_within_seconds=deliver_within
+    )

@@ -1,4 +1,5 @@
-"""Runs that are not over: which steps they have behind them, and how far their ships have come. From the files in their folders."""
+"""Runs that are not over: which steps they have behind them, and how far their ships have come.
+From the files in their folders."""
 
 from __future__ import annotations
 
@@ -17,10 +18,15 @@ _MOST_RUNS = 5
 
 
 def live(known: Known, window: Window, begun: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """``begun``: id and beginning of the window's runs that have left no report, the latest last. As JSON, the latest first. A folder that cannot be
-    read has no figures: the page shows them when it can."""
+    """``begun``: id and beginning of the window's runs that have left no report, the latest last.
+    As JSON, the latest first. A folder that cannot be read has no figures: the page shows them when
+    it can."""
     return [
-        {"run_id": run_id, "at": at, **_figures(RunFolder(known.runs_uri, known.key, window.start, window.end, run_id))}
+        {
+            "run_id": run_id,
+            "at": at,
+            **_figures(RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)),
+        }
         for run_id, at in reversed(begun[-_MOST_RUNS:])
     ]
 
@@ -37,7 +43,11 @@ def _figures(folder: RunFolder) -> dict[str, Any]:
         ]
     except (OSError, ValueError, ImportError, ShipperError):
         return {"done": [], "ships": []}
-    done = sorted(name.removesuffix(".json") for name in names if name.endswith(".json") and not name.startswith("progress."))
+    done = sorted(
+        name.removesuffix(".json")
+        for name in names
+        if name.endswith(".json") and not name.startswith("progress.")
+    )
     return {"done": done, "ships": [as_json(ship) for ship in ships]}
 
 

@@ -1,4 +1,5 @@
-"""Outcomes of a run on each cluster, by its report. Pure. What becomes of the window, all its runs together say (:mod:`shipper.report.standing`)."""
+"""Outcomes of a run on each cluster, by its report. Pure. What becomes of the window, all its runs
+together say (:mod:`shipper.report.standing`)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from shipper.windows.window import Window
 _OTHER_WINDOWS = "incomplete"
 """The section of a report's page whose caveats are about other windows than its own."""
 _COVERED = (_OTHER_WINDOWS, "left-out")
-"""Those whose caveats are about files that are left: of which window, and until when, the coverage of the runs says."""
+"""Those whose caveats are about files that are left: of which window, and until when, the coverage
+of the runs says."""
 
 
 _MOST_TOPICS = 50
@@ -56,7 +58,8 @@ class SentRecords:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row of the index: a run over a window, as one cluster saw it. Times are seconds since the epoch, UTC."""
+    """One row of the index: a run over a window, as one cluster saw it. Times are seconds since the
+    epoch, UTC."""
 
     pipeline: str
     cluster: str
@@ -78,29 +81,39 @@ class Outcome:
     """Why it is not plainly shipped, in one paragraph."""
     seen: RunSeen | None = None
     committed: Mapping[str, dt.datetime] = field(default_factory=dict)
-    """START/END of a window → when the last of its records that the run knows of was committed on the cluster."""
+    """START/END of a window → when the last of its records that the run knows of was committed on
+    the cluster."""
     sent: SentRecords | None = None
     """None: no ship began."""
 
 
 def outcomes(report: RunReport, clusters: Collection[str] = ()) -> list[Outcome]:
-    """One for each cluster that the run was about. ``clusters``: the pipeline's, of whose a run that failed early may say nothing."""
+    """One for each cluster that the run was about. ``clusters``: the pipeline's, of whose a run
+    that failed early may say nothing."""
     judged = verdict(report)
     found = {account.cluster: account for account in accounts(report)}
     if judged.state != "failed":
-        # A cluster of which no step left anything was no part of the run: a dry run, or one for other clusters.
+        # A cluster of which no step left anything was no part of the run: a dry run, or one for
+        # other clusters.
         found = {name: account for name, account in found.items() if account.ship}
     elif not any(account.ship or account.gate for account in found.values()):
-        found |= {name: Account(name, None, None, None, ()) for name in clusters if name not in found}
+        found |= {
+            name: Account(name, None, None, None, ()) for name in clusters if name not in found
+        }
     closed = _source_closed(report)
     return [_outcome(report, account, judged, closed=closed) for account in found.values()]
 
 
-def _outcome(report: RunReport, account: Account, judged: Verdict, *, closed: bool | None) -> Outcome:
+def _outcome(
+    report: RunReport, account: Account, judged: Verdict, *, closed: bool | None
+) -> Outcome:
     began = report.plan.started_at if report.plan else report.started_at
     state, cause = _state(report, account, judged, closed=bool(closed))
     passed = account.gate is not None and account.gate.status != "failed"
-    at, own = _looked_at(report, account, passed=passed), report.plan.own_files if report.plan else []
+    at, own = (
+        _looked_at(report, account, passed=passed),
+        report.plan.own_files if report.plan else [],
+    )
     return Outcome(
         pipeline=report.pipeline,
         cluster=account.cluster,
@@ -133,12 +146,15 @@ def _recreated(report: RunReport, account: Account) -> str:
     """As :mod:`shipper.report.past_runs` reads it from the results."""
     if account.gate and account.gate.status != "failed":
         return ""
-    found = (account.gate and account.gate.recreated) or (account.ship and account.ship.recreated) or []
+    found = (
+        (account.gate and account.gate.recreated) or (account.ship and account.ship.recreated) or []
+    )
     return deleted_in_words(found or (account.plan.recreated if account.plan else []))
 
 
 def _committed(report: RunReport, account: Account, at: Coverage | None) -> dict[str, dt.datetime]:
-    """By the ledger. A report of before knew no better than when the run ended, of the windows that it sent something of."""
+    """By the ledger. A report of before knew no better than when the run ended, of the windows that
+    it sent something of."""
     if at and at.committed is not None:
         return {tick: utc(moment) for tick, moment in at.committed.items()}
     plan, ship = report.plan, account.ship
@@ -156,27 +172,45 @@ def _sent(account: Account) -> SentRecords | None:
     if ship is None:
         return None
     sent = [
-        Arrived(one.topic, one.delivered + one.earlier, one.delivered_bytes + one.earlier_bytes, one.quarantine, one.parked)
+        Arrived(
+            one.topic,
+            one.delivered + one.earlier,
+            one.delivered_bytes + one.earlier_bytes,
+            one.quarantine,
+            one.parked,
+        )
         for one in account.topics
     ]
-    topics = sorted((one for one in sent if one.records or one.parked), key=lambda one: -one.records)
+    topics = sorted(
+        (one for one in sent if one.records or one.parked), key=lambda one: -one.records
+    )
     return SentRecords(
         seconds=ship.ship_seconds,
         records=account.sent + ship.by_earlier_attempts,
         bytes=sum(one.bytes for one in sent),
         wire_bytes=ship.wire_bytes + ship.earlier_wire_bytes,
-        quarantined=sum(account.quarantined.values()) + sum(one.earlier for one in account.topics if one.quarantine),
+        quarantined=sum(account.quarantined.values())
+        + sum(one.earlier for one in account.topics if one.quarantine),
         parked=account.parked,
         ledger=ship.chunks_end,
         topics=tuple(topics[:_MOST_TOPICS]),
     )
 
 
-def _state(report: RunReport, account: Account, judged: Verdict, *, closed: bool) -> tuple[str, str]:
+def _state(
+    report: RunReport, account: Account, judged: Verdict, *, closed: bool
+) -> tuple[str, str]:
     """State and cause. As the page's verdict: never better than the report says."""
     if closed:
         return BLOCKED, judged.cause or ""
-    failed = next((step for step in (account.ship, account.gate) if step is not None and step.status == "failed"), None)
+    failed = next(
+        (
+            step
+            for step in (account.ship, account.gate)
+            if step is not None and step.status == "failed"
+        ),
+        None,
+    )
     if failed is not None:
         return FAILED, failed.error or judged.cause or ""
     if judged.state == "failed" and (account.ship is None or account.gate is None):
@@ -189,7 +223,9 @@ def _names(report: RunReport) -> list[str]:
     return [account.cluster for account in accounts(report)]
 
 
-def _doubts(account: Account, judged: Verdict, names: Collection[str], without: Collection[str]) -> Iterator[str]:
+def _doubts(
+    account: Account, judged: Verdict, names: Collection[str], without: Collection[str]
+) -> Iterator[str]:
     for caveat in judged.doubts:
         about = [name for name in names if caveat.says.startswith(f"{name}: ")]
         if caveat.section not in without and (not about or account.cluster in about):
@@ -201,7 +237,9 @@ def _source_closed(report: RunReport) -> bool | None:
     gate = report.gate_source
     if gate is None or (gate.status == "failed" and not gate.checks):
         return None
-    return gate.status == "failed" and any(check.severity == "block" and not check.passed for check in gate.checks)
+    return gate.status == "failed" and any(
+        check.severity == "block" and not check.passed for check in gate.checks
+    )
 
 
 def _looked_at(report: RunReport, account: Account, *, passed: bool) -> Coverage | None:
@@ -210,7 +248,11 @@ def _looked_at(report: RunReport, account: Account, *, passed: bool) -> Coverage
     gate, source = account.gate, report.gate_source
     if gate is None or not gate.coverage:
         window = Coverage(start=report.window_start, end=report.window_end)
-        return coverage(report.plan, account.cluster, when_empty_fails=False) if report.plan else window
+        return (
+            coverage(report.plan, account.cluster, when_empty_fails=False)
+            if report.plan
+            else window
+        )
     again = source is not None and source.started_at > gate.finished_at
     return begun_again(gate.coverage, report.plan, account.cluster) if again else gate.coverage
 

@@ -14,7 +14,8 @@ _NAMES = (_LOOPBACK, "localhost")
 
 
 class Everything:
-    """Who has come to this server has an account on this machine; what it shows of `runs_uri` this process may read."""
+    """Who has come to this server has an account on this machine; what it shows of `runs_uri` this
+    process may read."""
 
     def pipelines(self) -> None:
         return None
@@ -49,9 +50,12 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "shipper", ""
 
     def do_GET(self) -> None:
-        # A page of another site whose name is made to point here would have that name in its requests.
+        # A page of another site whose name is made to point here would have that name in its
+        # requests.
         if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
-            self._send(Response(HTTPStatus.MISDIRECTED_REQUEST, b"this server is for 127.0.0.1 alone\n"))
+            self._send(
+                Response(HTTPStatus.MISDIRECTED_REQUEST, b"this server is for 127.0.0.1 alone\n")
+            )
             return
         address = urllib.parse.urlsplit(self.path)
         if address.path == "/":
@@ -59,7 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         query = dict(urllib.parse.parse_qsl(address.query))
         path = urllib.parse.unquote(address.path).lstrip("/")
-        self._send(respond(self.server.index, path, query, Everything(), config_dir=self.server.config_dir))
+        self._send(
+            respond(self.server.index, path, query, Everything(), config_dir=self.server.config_dir)
+        )
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)

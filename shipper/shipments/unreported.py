@@ -1,6 +1,8 @@
-"""Runs that left no report, as who started them knows them: one that died before its report, or whose configuration was broken. Pure.
+"""Runs that left no report, as who started them knows them: one that died before its report, or
+whose configuration was broken. Pure.
 
-The index knows a run when its first step has begun. Airflow knows it before, and when none of its steps ever began.
+The index knows a run when its first step has begun. Airflow knows it before, and when none of its
+steps ever began.
 """
 
 from __future__ import annotations
@@ -30,14 +32,19 @@ class StartedRun(NamedTuple):
 class Scheduler(Protocol):
     """The program that starts runs, such as Airflow."""
 
-    def unsuccessful(self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False) -> Sequence[StartedRun]:
-        """Return the runs over windows that touch [``start``, ``end``) that have not succeeded, by time. ``tasks``: with the first that failed."""
+    def unsuccessful(
+        self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False
+    ) -> Sequence[StartedRun]:
+        """Return the runs over windows that touch [``start``, ``end``) that have not succeeded, by
+        time. ``tasks``: with the first that failed."""
 
 
 class NoScheduler:
     """Without Airflow nobody knows more than the index."""
 
-    def unsuccessful(self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False) -> Sequence[StartedRun]:
+    def unsuccessful(
+        self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False
+    ) -> Sequence[StartedRun]:
         return ()
 
 
@@ -47,25 +54,36 @@ def without_report(index: Index, found: Iterable[StartedRun]) -> list[StartedRun
         run
         for run in found
         if not index.db.execute(
-            'SELECT 1 FROM runs WHERE pipeline = ? AND start = ? AND "end" = ? AND ended >= ? LIMIT 1',
+            'SELECT 1 FROM runs WHERE pipeline = ? AND start = ? AND "end" = ? AND ended >= ? '
+            "LIMIT 1",
             (run.pipeline, *run.window, run.began),
         ).fetchone()
     ]
 
 
 def state_of(index: Index, run: StartedRun, cluster: str = ALL) -> str | None:
-    """Return what the last run over its window makes of it; None: what the index knows says more."""
+    """Return what the last run over its window makes of it; None: what the index knows says
+    more."""
     begun = index.db.execute(
-        'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND ? IN (?, cluster)',
+        'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND ? IN (?, '
+        "cluster)",
         (run.pipeline, *run.window, cluster, ALL),
     ).fetchone()[0]
     if begun is not None:  # its steps have begun: it is dead if the run is over
         return FAILED if run.ended is not None and begun <= run.ended else None
     where = 'WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?'
-    if index.db.execute(f"SELECT 1 FROM cells {where}", (cluster, run.pipeline, *run.window)).fetchone():
+    if index.db.execute(
+        f"SELECT 1 FROM cells {where}", (cluster, run.pipeline, *run.window)
+    ).fetchone():
         return None
     return {"queued": WAITING, "running": SHIPPING, "failed": FAILED}[run.state]
 
 
 def as_json(run: StartedRun) -> dict[str, Any]:
-    return {"run_id": run.run_id, "state": run.state, "began": run.began, "ended": run.ended, "failed_in": run.failed_in}
+    return {
+        "run_id": run.run_id,
+        "state": run.state,
+        "began": run.began,
+        "ended": run.ended,
+        "failed_in": run.failed_in,
+    }

@@ -1,8 +1,9 @@
 """Topics as a ``read_committed`` consumer sees them: how many lines, and what their values hash to.
 
-It judges the producer, so it shares no code with it: beside ``shipper.kafka`` the only one that imports
-``confluent_kafka``, and it imports nothing of ``shipper`` but the config, the errors and what librdkafka complains of. What a record means it
-takes from docs/consumer-contract.md, as any consumer has to.
+It judges the producer, so it shares no code with it: beside ``shipper.kafka`` the only one that
+imports ``confluent_kafka``, and it imports nothing of ``shipper`` but the config, the errors and
+what librdkafka complains of. What a record means it takes from docs/consumer-contract.md, as any
+consumer has to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from dataclasses import dataclass, field
 from itertools import filterfalse, groupby, repeat
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from xxhash import xxh64_intdigest
 
@@ -34,7 +42,13 @@ _SEED = 42  # Spark's xxhash64; the hash of a null is the seed itself
 _UINT64 = 1 << 64
 _MOST_MESSAGES = 10_000
 _POLL_SECONDS = 0.1
-_NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_TIMED_OUT", "_TRANSPORT")
+_NO_LEADER_YET = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_OR_PART",
+    "_TIMED_OUT",
+    "_TRANSPORT",
+)
 
 PartitionId = tuple[str, int]
 """Topic and partition."""
@@ -59,7 +73,8 @@ class Seen:
     reasons: Counter[str] = field(default_factory=Counter)
     """Of a quarantine topic: reason → records."""
     begins: int | None = None
-    """Where the partition begins by now, if that lies behind the span's start: what was before it is deleted."""
+    """Where the partition begins by now, if that lies behind the span's start: what was before it
+    is deleted."""
 
     def take(self, values: list[bytes | None]) -> None:
         """Counts and hashes; the loop over the records is C's."""
@@ -96,12 +111,15 @@ def take_bundles(seen: Seen, messages: list[Message]) -> None:
 
 
 def take_quarantined(run_id: str) -> Taker:
-    """Records of this run's in a quarantine topic, which names its run and a reason in each; others' are passed over."""
+    """Records of this run's in a quarantine topic, which names its run and a reason in each;
+    others' are passed over."""
 
     def take(seen: Seen, messages: list[Message]) -> None:
         mine = [message for message in messages if _header(message, RUN_HEADER) == run_id.encode()]
         take_records(seen, mine)
-        seen.reasons.update((_header(message, REASON_HEADER) or b"").decode(errors="replace") for message in mine)
+        seen.reasons.update(
+            (_header(message, REASON_HEADER) or b"").decode(errors="replace") for message in mine
+        )
 
     return take
 
@@ -122,14 +140,19 @@ class ReadBack:
         self._admin = self._made(AdminClient)
 
     def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
-        """A client. What is ours holds whatever the user sets: it judges. Raises WrongProperties."""
+        """A client. What is ours holds whatever the user sets: it judges. Raises
+        WrongProperties."""
         try:
             ours = {"error_cb": self._complaints.hear, **(ours or {})}
             return kind({**revealed(self._connection), **ours}, logger=ClientLog())
         except (KafkaException, TypeError, ValueError) as error:
             fault = error.args[0] if error.args else error
             # The original holds values, and a traceback would show it.
-            raise refused(self._name, self._connection, fault.str() if isinstance(fault, KafkaError) else str(fault)) from None
+            raise refused(
+                self._name,
+                self._connection,
+                fault.str() if isinstance(fault, KafkaError) else str(fault),
+            ) from None
 
     def connect(self) -> None:
         """So that the first question does not wait for connections. Optional; never raises."""
@@ -139,13 +162,19 @@ class ReadBack:
             log.info("not connected yet: %s", error)
 
     def ends(self, wanted: Callable[[str], bool]) -> dict[str, list[int]]:
-        """Topic → per partition, the offset behind its last record, committed or not, for all topics that are there and wanted.
-        :data:`UNKNOWN` for a partition that has no leader. Raises ClusterError."""
+        """Topic → per partition, the offset behind its last record, committed or not, for all
+        topics that are there and wanted. :data:`UNKNOWN` for a partition that has no leader. Raises
+        ClusterError."""
         try:
             known = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
             raise self._failed("topics cannot be listed", error.args[0]) from error
-        places = [(name, number) for name, topic in known.items() if wanted(name) for number in sorted(topic.partitions)]
+        places = [
+            (name, number)
+            for name, topic in known.items()
+            if wanted(name)
+            for number in sorted(topic.partitions)
+        ]
         offsets = self._offsets(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         found: dict[str, list[int]] = {}
         for topic, number in places:
@@ -180,12 +209,17 @@ class ReadBack:
         return found
 
     def read(
-        self, spans: Mapping[PartitionId, OffsetRange], taker: Callable[[str], Taker], patience_seconds: float
+        self,
+        spans: Mapping[PartitionId, OffsetRange],
+        taker: Callable[[str], Taker],
+        patience_seconds: float,
     ) -> dict[PartitionId, Seen]:
-        """Reads every span, with ``taker(topic)`` for its messages. Memory is bounded by librdkafka's own 64 MB of what is fetched.
+        """Reads every span, with ``taker(topic)`` for its messages. Memory is bounded by
+        librdkafka's own 64 MB of what is fetched.
 
-        Records that were deleted meanwhile cannot be read: what is left of the span is, and ``begins`` says from where on. Raises
-        OutcomeUnknown when nothing came for ``patience_seconds``, ClusterError for anything else.
+        Records that were deleted meanwhile cannot be read: what is left of the span is, and
+        ``begins`` says from where on. Raises OutcomeUnknown when nothing came for
+        ``patience_seconds``, ClusterError for anything else.
         """
         seen = {place: Seen() for place in spans}
         waiting = {place: span for place, span in spans.items() if span.start < span.end}
@@ -201,7 +235,13 @@ class ReadBack:
         consumer = self._made(Consumer, _SETTINGS)
         try:
             consumer.assign([TopicPartition(*place, positions[place]) for place in waiting])
-            self._drain(consumer, waiting, seen, {topic: taker(topic) for topic, _ in waiting}, patience_seconds)
+            self._drain(
+                consumer,
+                waiting,
+                seen,
+                {topic: taker(topic) for topic, _ in waiting},
+                patience_seconds,
+            )
         finally:
             consumer.close()
         return seen
@@ -214,8 +254,8 @@ class ReadBack:
         takers: Mapping[str, Taker],
         patience: float,
     ) -> None:
-        """An end of partition is reported at the last stable offset: behind the span's end, or at a transaction that is still open,
-        and then again when that has ended."""
+        """An end of partition is reported at the last stable offset: behind the span's end, or at a
+        transaction that is still open, and then again when that has ended."""
         heard_at = time.monotonic()
         self._complaints.forget()
         while waiting:
@@ -229,42 +269,61 @@ class ReadBack:
                 end = waiting[place].end
                 if int(run[-1].offset() or 0) >= end - 1:
                     del waiting[place]
-                    consumer.incremental_unassign([TopicPartition(*place)])  # others may go on writing to it for ever
+                    consumer.incremental_unassign(
+                        [TopicPartition(*place)]
+                    )  # others may go on writing to it for ever
                     run = [message for message in run if int(message.offset() or 0) < end]
                 takers[place[0]](seen[place], run)
-            # After the records that came with it: it is said of a partition when they have been fetched, not when they have been counted.
+            # After the records that came with it: it is said of a partition when they have been
+            # fetched, not when they have been counted.
             for event in filter(Message.error, messages):
                 place = self._end_of_partition(event)
                 if place in waiting and int(event.offset() or 0) >= waiting[place].end:
                     del waiting[place]
             where = ", ".join(f"{topic}-{number}" for topic, number in sorted(waiting)[:5])
             if waiting and (refused := self._complaints.final):
-                raise ClusterError(f"cluster {self._name}: {where} could not be read to the end: {self._remedied(refused.text)}")
+                raise ClusterError(
+                    f"cluster {self._name}: {where} could not be read to the end: "
+                    f"{self._remedied(refused.text)}"
+                )
             if waiting and time.monotonic() - heard_at > patience:
                 heard = f" ({last})" if (last := self._complaints.last) else ""
                 raise OutcomeUnknown(
-                    f"cluster {self._name}: {where} could not be read to the end: nothing came for {patience:g} s. A transaction may be "
-                    f"open there, which holds back every read_committed consumer until its timeout; or the brokers do not answer{heard}"
+                    f"cluster {self._name}: {where} could not be read to the end: nothing came for "
+                    f"{patience:g} s. A transaction may be open there, which holds back every "
+                    "read_committed consumer until its timeout; or the brokers do not "
+                    f"answer{heard}"
                 )
 
     def _failed(self, what: str, fault: KafkaError) -> ClusterError:
-        """Return the error for ``fault``, with its cause: wrong credentials look like silence to whoever waits for an answer."""
+        """Return the error for ``fault``, with its cause: wrong credentials look like silence to
+        whoever waits for an answer."""
         text = self._complaints.explain(fault.name(), fault.str())
-        return ClusterError(f"cluster {self._name}: {what}: {self._remedied(text) if self._complaints.final else text}")
+        return ClusterError(
+            f"cluster {self._name}: {what}: "
+            f"{self._remedied(text) if self._complaints.final else text}"
+        )
 
     def _remedied(self, text: str) -> str:
-        return f"{text}. Correct the login in clusters/{self._name}.yaml, then clear this gate or run the window again."
+        return (
+            f"{text}. Correct the login in clusters/{self._name}.yaml, then clear this gate or "
+            "run the window again."
+        )
 
     def _end_of_partition(self, event: Message) -> PartitionId:
         """Raises ClusterError for anything that is an error indeed."""
         error: Any = event.error()
         if error.code() != KafkaError._PARTITION_EOF:
-            raise ClusterError(f"cluster {self._name}: {event.topic()}-{event.partition()} cannot be read: {error.str()}")
+            raise ClusterError(
+                f"cluster {self._name}: {event.topic()}-{event.partition()} cannot be read: "
+                f"{error.str()}"
+            )
         return str(event.topic()), int(event.partition() or 0)
 
 
 _SETTINGS: dict[str, Any] = {
-    "group.id": "shipper-reads-without-a-group",  # nothing is committed to it; the same ACL as for the ledger
+    # nothing is committed to it; the same ACL as for the ledger
+    "group.id": "shipper-reads-without-a-group",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -278,7 +337,8 @@ _SETTINGS: dict[str, Any] = {
 
 
 def _answer(consumer: Consumer) -> list[Message]:
-    """What is there, as soon as something is: `consume` alone waits for as many as it was asked for."""
+    """What is there, as soon as something is: `consume` alone waits for as many as it was asked
+    for."""
     first = consumer.poll(_POLL_SECONDS)
     return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 

@@ -1,4 +1,5 @@
-"""The delivery gate's arithmetic: what Spark, the tasks, the ledger and the read-back counted, set side by side. Pure.
+"""The delivery gate's arithmetic: what Spark, the tasks, the ledger and the read-back counted, set
+side by side. Pure.
 
 ::
 
@@ -64,12 +65,19 @@ class Reconciliation:
     """Records that this ship sent to the quarantine topic."""
 
 
-def reconcile(ship: ShipResult, identities: Mapping[str, FileId], ledger: LedgerFigures) -> Reconciliation:
-    """Everything but the read-back. ``identities``: path of each file of the plan → what the ledger knows it as."""
+def reconcile(
+    ship: ShipResult, identities: Mapping[str, FileId], ledger: LedgerFigures
+) -> Reconciliation:
+    """Everything but the read-back. ``identities``: path of each file of the plan → what the ledger
+    knows it as."""
     of_ledger = {
-        file.path: ledger.files.get(identities[file.path], FileFigures()) for file in ship.files if file.path in identities
+        file.path: ledger.files.get(identities[file.path], FileFigures())
+        for file in ship.files
+        if file.path in identities
     }
-    found = Reconciliation(_topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values()))
+    found = Reconciliation(
+        _topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values())
+    )
     found.counts = _counts(ship, ledger, of_ledger, found.topics)
     found.sums = [_lines(ship), *map(_sum_of, found.counts), *_whole_window(found.topics)]
     for file in ship.files:
@@ -81,12 +89,17 @@ def reconcile(ship: ShipResult, identities: Mapping[str, FileId], ledger: Ledger
 
 def _lines(ship: ShipResult) -> Sum:
     became = dispositions(ship)
-    parts = " + ".join(f"{count:,} {word}" for word, count in became.items() if count) or "nothing at all"
+    parts = (
+        " + ".join(f"{count:,} {word}" for word, count in became.items() if count)
+        or "nothing at all"
+    )
     return Sum(
         "lines",
         (
             Observed(sum(became.values()), f"{RECEIPTS} ({parts})"),
-            Observed(ship.read + ship.unread, f"{SPARK}, with the records of files that were not read"),
+            Observed(
+                ship.read + ship.unread, f"{SPARK}, with the records of files that were not read"
+            ),
         ),
     )
 
@@ -102,11 +115,18 @@ def _topics(ship: ShipResult, ledger: LedgerFigures) -> list[TopicAccount]:
 
 
 def _counts(
-    ship: ShipResult, ledger: LedgerFigures, of_ledger: Mapping[str, FileFigures], topics: Sequence[TopicAccount]
+    ship: ShipResult,
+    ledger: LedgerFigures,
+    of_ledger: Mapping[str, FileFigures],
+    topics: Sequence[TopicAccount],
 ) -> list[Count]:
-    """Of what this ship read and sent. What was there before it is in the sums of files and of the whole window."""
+    """Of what this ship read and sent. What was there before it is in the sums of files and of the
+    whole window."""
     read_files = [file for file in ship.files if not file.unread]
-    taken: Counter[str] = sum((of_ledger[file.path].shipped.filtered for file in read_files if file.path in of_ledger), Counter())
+    taken: Counter[str] = sum(
+        (of_ledger[file.path].shipped.filtered for file in read_files if file.path in of_ledger),
+        Counter(),
+    )
     read = Count(
         name="read",
         spark=ship.read,
@@ -132,24 +152,38 @@ def _counts(
         )
         for reason in _names("quarantined: ", {**ship.quarantined, **reasons}, ship.observed)
     ]
-    sent = [Count(name=topic.topic, receipts=topic.delivered, ledger=ledger.sent_to(topic.topic).records) for topic in topics]
+    sent = [
+        Count(
+            name=topic.topic, receipts=topic.delivered, ledger=ledger.sent_to(topic.topic).records
+        )
+        for topic in topics
+    ]
     return [read, *filtered, *quarantined, *sent]
 
 
 def _less_already_quarantined(ship: ShipResult, reason: str) -> int | None:
-    """Spark sees every record that belongs into quarantine, those too that an earlier ship has put there."""
+    """Spark sees every record that belongs into quarantine, those too that an earlier ship has put
+    there."""
     seen = ship.observed.get(f"quarantined: {reason}")
     return None if seen is None else seen - ship.settled.get(reason, 0)
 
 
 def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int]) -> list[str]:
-    return list(dict.fromkeys([*counted, *(name.removeprefix(prefix) for name in observed if name.startswith(prefix))]))
+    return list(
+        dict.fromkeys(
+            [*counted, *(name.removeprefix(prefix) for name in observed if name.startswith(prefix))]
+        )
+    )
 
 
 def _sum_of(count: Count) -> Sum:
     places = [(count.receipts, RECEIPTS), (count.ledger, LEDGER), (count.spark, SPARK)]
     figures = tuple(Observed(value, where) for value, where in places if value is not None)
-    missing = (Observed(None, SPARK),) if count.name.startswith("filtered: ") and count.spark is None else ()
+    missing = (
+        (Observed(None, SPARK),)
+        if count.name.startswith("filtered: ") and count.spark is None
+        else ()
+    )
     return Sum(count.name, figures + missing)
 
 
@@ -168,12 +202,18 @@ def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
 def _file_sums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
     quarantined, filtered = sum(file.quarantined.values()), sum(file.filtered.values())
     there = file.delivered + file.before + quarantined
-    lines = [Observed(file.records, f"{RECEIPTS}: lines"), Observed(there + filtered, f"{RECEIPTS}: what became of them")]
+    lines = [
+        Observed(file.records, f"{RECEIPTS}: lines"),
+        Observed(there + filtered, f"{RECEIPTS}: what became of them"),
+    ]
     if not file.unread:
         lines.append(Observed(ledger.lines if ledger else None, f"{LEDGER}: where its splits end"))
     return [
         Sum(f"file {file.path}", tuple(lines)),
-        Sum(f"file {file.path}: records", (Observed(there, RECEIPTS), Observed(ledger.records if ledger else None, LEDGER))),
+        Sum(
+            f"file {file.path}: records",
+            (Observed(there, RECEIPTS), Observed(ledger.records if ledger else None, LEDGER)),
+        ),
     ]
 
 
@@ -192,8 +232,13 @@ def _file_checksums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
 
 
 def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, FileFigures]) -> Sum:
-    """All that Spark read to ship, and all that the ledger holds of the files that it read, whichever run sent it."""
-    read = [of_ledger[file.path].shipped.checksum for file in ship.files if not file.unread and file.path in of_ledger]
+    """All that Spark read to ship, and all that the ledger holds of the files that it read,
+    whichever run sent it."""
+    read = [
+        of_ledger[file.path].shipped.checksum
+        for file in ship.files
+        if not file.unread and file.path in of_ledger
+    ]
     spark: str | None = None
     if ship.checksum is not None and ship.checksum_added is not None:
         spark = write_checksum(int(ship.checksum, 16) + int(ship.checksum_added, 16))

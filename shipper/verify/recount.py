@@ -1,4 +1,5 @@
-"""What the delivery gate reads back: which partitions from where to where, and what is held against what."""
+"""What the delivery gate reads back: which partitions from where to where, and what is held against
+what."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _SAMPLED_SHARE = 4
 
 @dataclass(frozen=True)
 class Expired:
-    """Records of the ship that were deleted from the beginning of their partitions: by retention, or by delete-records."""
+    """Records of the ship that were deleted from the beginning of their partitions: by retention,
+    or by delete-records."""
 
     name: str
     """Topic, or topic and partition."""
@@ -76,28 +78,42 @@ class _Partitions:
 
 
 def look(
-    check: ReadBackCheck, pipeline: Pipeline, ship: ShipResult, ledger: LedgerFigures, reconciliation: Reconciliation, reader: ReadBack,
+    check: ReadBackCheck,
+    pipeline: Pipeline,
+    ship: ShipResult,
+    ledger: LedgerFigures,
+    reconciliation: Reconciliation,
+    reader: ReadBack,
     others: Callable[[], str | None],
-) -> ReadBackSums:  # fmt: skip
+) -> ReadBackSums:
     """Fills ``read_back`` of the reconciliation's topics and counts where all was read.
 
-    ``others``, asked after the reading: who else has written to the topics since the ship began, so that only *at least as many* can be
-    checked. Raises StepResultError, ClusterError, OutcomeUnknown.
+    ``others``, asked after the reading: who else has written to the topics since the ship began, so
+    that only *at least as many* can be checked. Raises StepResultError, ClusterError,
+    OutcomeUnknown.
     """
     topics = _topics(ship, reconciliation, ledger)
     if not topics:
         return ReadBackSums(
-            [Sum("all topics", (Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)))], scope="nothing was sent"
+            [Sum("all topics", (Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)))],
+            scope="nothing was sent",
         )
     if ship.ends_before is None:
         raise StepResultError(
-            "where the topics ended before the ship was not noted, since `gates.delivery` had no `read_back` then; run the window again"
+            "where the topics ended before the ship was not noted, since `gates.delivery` had no "
+            "`read_back` then; run the window again"
         )
     quarantine = {topic.topic for topic in reconciliation.topics if topic.quarantine}
     ends = reader.ends(lambda name: name in topics)
     found = [
         _partitions(
-            topic, ship.ends_before.get(topic, []), ends.get(topic), ledger.sent.get(topic, {}), check, _seed(ship), quarantine
+            topic,
+            ship.ends_before.get(topic, []),
+            ends.get(topic),
+            ledger.sent.get(topic, {}),
+            check,
+            _seed(ship),
+            quarantine,
         )
         for topic in topics
     ]
@@ -109,17 +125,30 @@ def look(
             return take_quarantined(ship.run_id)
         return take_records if pipeline.records.bundle is None else take_bundles
 
-    spans = {(one.topic, number): one.spans[number] for one in found if not one.fault for number in one.chosen}
+    spans = {
+        (one.topic, number): one.spans[number]
+        for one in found
+        if not one.fault
+        for number in one.chosen
+    }
     seen = reader.read(spans, taker, check.timeout_seconds)
     looked, who = ReadBackSums(), others()
     for one in found:
-        of_topic = next((topic for topic in reconciliation.topics if topic.topic == one.topic), TopicAccount(topic=one.topic))
-        _hold_against(looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine)
-    exact = [one for one in found if who is None or one.topic in quarantine]  # of the others it is known only that all is there
+        of_topic = next(
+            (topic for topic in reconciliation.topics if topic.topic == one.topic),
+            TopicAccount(topic=one.topic),
+        )
+        _hold_against(
+            looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine
+        )
+    exact = [
+        one for one in found if who is None or one.topic in quarantine
+    ]  # of the others it is known only that all is there
     _fill(reconciliation, exact, seen, ledger, looked)
     total = sum(len(one.spans) for one in found)
     looked.scope = (
-        f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} of {total:,} partitions"
+        f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} "
+        f"of {total:,} partitions"
     )
     looked.scope += f"; {who}, so only that there are at least as many was checked" if who else ""
     return looked
@@ -136,48 +165,83 @@ def _seed(ship: ShipResult) -> int:
 
 
 def _partitions(
-    topic: str, before: Sequence[int], ends: Sequence[int] | None, sent: Mapping[int | None, Tally], check: ReadBackCheck, seed: int,
+    topic: str,
+    before: Sequence[int],
+    ends: Sequence[int] | None,
+    sent: Mapping[int | None, Tally],
+    check: ReadBackCheck,
+    seed: int,
     quarantine: set[str],
-) -> _Partitions:  # fmt: skip
+) -> _Partitions:
     if ends is None:
         return _Partitions(topic, {}, sent, (), remark="the topic is not there, or may not be read")
     for number, offset in [*enumerate(before), *enumerate(ends)]:
         if offset == UNKNOWN:
-            return _Partitions(topic, {}, sent, (), f"its partition {number} had no leader to say where it ends")
-    spans = {number: OffsetRange(before[number] if number < len(before) else 0, end) for number, end in enumerate(ends)}
-    back = [f"{number} ends at {span.end}, and ended at {span.start}" for number, span in spans.items() if span.end < span.start]
-    remark = f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or made anew" if back else ""
+            return _Partitions(
+                topic, {}, sent, (), f"its partition {number} had no leader to say where it ends"
+            )
+    spans = {
+        number: OffsetRange(before[number] if number < len(before) else 0, end)
+        for number, end in enumerate(ends)
+    }
+    back = [
+        f"{number} ends at {span.end}, and ended at {span.start}"
+        for number, span in spans.items()
+        if span.end < span.start
+    ]
+    remark = (
+        f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or made anew"
+        if back
+        else ""
+    )
     chosen = tuple(spans)
     if check.mode == "sample" and None not in sent and topic not in quarantine:
         chosen = _sample(spans, sent, seed)
     return _Partitions(topic, spans, sent, chosen, remark=remark)
 
 
-def _sample(spans: Mapping[int, OffsetRange], sent: Mapping[int | None, Tally], seed: int) -> tuple[int, ...]:
-    """A quarter of the partitions: those that got something before the others, beginning somewhere else for another window."""
+def _sample(
+    spans: Mapping[int, OffsetRange], sent: Mapping[int | None, Tally], seed: int
+) -> tuple[int, ...]:
+    """A quarter of the partitions: those that got something before the others, beginning somewhere
+    else for another window."""
     used, idle = [n for n in spans if n in sent], [n for n in spans if n not in sent]
     turn = seed % len(used) if used else 0
-    return tuple(sorted([*used[turn:], *used[:turn], *idle][: math.ceil(len(spans) / _SAMPLED_SHARE)]))
+    return tuple(
+        sorted([*used[turn:], *used[:turn], *idle][: math.ceil(len(spans) / _SAMPLED_SHARE)])
+    )
 
 
 def _moved(found: Sequence[_Partitions]) -> ReadBackSums:
-    """Control records take offsets too, and so do aborted records: so a partition moves on by at least what was sent to it."""
+    """Control records take offsets too, and so do aborted records: so a partition moves on by at
+    least what was sent to it."""
     looked = ReadBackSums(scope="offsets only; nothing was read back")
     for one in found:
         total = sum(span.end - span.start for span in one.spans.values())
-        expected = Observed(sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}")
+        expected = Observed(
+            sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}"
+        )
         moved = Observed(None, f"({one.fault})") if one.fault else Observed(total, _OFFSETS)
         looked.topics.append(Sum(one.topic, (expected, moved), at_least=True, remark=one.remark))
         if one.placed and not one.fault:
             for number, span in one.spans.items():
-                sent = Observed(one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}")
+                sent = Observed(
+                    one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}"
+                )
                 name = f"{one.topic}, partition {number}"
-                looked.partitions.append(Sum(name, (sent, Observed(span.end - span.start, _OFFSETS)), at_least=True))
+                looked.partitions.append(
+                    Sum(name, (sent, Observed(span.end - span.start, _OFFSETS)), at_least=True)
+                )
     return looked
 
 
 def _hold_against(
-    looked: ReadBackSums, one: _Partitions, seen: Mapping[PartitionId, Seen], topic: TopicAccount, *, at_least: bool
+    looked: ReadBackSums,
+    one: _Partitions,
+    seen: Mapping[PartitionId, Seen],
+    topic: TopicAccount,
+    *,
+    at_least: bool,
 ) -> None:
     ledger = Tally()
     for tally in one.sent.values():
@@ -189,7 +253,14 @@ def _hold_against(
             if gone := _expired(name, sent, {number: part}, one.spans):
                 looked.expired += [] if one.whole else [gone]
                 continue
-            looked.partitions += _records(name, [Observed(sent.records, LEDGER)], sent, part, at_least, _deleted({number: part}))
+            looked.partitions += _records(
+                name,
+                [Observed(sent.records, LEDGER)],
+                sent,
+                part,
+                at_least,
+                _deleted({number: part}),
+            )
     if not one.whole and not one.fault:
         return
     places = [Observed(topic.delivered, RECEIPTS), Observed(ledger.records, LEDGER)]
@@ -205,11 +276,16 @@ def _hold_against(
     looked.topics += _records(one.topic, places, ledger, whole, at_least, remark)
 
 
-def _records(name: str, places: Sequence[Observed], sent: Tally, seen: Seen, at_least: bool, remark: str) -> list[Sum]:
+def _records(
+    name: str, places: Sequence[Observed], sent: Tally, seen: Seen, at_least: bool, remark: str
+) -> list[Sum]:
     sums = [Sum(name, (*places, Observed(seen.records, TOPIC)), at_least, remark)]
     # Where the numbers differ the checksums must, and say nothing more.
     if not at_least and seen.records == sent.records:
-        checksums = Observed(write_checksum(sent.checksum), LEDGER), Observed(write_checksum(seen.checksum), TOPIC)
+        checksums = (
+            Observed(write_checksum(sent.checksum), LEDGER),
+            Observed(write_checksum(seen.checksum), TOPIC),
+        )
         sums.append(Sum(f"{name}: checksum", checksums))
     return sums
 
@@ -221,25 +297,43 @@ def _together(parts: Iterable[Seen]) -> Seen:
     return whole
 
 
-def _expired(name: str, sent: Tally, parts: Mapping[int, Seen], spans: Mapping[int, OffsetRange]) -> Expired | None:
-    """None unless all that is missing can be among the offsets that the partitions have lost. Every record has an offset, so more than these are
-    missing for another reason."""
+def _expired(
+    name: str, sent: Tally, parts: Mapping[int, Seen], spans: Mapping[int, OffsetRange]
+) -> Expired | None:
+    """None unless all that is missing can be among the offsets that the partitions have lost. Every
+    record has an offset, so more than these are missing for another reason."""
     lost = {number: part.begins for number, part in parts.items() if part.begins is not None}
-    offsets = sum(min(begins, spans[number].end) - spans[number].start for number, begins in lost.items())
+    offsets = sum(
+        min(begins, spans[number].end) - spans[number].start for number, begins in lost.items()
+    )
     missing = sent.records - sum(part.records for part in parts.values())
     bundled = sent.kafka_records < sent.records
     if missing <= 0 or not offsets or (missing > offsets and not bundled):
         return None
     where = [
-        f"partition {number} begins at offset {begins}, and the ship's records at {spans[number].start}"
+        f"partition {number} begins at offset {begins}, and the ship's records at "
+        f"{spans[number].start}"
         for number, begins in lost.items()
     ]
-    return Expired(name, sent.records, missing, "; ".join(where[:3]) + (f"; and {len(where) - 3} more" if where[3:] else ""))
+    return Expired(
+        name,
+        sent.records,
+        missing,
+        "; ".join(where[:3]) + (f"; and {len(where) - 3} more" if where[3:] else ""),
+    )
 
 
 def _deleted(parts: Mapping[int, Seen]) -> str:
-    gone = [f"{number} begins at offset {part.begins} by now" for number, part in parts.items() if part.begins is not None]
-    return f"partition {'; '.join(gone[:3])}: what lay before it, of this ship, is deleted" if gone else ""
+    gone = [
+        f"{number} begins at offset {part.begins} by now"
+        for number, part in parts.items()
+        if part.begins is not None
+    ]
+    return (
+        f"partition {'; '.join(gone[:3])}: what lay before it, of this ship, is deleted"
+        if gone
+        else ""
+    )
 
 
 def _fill(
@@ -265,7 +359,10 @@ def _fill(
         topic.read_back = whole.records
         if topic.quarantine:
             looked.topics += [
-                Sum(f"quarantined: {reason}", (Observed(sent[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)))
+                Sum(
+                    f"quarantined: {reason}",
+                    (Observed(sent[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)),
+                )
                 for reason in sorted(sent.keys() | whole.reasons.keys())
             ]
             for reason, number in whole.reasons.items():

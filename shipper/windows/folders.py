@@ -26,20 +26,26 @@ class Found(Protocol):
 
 @dataclass(frozen=True)
 class TickFolders:
-    """Ticks of a schedule, or the parts of them that a run is about, oldest first, each with the folders that a source's pattern names for it.
+    """Ticks of a schedule, or the parts of them that a run is about, oldest first, each with the
+    folders that a source's pattern names for it.
 
-    Completeness is known tick by tick, so each file belongs to one tick: the last one that names its folder or, where the time of
-    modification decides, the one in which the file was last modified.
+    Completeness is known tick by tick, so each file belongs to one tick: the last one that names
+    its folder or, where the time of modification decides, the one in which the file was last
+    modified.
     """
 
     of: Mapping[Window, Sequence[str]]
     by_modified: bool = False
 
     @classmethod
-    def named(cls, pattern: str, window: Window, ticks: Ticks | None, *, by_modified: bool = False) -> TickFolders:
-        """Return the folders of the ticks that ``window`` touches; without a schedule the window is the one tick.
+    def named(
+        cls, pattern: str, window: Window, ticks: Ticks | None, *, by_modified: bool = False
+    ) -> TickFolders:
+        """Return the folders of the ticks that ``window`` touches; without a schedule the window is
+        the one tick.
 
-        `{window_end:…}` is the tick's end, also of a tick that ``window`` cuts. Raises WindowError beyond 100,000 folders."""
+        `{window_end:…}` is the tick's end, also of a tick that ``window`` cuts. Raises WindowError
+        beyond 100,000 folders."""
         if ticks is None:
             return cls({window: source_paths(pattern, window)}, by_modified)
         found: dict[Window, list[str]] = {}
@@ -49,7 +55,10 @@ class TickFolders:
             found[part] = source_paths(pattern, part, tick.end)
             names.update(found[part])
             if len(names) > MAX_FOLDERS:
-                raise WindowError(f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a shorter one")
+                raise WindowError(
+                    f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a "
+                    "shorter one"
+                )
         return cls(found, by_modified)
 
     @cached_property
@@ -74,7 +83,11 @@ class TickFolders:
         if not self.by_modified:
             return self._last.get(file.under)
         place = bisect_right(self._starts_ms, file.id.modified_ms)
-        return self._ticks[place - 1] if place and file.id.modified_ms < to_ms(self._ticks[place - 1].end) else None
+        return (
+            self._ticks[place - 1]
+            if place and file.id.modified_ms < to_ms(self._ticks[place - 1].end)
+            else None
+        )
 
     def naming(self, path: str) -> list[Window]:
         return [tick for tick, paths in self.of.items() if path in paths]

@@ -1,7 +1,9 @@
-"""The ticks of a schedule, and the windows between them: the same ones that Airflow makes runs for, without Airflow. Pure.
+"""The ticks of a schedule, and the windows between them: the same ones that Airflow makes runs for,
+without Airflow. Pure.
 
-The rules for a zone's summer time are those of Airflow's CronDataIntervalTimetable (tests/dags/test_dag_schedule.py compares the two): a
-schedule that fires in every hour goes by elapsed time, any other by the clock on the wall. On the night when clocks go back, an hour that is
+The rules for a zone's summer time are those of Airflow's CronDataIntervalTimetable
+(tests/dags/test_dag_schedule.py compares the two): a schedule that fires in every hour goes by
+elapsed time, any other by the clock on the wall. On the night when clocks go back, an hour that is
 there twice counts as its second; when they go forward, one that is not there as an hour later.
 """
 
@@ -22,15 +24,20 @@ _NEAR = dt.timedelta(hours=3)
 
 
 class Ticks:
-    """Of one schedule. All moments that go in and come out are UTC. Not for several threads at once."""
+    """Of one schedule. All moments that go in and come out are UTC. Not for several threads at
+    once."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._expression = CRON_PRESETS.get(schedule.cron, schedule.cron)
         self._zone = ZoneInfo(schedule.timezone)
-        self._times = croniter(self._expression)  # to read an expression takes four times as long as to find a tick
+        self._times = croniter(
+            self._expression
+        )  # to read an expression takes four times as long as to find a tick
         minutes, hours = self._times.expanded[:2]
         self._every_hour = hours == ["*"]
-        self.most_a_day = (60 if minutes == ["*"] else len(minutes)) * (24 if self._every_hour else len(hours))
+        self.most_a_day = (60 if minutes == ["*"] else len(minutes)) * (
+            24 if self._every_hour else len(hours)
+        )
         """The most windows that can begin on one day, but for a change of clocks."""
 
     def after(self, moment: dt.datetime) -> dt.datetime:
@@ -66,8 +73,9 @@ class Ticks:
         if self._every_hour:
             found = self._on_from(local, forward=forward)
             return moment.astimezone(dt.UTC) + (found - local)
-        # Near a change of clocks what comes next on the wall need not come next: from half past three on the wall one goes back to half past
-        # two, which was not there and counts as half past three. So begin on the other side of the change, and go on until it is past.
+        # Near a change of clocks what comes next on the wall need not come next: from half past
+        # three on the wall one goes back to half past two, which was not there and counts as half
+        # past three. So begin on the other side of the change, and go on until it is past.
         local = self._beyond_a_change(moment, local, forward=forward)
         while True:
             local = self._on_from(local, forward=forward)
@@ -83,7 +91,9 @@ class Ticks:
     def _on_the_wall(self, moment: dt.datetime) -> dt.datetime:
         return moment.astimezone(self._zone).replace(tzinfo=None)
 
-    def _beyond_a_change(self, moment: dt.datetime, local: dt.datetime, *, forward: bool) -> dt.datetime:
+    def _beyond_a_change(
+        self, moment: dt.datetime, local: dt.datetime, *, forward: bool
+    ) -> dt.datetime:
         """``local``, unless clocks change within some hours of it."""
         before, after = (self._on_the_wall(moment + hours) for hours in (-_NEAR, _NEAR))
         if after - before == 2 * _NEAR:

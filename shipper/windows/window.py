@@ -23,10 +23,14 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.end == self.start:
-            raise WindowError(f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is START/END")
+            raise WindowError(
+                f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is "
+                "START/END"
+            )
         if self.end < self.start:
             raise WindowError(
-                f"the window ends ({self.end.isoformat()}) before it starts ({self.start.isoformat()}); swap the two"
+                f"the window ends ({self.end.isoformat()}) before it starts "
+                f"({self.start.isoformat()}); swap the two"
             )
 
     def __str__(self) -> str:
@@ -34,7 +38,8 @@ class Window:
 
 
 def to_ms(moment: dt.datetime) -> int:
-    """Since the epoch, rounded up: what happened in a whole millisecond happened before ``moment`` exactly if its number is smaller."""
+    """Since the epoch, rounded up: what happened in a whole millisecond happened before ``moment``
+    exactly if its number is smaller."""
     return -((_EPOCH - moment) // dt.timedelta(milliseconds=1))
 
 
@@ -43,7 +48,10 @@ def parse_moment(text: str) -> dt.datetime:
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise WindowError(f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00") from error
+        raise WindowError(
+            f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or "
+            "2026-11-01T06:00+01:00"
+        ) from error
     return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
@@ -51,13 +59,15 @@ def parse_window(text: str) -> Window:
     """``START/END`` → Window. Raises WindowError."""
     start, slash, end = text.partition("/")
     if not slash:
-        raise WindowError(f"{text!r} is no window; write START/END, for example 2026-11-01T06:00/2026-11-01T07:00")
+        raise WindowError(
+            f"{text!r} is no window; write START/END, for example 2026-11-01T06:00/2026-11-01T07:00"
+        )
     return Window(parse_moment(start), parse_moment(end))
 
 
 def source_root(pattern: str) -> str:
-    """The folder in front of the first placeholder or glob of a source's pattern; the pattern itself if there is none. With a slash; empty
-    if not even the bucket's name is fixed."""
+    """The folder in front of the first placeholder or glob of a source's pattern; the pattern
+    itself if there is none. With a slash; empty if not even the bucket's name is fixed."""
     fixed = re.match(r"[^{*?\[\\]*", pattern)
     root = fixed[0] if fixed else ""
     folder = pattern.rstrip("/") + "/" if root == pattern else root[: root.rfind("/") + 1]
@@ -67,23 +77,29 @@ def source_root(pattern: str) -> str:
 def source_paths(pattern: str, window: Window, end: dt.datetime | None = None) -> list[str]:
     """The folders or globs that ``pattern`` names for ``window``, in time order, each once.
 
-    ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours are the finest unit
-    in it; so a backfill over one wide window reads every folder that the hourly runs would have read.
-    ``{window_end:…}`` is ``end``, by default the window's: of a window of several ticks see
-    :class:`shipper.windows.folders.TickFolders`. Raises WindowError beyond 100,000 folders, and ValueError for a pattern
-    that ``validate`` would have refused.
+    ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours
+    are the finest unit in it; so a backfill over one wide window reads every folder that the hourly
+    runs would have read. ``{window_end:…}`` is ``end``, by default the window's: of a window of
+    several ticks see :class:`shipper.windows.folders.TickFolders`. Raises WindowError beyond
+    100,000 folders, and ValueError for a pattern that ``validate`` would have refused.
     """
     starts = [fmt for name, fmt in _PLACEHOLDER.findall(pattern) if name == "window_start"]
     moments = [window.start]
     if starts:
         step = dt.timedelta(seconds=min(step_seconds(fmt) for fmt in starts))
         if (window.end - window.start) / step > MAX_FOLDERS:
-            raise WindowError(f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a shorter one")
+            raise WindowError(
+                f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a "
+                "shorter one"
+            )
         first = _EPOCH + (window.start - _EPOCH) // step * step
         count = -((first - window.end) // step)
         moments = [first + i * step for i in range(count)]
 
     def fill(moment: dt.datetime) -> str:
-        return _PLACEHOLDER.sub(lambda m: (moment if m[1] == "window_start" else end or window.end).strftime(m[2]), pattern)
+        return _PLACEHOLDER.sub(
+            lambda m: (moment if m[1] == "window_start" else end or window.end).strftime(m[2]),
+            pattern,
+        )
 
     return list(dict.fromkeys(fill(moment) for moment in moments))

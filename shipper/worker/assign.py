@@ -1,5 +1,5 @@
-"""Which rows of a slice go to which topic, which to quarantine and why, and which nowhere. Never a step per row, but for rows that are
-larger than their topic's limit."""
+"""Which rows of a slice go to which topic, which to quarantine and why, and which nowhere. Never a
+step per row, but for rows that are larger than their topic's limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ from shipper.config.records import (
     WITHOUT_KEY,
 )
 from shipper.errors import RecordUnshippable
-from shipper.kafka.limits import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, TopicLimit, TopicLimits
+from shipper.kafka.limits import (
+    BATCH_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    TopicLimit,
+    TopicLimits,
+)
 from shipper.types import SplitId
 from shipper.worker.cut import SplitSlice
 from shipper.worker.marks import TOO_LONG
@@ -39,7 +44,8 @@ Rows = npt.NDArray[np.int64]
 _NONE = -1
 _NO_ROWS = np.empty(0, np.int64)
 _REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
-#: A row of so many bytes fits every topic that anybody would make; who has one that is larger is asked what the topic takes.
+#: A row of so many bytes fits every topic that anybody would make; who has one that is larger is
+#: asked what the topic takes.
 _SMALL_BYTES = 1_000
 _FEW_NAMES = 32
 _BATCH_HEADER_BYTES = 61
@@ -91,7 +97,8 @@ class TimeBounds(NamedTuple):
 
 
 class RecordLimits:
-    """Which rows the topics take. Topics that were not known before reading are asked for when a row could be too large for one."""
+    """Which rows the topics take. Topics that were not known before reading are asked for when a
+    row could be too large for one."""
 
     def __init__(
         self,
@@ -102,7 +109,8 @@ class RecordLimits:
         max_topics: float = math.inf,
         seconds: float = 0.0,
     ) -> None:
-        """``listed``, ``max_topics``: as in the order; ``seconds``: how long a record may wait until it is sent."""
+        """``listed``, ``max_topics``: as in the order; ``seconds``: how long a record may wait
+        until it is sent."""
         self.compression = compression
         self._topics = topics
         self._listed = listed
@@ -112,7 +120,8 @@ class RecordLimits:
         """Topics that came from lines."""
 
     def beyond(self, names: Sequence[str]) -> set[int]:
-        """Indexes of the names, all of them from lines, that are more than `limits.max_topics`, counted over the task."""
+        """Indexes of the names, all of them from lines, that are more than `limits.max_topics`,
+        counted over the task."""
         found: set[int] = set()
         for code, name in enumerate(names):
             if name in self._met or name in self._listed:
@@ -136,19 +145,23 @@ class RecordLimits:
         return self._topics.limit(topic)
 
     def times(self, topic: str, now_ms: float) -> TimeBounds:
-        """Return the times that a record may have, so that the topic takes the record whenever it is sent."""
+        """Return the times that a record may have, so that the topic takes the record whenever it
+        is sent."""
         limit = self.limit(topic)
         waits = min(self._wait_ms, limit.max_age_ms * _MARGIN_SHARE)
         differs = min(_CLOCKS_DIFFER_MS, limit.max_ahead_ms * _MARGIN_SHARE)
-        return TimeBounds(max(1, now_ms - limit.max_age_ms + waits), now_ms + limit.max_ahead_ms - differs)
+        return TimeBounds(
+            max(1, now_ms - limit.max_age_ms + waits), now_ms + limit.max_ahead_ms - differs
+        )
 
     @cached_property
     def _codec(self) -> pa.Codec | None:
         return None if self.compression == "none" else pa.Codec(self.compression)
 
     def fits(self, topic: str, record: bytes) -> bool:
-        """Whether a batch with nothing else in it is one that the topic takes. ``record``: key, headers and value. Near the limit it
-        says no, since the producer's codec may do a little worse than this one."""
+        """Whether a batch with nothing else in it is one that the topic takes. ``record``: key,
+        headers and value. Near the limit it says no, since the producer's codec may do a little
+        worse than this one."""
         size = len(record) + RECORD_OVERHEAD_BYTES
         margin = _BATCH_HEADER_BYTES
         if self._codec is not None and size + margin > self._topics.of(topic):
@@ -162,21 +175,33 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
     table, marked = part.table, part.marked
     names, codes = topics_of(table, order.topics)
     dispositions = dispositions_of(table)
-    free = None if dispositions is None and codes is None and not marked else np.ones(len(table), np.bool_)
+    free = (
+        None
+        if dispositions is None and codes is None and not marked
+        else np.ones(len(table), np.bool_)
+    )
     for mark, rows_marked in marked.items():
         rows_rejected = np.asarray(rows_marked, np.int64)
-        places = _by_topic(rows_rejected, names, codes) if mark == TOO_LONG else [(None, rows_rejected)]
+        places = (
+            _by_topic(rows_rejected, names, codes) if mark == TOO_LONG else [(None, rows_rejected)]
+        )
         found.rejected += [Rejection(_REASONS[mark], topic, rows) for topic, rows in places]
         if free is not None:
             free[rows_rejected] = False
     if dispositions is not None and free is not None:
         _follow(found, dispositions, names, codes, order.rules, order.reasons)
         free &= dispositions == _NONE
-    if codes is not None and free is not None and len(nowhere := np.flatnonzero((codes == _NONE) & free)):
+    if (
+        codes is not None
+        and free is not None
+        and len(nowhere := np.flatnonzero((codes == _NONE) & free))
+    ):
         found.rejected.append(Rejection(UNROUTABLE, None, nowhere))
         free[nowhere] = False
     beyond: set[int] = set() if order.topics else limits.beyond(names)
-    large = _large(table, names, limits) if order.quarantine is not None else _NO_ROWS  # else a lane finds them
+    large = (
+        _large(table, names, limits) if order.quarantine is not None else _NO_ROWS
+    )  # else a lane finds them
     misfits = _Misfits(table, names, limits)
     for code, rows in _of_each(names, codes, free):
         if code in beyond and rows is not None:
@@ -210,7 +235,9 @@ def _of_each(
 
 def dispositions_of(table: pa.Table) -> npt.NDArray[np.int64] | None:
     """None if Spark says of every row that it is to be shipped."""
-    if "disposition" not in table.schema.names or (column := table.column("disposition")).null_count == len(table):
+    if "disposition" not in table.schema.names or (
+        column := table.column("disposition")
+    ).null_count == len(table):
         return None
     return np.asarray(column.fill_null(_NONE).to_numpy(), np.int64)
 
@@ -220,7 +247,8 @@ class RowTopics(NamedTuple):
 
     names: tuple[str, ...]
     codes: npt.NDArray[np.int64] | None
-    """Each row's index into ``names``, ``_NONE`` if it has no legal topic. None: all rows have the first."""
+    """Each row's index into ``names``, ``_NONE`` if it has no legal topic. None: all rows have the
+    first."""
 
 
 def topics_of(table: pa.Table, fixed: tuple[str, ...]) -> RowTopics:
@@ -249,11 +277,14 @@ def _follow(
     for number, reason in enumerate(reasons, len(rules)):
         if len(rows := np.flatnonzero(dispositions == number)):
             found.rejected += [
-                Rejection(reason, topic, part, found_by_spark=True) for topic, part in _by_topic(rows, names, codes)
+                Rejection(reason, topic, part, found_by_spark=True)
+                for topic, part in _by_topic(rows, names, codes)
             ]
 
 
-def _by_topic(rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] | None) -> Iterator[tuple[str | None, Rows]]:
+def _by_topic(
+    rows: Rows, names: tuple[str, ...], codes: npt.NDArray[np.int64] | None
+) -> Iterator[tuple[str | None, Rows]]:
     if codes is None:
         yield names[0], rows
         return
@@ -272,14 +303,25 @@ def _large(table: pa.Table, names: tuple[str, ...], limits: RecordLimits) -> Row
     return found
 
 
-def _fitting(found: Assignment, topic: str, rows: Rows | None, large: Rows, table: pa.Table, limits: RecordLimits) -> Rows | None:
+def _fitting(
+    found: Assignment,
+    topic: str,
+    rows: Rows | None,
+    large: Rows,
+    table: pa.Table,
+    limits: RecordLimits,
+) -> Rows | None:
     """``rows`` without those that are too large for ``topic``, which are rejected."""
     mine = large if rows is None else np.intersect1d(large, rows, assume_unique=True)
-    too_large = np.array([row for row in mine if not limits.fits(topic, _record(table, row))], np.int64)
+    too_large = np.array(
+        [row for row in mine if not limits.fits(topic, _record(table, row))], np.int64
+    )
     return _without(found, topic, rows, too_large, TOO_LARGE, table)
 
 
-def _without(found: Assignment, topic: str, rows: Rows | None, wrong: Rows, reason: str, table: pa.Table) -> Rows | None:
+def _without(
+    found: Assignment, topic: str, rows: Rows | None, wrong: Rows, reason: str, table: pa.Table
+) -> Rows | None:
     """``rows`` without those of ``wrong``, which are rejected."""
     wrong = wrong if rows is None else np.intersect1d(wrong, rows, assume_unique=True)
     if len(wrong) == 0:
@@ -294,10 +336,16 @@ class _Misfits:
     def __init__(self, table: pa.Table, names: Collection[str], limits: RecordLimits) -> None:
         self._limits = limits
         self._now_ms = time.time() * 1000
-        columns = {name: table.column(name) for name in ("timestamp", "key") if name in table.schema.names}
+        columns = {
+            name: table.column(name) for name in ("timestamp", "key") if name in table.schema.names
+        }
         times, keys = columns.get("timestamp"), columns.get("key")
         self._times = None if times is None else times.fill_null(int(self._now_ms)).to_numpy()
-        self._keyless = np.flatnonzero(keys.is_null().to_numpy()) if keys is not None and keys.null_count else _NO_ROWS
+        self._keyless = (
+            np.flatnonzero(keys.is_null().to_numpy())
+            if keys is not None and keys.null_count
+            else _NO_ROWS
+        )
         if self._times is not None or len(self._keyless):
             limits.learn(names)
 
@@ -312,7 +360,9 @@ class _Misfits:
 
 def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
     """Bytes of each row's value and key."""
-    sizes = np.asarray(pc.fill_null(pc.binary_length(table.column("value")), 0).to_numpy(), np.int64)
+    sizes = np.asarray(
+        pc.fill_null(pc.binary_length(table.column("value")), 0).to_numpy(), np.int64
+    )
     if "key" in table.schema.names:
         sizes = sizes + pc.fill_null(pc.binary_length(table.column("key")), 0).to_numpy()
     return sizes
@@ -320,33 +370,65 @@ def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
 
 def _record(table: pa.Table, row: int) -> bytes:
     key = table.column("key")[row].as_py() if "key" in table.schema.names else None
-    headers: Mapping[str, bytes | None] = table.column("headers")[row].as_py() if "headers" in table.schema.names else {}
+    headers: Mapping[str, bytes | None] = (
+        table.column("headers")[row].as_py() if "headers" in table.schema.names else {}
+    )
     named = b"".join(name.encode() + (value or b"") for name, value in headers.items())
     return (key or b"") + named + (table.column("value")[row].as_py() or b"")
 
 
 _WHY = {
-    TOO_LARGE: "it is longer than `records.max_line`. Nothing of its chunk was sent; raise `records.max_line` (and the topic's "
-    "`max.message.bytes`), or name a topic for such records in `quarantine`.",
-    UNROUTABLE: "it has no topic: a column in the route's topic is null for it, or gives none that the route's `topics` or `matching` "
-    "allows. Nothing of its chunk was sent; use coalesce(…) in `records.columns`, or a `when`, or name a topic for such records in `quarantine`.",
-    TOO_MANY_TOPICS: "its topic is one more than `limits.max_topics` allows. Nothing of its chunk was sent; look at what the route's column "
-    "holds, make `matching` narrower or raise the limit, or name a topic for such records in `quarantine`.",
-    TIMESTAMP: "its time, by `records.timestamp`, is one that topic {topic} refuses (message.timestamp.before.max.ms, "
-    "message.timestamp.after.max.ms), would delete at once (retention.ms), or that no Kafka record can have (1970-01-01 and before). "
-    "Nothing of its chunk was sent; correct `records.timestamp`, give the topic wider bounds, or name a topic for such records in `quarantine`.",
-    WITHOUT_KEY: "it has no key, by `records.key`, and topic {topic} is compacted and takes none without. Nothing of its chunk was sent; "
-    "use coalesce(…) in `records.key`, or name a topic for such records in `quarantine`.",
-    UNPARSEABLE: "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; correct `records.parse`, take such lines "
-    "out with `records.drop`, or name a topic for them in `quarantine`.",
-    UNENCODABLE: "its value does not fit `records.avro.schema`. Nothing of its chunk was sent; `shipper preview` says which field it is; "
-    "correct the schema or `records.value`, or name a topic for such records in `quarantine`.",
+    TOO_LARGE: (
+        "it is longer than `records.max_line`. Nothing of its chunk was sent; raise "
+        "`records.max_line` (and the topic's `max.message.bytes`), or name a topic for such "
+        "records in `quarantine`."
+    ),
+    UNROUTABLE: (
+        "it has no topic: a column in the route's topic is null for it, or gives none "
+        "that the route's `topics` or `matching` allows. Nothing of its chunk was sent; use "
+        "coalesce(…) in `records.columns`, or a `when`, or name a topic for such records in "
+        "`quarantine`."
+    ),
+    TOO_MANY_TOPICS: (
+        "its topic is one more than `limits.max_topics` allows. Nothing of its chunk "
+        "was sent; look at what the route's column holds, make `matching` narrower or raise the "
+        "limit, or name a topic for such records in `quarantine`."
+    ),
+    TIMESTAMP: (
+        "its time, by `records.timestamp`, is one that topic {topic} refuses "
+        "(message.timestamp.before.max.ms, message.timestamp.after.max.ms), would delete at "
+        "once (retention.ms), or that no Kafka record can have (1970-01-01 and before). Nothing "
+        "of its chunk was sent; correct `records.timestamp`, give the topic wider bounds, or "
+        "name a topic for such records in `quarantine`."
+    ),
+    WITHOUT_KEY: (
+        "it has no key, by `records.key`, and topic {topic} is compacted and takes none "
+        "without. Nothing of its chunk was sent; use coalesce(…) in `records.key`, or name a "
+        "topic for such records in `quarantine`."
+    ),
+    UNPARSEABLE: (
+        "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; "
+        "correct `records.parse`, take such lines out with `records.drop`, or name a topic for "
+        "them in `quarantine`."
+    ),
+    UNENCODABLE: (
+        "its value does not fit `records.avro.schema`. Nothing of its chunk was sent; "
+        "`shipper preview` says which field it is; correct the schema or `records.value`, or "
+        "name a topic for such records in `quarantine`."
+    ),
 }
 
 
-def unshippable(rejected: Sequence[Rejection], split: SplitId, first_ordinal: int) -> RecordUnshippable:
+def unshippable(
+    rejected: Sequence[Rejection], split: SplitId, first_ordinal: int
+) -> RecordUnshippable:
     """Return the error for the first of ``rejected``. ``first_ordinal``: of the slice."""
     first = min(rejected, key=lambda rejection: int(rejection.rows[0]))
-    where = f"{split.file.path} (split at byte {split.start}), record {first_ordinal + int(first.rows[0]) + 1}"
-    why = _WHY.get(first.reason, f"it fails the check {first.reason}, and there is no `quarantine`.")
+    where = (
+        f"{split.file.path} (split at byte {split.start}), record "
+        f"{first_ordinal + int(first.rows[0]) + 1}"
+    )
+    why = _WHY.get(
+        first.reason, f"it fails the check {first.reason}, and there is no `quarantine`."
+    )
     return RecordUnshippable(f"{where}: {why.replace('{topic}', str(first.topic))}")

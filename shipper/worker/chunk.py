@@ -1,8 +1,9 @@
 """A chunk: the records that go to Kafka, and what the ledger will say of them.
 
-A chunk's values stay in Arrow until a batch is filled with them. Lines that share a Kafka record (a bundle) are joined in Arrow: Python sees
-bundles, never lines. What a bundle of one line holds is that line as it is. So every value has a form: a null, which cannot be joined, and a
-value with a ``\\n`` in it, which could not be taken apart again, each travel as a bundle of one.
+A chunk's values stay in Arrow until a batch is filled with them. Lines that share a Kafka record (a
+bundle) are joined in Arrow: Python sees bundles, never lines. What a bundle of one line holds is
+that line as it is. So every value has a form: a null, which cannot be joined, and a value with a
+``\\n`` in it, which could not be taken apart again, each travel as a bundle of one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _SEPARATOR = b"\n"
 
 @dataclass(eq=False)
 class Chunk:
-    """Records of one topic that are delivered together, with the ledger record that says so. Equal to itself alone."""
+    """Records of one topic that are delivered together, with the ledger record that says so. Equal
+    to itself alone."""
 
     topic: str
     """Empty for a chunk without records: then only the ledger record is written."""
@@ -35,19 +37,22 @@ class Chunk:
     """Of values and keys."""
     ledger_key: bytes
     ledger_value: Callable[[int | None, str | None], bytes]
-    """Given the partition that all records without a key went to (None if each has a key, or there is none), and the id of the topic that took
-    them (None if nobody can tell, or there is none)."""
+    """Given the partition that all records without a key went to (None if each has a key, or there
+    is none), and the id of the topic that took them (None if nobody can tell, or there is none)."""
     label: str
     """For people: which file and which records."""
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[list[Header]] | None = None
     timestamps_ms: Sequence[int] | None = None
     some_without_key: bool = True
-    """Records without a key go to one partition, chunk by chunk; those with one where Java's producer would put them."""
+    """Records without a key go to one partition, chunk by chunk; those with one where Java's
+    producer would put them."""
     sequence: int | None = None
-    """Chunks of the same sequence keep their order in a partition, also across retries: they share a lane and a partition."""
+    """Chunks of the same sequence keep their order in a partition, also across retries: they share
+    a lane and a partition."""
     home: int | None = None
-    """The partition that earlier chunks of its sequence went to, if there are any; the pool chooses one for a sequence that begins."""
+    """The partition that earlier chunks of its sequence went to, if there are any; the pool chooses
+    one for a sequence that begins."""
     lines: int | None = None
     """What its records count as, if they are bundles of lines; None: each counts as one."""
     split: int = 0
@@ -81,10 +86,13 @@ class Chunk:
 
 
 class LazyColumn(Sequence[Any]):
-    """An Arrow column as a sequence whose slices are lists: Python objects exist only for the batch that is being filled,
-    which keeps them in the processor's cache and a chunk at the size that it has in Arrow."""
+    """An Arrow column as a sequence whose slices are lists: Python objects exist only for the batch
+    that is being filled, which keeps them in the processor's cache and a chunk at the size that it
+    has in Arrow."""
 
-    def __init__(self, column: pa.ChunkedArray, convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, column: pa.ChunkedArray, convert: Callable[[Any], Any] | None = None
+    ) -> None:
         self._column = column
         self._convert = convert
 
@@ -100,7 +108,8 @@ class LazyColumn(Sequence[Any]):
         return found if self._convert is None else self._convert(found)
 
     def packed(self, first: int, end: int) -> Iterator[PackedArray] | None:
-        """Return values [first, end) as they lie in memory; None if some value is null. The memory stays as it is until the iterator goes on."""
+        """Return values [first, end) as they lie in memory; None if some value is null. The memory
+        stays as it is until the iterator goes on."""
         part = self._column.slice(first, end - first)
         if self._convert is not None or part.null_count or part.type != pa.binary():
             return None
@@ -127,9 +136,11 @@ class Bundles:
 
 
 def bundled(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bundles:
-    """Joins consecutive values into bundles of at most ``max_bytes``, separators included; a longer value is a bundle of its own.
+    """Joins consecutive values into bundles of at most ``max_bytes``, separators included; a longer
+    value is a bundle of its own.
 
-    ``all_lines``: no value holds a ``\\n``, so that none has to be looked for (as it is for a line that nothing has changed).
+    ``all_lines``: no value holds a ``\\n``, so that none has to be looked for (as it is for a line
+    that nothing has changed).
     """
     array = values.combine_chunks()
     borders = _borders(_ends(array), max_bytes, _alone(array, all_lines))
@@ -138,8 +149,11 @@ def bundled(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bund
 
 
 def _ends(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Where each value would begin, and the last one end, if every one were followed by a separator."""
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    """Where each value would begin, and the last one end, if every one were followed by a
+    separator."""
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[
+        array.offset : array.offset + len(array) + 1
+    ]
     return offsets.astype(np.int64) - int(offsets[0]) + np.arange(len(array) + 1)
 
 
@@ -151,8 +165,11 @@ def _alone(array: pa.Array, all_lines: bool) -> npt.NDArray[np.int64]:
     return np.flatnonzero(breaks.to_numpy(zero_copy_only=False))
 
 
-def _borders(ends: npt.NDArray[np.int64], max_bytes: int, alone: npt.NDArray[np.int64]) -> list[int]:
-    """Number of the first value of each bundle, and the end of the last one. A step for each bundle, not for each value."""
+def _borders(
+    ends: npt.NDArray[np.int64], max_bytes: int, alone: npt.NDArray[np.int64]
+) -> list[int]:
+    """Number of the first value of each bundle, and the end of the last one. A step for each
+    bundle, not for each value."""
     count = len(ends) - 1
     stops = np.unique(np.concatenate([alone, alone + 1, [count]]))
     borders = [0]

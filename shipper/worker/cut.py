@@ -1,11 +1,14 @@
-"""From Spark's Arrow batches to slices of splits: which rows belong to which split, where to cut, and reading ahead.
+"""From Spark's Arrow batches to slices of splits: which rows belong to which split, where to cut,
+and reading ahead.
 
-Rows of a split arrive one after the other and in file order; its ordinals count them. A slice is cut when it has
-enough bytes, but only when the next row is there: so it is always known whether the split ends with it.
+Rows of a split arrive one after the other and in file order; its ordinals count them. A slice is
+cut when it has enough bytes, but only when the next row is there: so it is always known whether the
+split ends with it.
 
-That a split ends is said by a row of its own (marks.END), and by nothing else. When something fails in Java (the reader, an expression of the
-pipeline's) or the task is stopped, Spark closes the stream to Python, and Arrow takes that for a stream without more batches: what came last is then
-the beginning of a split like any other, and the task fails or is gone a moment later.
+That a split ends is said by a row of its own (marks.END), and by nothing else. When something fails
+in Java (the reader, an expression of the pipeline's) or the task is stopped, Spark closes the
+stream to Python, and Arrow takes that for a stream without more batches: what came last is then the
+beginning of a split like any other, and the task fails or is gone a moment later.
 """
 
 from __future__ import annotations
@@ -46,9 +49,11 @@ class SplitSlice:
     """Mark (marks.py) → rows that have it."""
     ends_split: bool = False
     stored: int | None = None
-    """Only with ``ends_split``: bytes that the reader took from the stored file for the split; None if the reader cannot say."""
+    """Only with ``ends_split``: bytes that the reader took from the stored file for the split; None
+    if the reader cannot say."""
     unpacked: int | None = None
-    """Only with ``ends_split``: unpacked bytes that the reader counted for the split; None if the reader cannot say."""
+    """Only with ``ends_split``: unpacked bytes that the reader counted for the split; None if the
+    reader cannot say."""
     broken: bool = False
     """True if reading stopped here before the end of the split."""
 
@@ -75,8 +80,9 @@ class SplitSlice:
 def split_slices(
     batches: Iterator[pa.RecordBatch], slice_bytes: int, splits: Container[int] = frozenset()
 ) -> Iterator[SplitSlice]:
-    """Cut the stream. A slice has about ``slice_bytes`` of values, and one row at least, unless it is broken or all of an empty split.
-    ``splits``: those that there are; without them no row is marked, and nothing ends."""
+    """Cut the stream. A slice has about ``slice_bytes`` of values, and one row at least, unless it
+    is broken or all of an empty split. ``splits``: those that there are; without them no row is
+    marked, and nothing ends."""
     part: SplitSlice | None = None
     for batch in batches:
         for number, start, end in _runs(batch.column("split")):
@@ -86,7 +92,9 @@ def split_slices(
                 part = None
             if mark == END:
                 stored, unpacked = _sizes(batch.column("value")[start].as_py())
-                yield replace(part or SplitSlice(split, 0), ends_split=True, stored=stored, unpacked=unpacked)
+                yield replace(
+                    part or SplitSlice(split, 0), ends_split=True, stored=stored, unpacked=unpacked
+                )
                 part = None
                 continue
             if mark == BROKEN:
@@ -128,16 +136,20 @@ def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
 
 def _fitting(values: pa.Array, start: int, end: int, room: int) -> tuple[int, int]:
     """How many rows from ``start`` have ``room`` bytes, one at least, and their bytes."""
-    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset + start : values.offset + end + 1]
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[
+        values.offset + start : values.offset + end + 1
+    ]
     count = max(1, int(np.searchsorted(offsets, int(offsets[0]) + room, side="right")) - 1)
     return count, int(offsets[count] - offsets[0])
 
 
 class Prefetch(Generic[T]):
-    """Iterates over ``source`` in a thread of its own, at most ``depth`` items ahead, from the ``with`` block's beginning on: the JVM cuts and
-    converts the next rows while the lanes open and deliver the ones before.
+    """Iterates over ``source`` in a thread of its own, at most ``depth`` items ahead, from the
+    ``with`` block's beginning on: the JVM cuts and converts the next rows while the lanes open and
+    deliver the ones before.
 
-    What ``source`` raises is raised to the reader. Leaving the block ends the thread, also when items are left.
+    What ``source`` raises is raised to the reader. Leaving the block ends the thread, also when
+    items are left.
     """
 
     def __init__(self, source: Iterator[T], depth: int) -> None:
@@ -156,9 +168,15 @@ class Prefetch(Generic[T]):
                 raise item
             yield item[0]
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
-        # After a failure the thread may be waiting for the JVM, which closes the line to a task that failed.
+        # After a failure the thread may be waiting for the JVM, which closes the line to a task
+        # that failed.
         self._thread.join(None if error is None else 5.0)
 
     def _read(self) -> None:

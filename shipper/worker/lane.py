@@ -10,8 +10,9 @@ The protocol, and why it is exactly-once::
               and after the last one was acknowledged
     a fault:  the producer is thrown away, the lane opened anew, and the ledger decides whether the chunks are there
 
-No transaction is ever repaired, and no outcome is guessed. At least once goes the same way without begin and commit.
-"""
+No transaction is ever repaired, and no outcome is guessed. At least once goes the same way without
+begin and commit.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicRecreated, WaitedInVain
+from shipper.errors import (
+    ClusterRefuses,
+    DeliveryError,
+    RecordTooLarge,
+    TopicRecreated,
+    WaitedInVain,
+)
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
 from shipper.kafka.outcomes import Action, ruling_on
@@ -66,7 +73,8 @@ class LaneStopped(Exception):
     """The pool is closing and the lane's time is over."""
 
 
-#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any more.
+#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any
+#: more.
 Settle = Callable[[], Decided[Container[bytes]]]
 
 
@@ -85,12 +93,15 @@ class Lane(threading.Thread):
         self._id = producer_id
         self._rotation = index + pool.options.first_partition
         self._isolating: frozenset[str] = frozenset()
-        """Topics that refused a batch that should have fitted: records that could be too large go alone."""
+        """Topics that refused a batch that should have fitted: records that could be too large go
+        alone."""
         self._built_by: Mapping[str, int] = {}
-        """Isolated topic → most bytes by which the batches of the transaction under way were built."""
+        """Isolated topic → most bytes by which the batches of the transaction under way
+        were built."""
         self._deadline = 0.0
         self._writes_ledger = False
-        """The records are acknowledged, and their ledger records are being written: a fault is the ledger topic's now."""
+        """The records are acknowledged, and their ledger records are being written: a fault is the
+        ledger topic's now."""
         self._refused_at = 0.0
         """When (monotonic) the ledger's topic was first forbidden; 0: it is not."""
         self._why = ""
@@ -160,8 +171,14 @@ class Lane(threading.Thread):
             self._transactions.open(self._until)
         except KafkaFault as fault:
             since = f". It was to be opened anew, since {self._why}" if self._why else ""
-            kind = WaitedInVain if time.monotonic() > self._deadline and _kind(fault) is DeliveryError else _kind(fault)
-            raise kind(f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}") from fault
+            kind = (
+                WaitedInVain
+                if time.monotonic() > self._deadline and _kind(fault) is DeliveryError
+                else _kind(fault)
+            )
+            raise kind(
+                f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}"
+            ) from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
@@ -172,8 +189,8 @@ class Lane(threading.Thread):
         return min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _deliver(self, chunks: list[Chunk]) -> None:
-        """Returns when each chunk is committed, or handed back to the pool because its topic cannot be written to. Raises
-        DeliveryError at the deadline or for a fault that no retry mends."""
+        """Returns when each chunk is committed, or handed back to the pool because its topic cannot
+        be written to. Raises DeliveryError at the deadline or for a fault that no retry mends."""
         queue, pause = [chunks], _FIRST_PAUSE_SECONDS
         while queue:
             left = self._assign(queue.pop())
@@ -207,11 +224,16 @@ class Lane(threading.Thread):
         self.work.bytes += sum(chunk.size_bytes for chunk in committed)
 
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Gives every chunk its partition; hands back to the pool those that have to wait for one."""
+        """Gives every chunk its partition; hands back to the pool those that have to wait
+        for one."""
         ready = []
         for chunk in chunks:
             partitions = self._pool.partitions_for(chunk)
-            if chunk.sequence is None and self._options.share_partitions and len(partitions) >= self._pool.lanes_count:
+            if (
+                chunk.sequence is None
+                and self._options.share_partitions
+                and len(partitions) >= self._pool.lanes_count
+            ):
                 partitions = partitions[self.index :: self._pool.lanes_count]
             if not partitions:
                 self._pool.park(chunk)
@@ -223,21 +245,28 @@ class Lane(threading.Thread):
         return ready
 
     def _transaction(self, chunks: list[Chunk]) -> None:
-        """Batch by batch: filled, flushed, next. A second batch waiting behind the one in flight makes librdkafka's thread of
-        the broker spin, and what is flushed soon is still in the processor's cache (measured: 0.83 CPU s per million lines
-        with 0.5 MB at a time, 1.2 with 8 MB). The ledger records come last, when the records are there: with the first batch they
-        would save two round trips, but a transaction that is ended by mistake (docs/adr/0006) would then leave a ledger that
-        promises what was never sent.
+        """Batch by batch: filled, flushed, next. A second batch waiting behind the one in flight
+        makes librdkafka's thread of the broker spin, and what is flushed soon is still in the
+        processor's cache (measured: 0.83 CPU s per million lines with 0.5 MB at a time, 1.2 with 8
+        MB). The ledger records come last, when the records are there: with the first batch they
+        would save two round trips, but a transaction that is ended by mistake (docs/adr/0006) would
+        then leave a ledger that promises what was never sent.
 
-        What a cap on the rate has it wait for, it waits for before the transaction begins, but for a part of the transaction's timeout: an open
-        transaction that waits for the other lanes' turns, too, would be ended by the broker and sent again, for ever."""
+        What a cap on the rate has it wait for, it waits for before the transaction begins, but for
+        a part of the transaction's timeout: an open transaction that waits for the other lanes'
+        turns, too, would be ended by the broker and sent again, for ever."""
         self.state = LaneState.SENDING
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
         watch, ids = self._options.topic_ids, self._ids_before(chunks)
         with self._untimed():
-            pace, sent = self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at), 0
-            self._wait_until(pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE))
+            pace, sent = (
+                self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at),
+                0,
+            )
+            self._wait_until(
+                pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE)
+            )
         producer = self._transactions.begin(self._until)
         self._count_openings()
         for batch, size in rounds:
@@ -247,14 +276,24 @@ class Lane(threading.Thread):
             self._pool.rate.note_sent(size)
             with producer.faults():
                 for part in batch:
-                    self.work.buffer_wait_seconds += producer.write(part.chunk, part.first, part.end, self._until)
+                    self.work.buffer_wait_seconds += producer.write(
+                        part.chunk, part.first, part.end, self._until
+                    )
             self._flush(producer)
         asked = watch.ask(ids) if watch and ids else None
         self._write_ledger(producer, chunks, ids)
-        if watch and asked and (unconfirmed := self._unconfirmed(ids, watch.wait_for(asked, self._until))):
+        if (
+            watch
+            and asked
+            and (unconfirmed := self._unconfirmed(ids, watch.wait_for(asked, self._until)))
+        ):
             watch.unconfirmed.update(unconfirmed)
-            without = {topic: topic_id for topic, topic_id in ids.items() if topic not in unconfirmed}
-            self._write_ledger(producer, [chunk for chunk in chunks if chunk.topic in unconfirmed], without)
+            without = {
+                topic: topic_id for topic, topic_id in ids.items() if topic not in unconfirmed
+            }
+            self._write_ledger(
+                producer, [chunk for chunk in chunks if chunk.topic in unconfirmed], without
+            )
         self.state = LaneState.COMMITTING
         self._transactions.commit(self._commit_until)
 
@@ -268,11 +307,16 @@ class Lane(threading.Thread):
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
-            self._built_by = {topic: self._options.limits.surely(topic) for topic in self._isolating}
-            yield from isolating_batches([chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by)
+            self._built_by = {
+                topic: self._options.limits.surely(topic) for topic in self._isolating
+            }
+            yield from isolating_batches(
+                [chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by
+            )
 
     def _ids_before(self, chunks: list[Chunk]) -> dict[str, str]:
-        """The topics' ids as they were before the transaction's first record. Raises TopicRecreated, KafkaFault."""
+        """The topics' ids as they were before the transaction's first record. Raises
+        TopicRecreated, KafkaFault."""
         watch = self._options.topic_ids
         if watch is None:
             return {}
@@ -284,31 +328,47 @@ class Lane(threading.Thread):
         return found
 
     def _unconfirmed(self, before: Mapping[str, str], now: PresentIds) -> set[str]:
-        """Topics whose ids nobody could confirm. Raises KafkaFault if a topic is not the one that it was before the first record."""
+        """Topics whose ids nobody could confirm. Raises KafkaFault if a topic is not the one that
+        it was before the first record."""
         for topic, topic_id in now.items():
             if topic_id is None:
-                raise KafkaFault("UNKNOWN_TOPIC_OR_PART", "deleted while records were sent to it", topic=topic)
+                raise KafkaFault(
+                    "UNKNOWN_TOPIC_OR_PART", "deleted while records were sent to it", topic=topic
+                )
             if topic_id != before[topic]:
                 self._refuse_gone(topic, topic_id)
-                text = f"deleted and created anew while records were sent to it: its id was {before[topic]} and is {topic_id}"
+                text = (
+                    "deleted and created anew while records were sent to it: its id was "
+                    f"{before[topic]} and is {topic_id}"
+                )
                 raise KafkaFault("INCONSISTENT_TOPIC_ID", text, topic=topic)
         return before.keys() - now.keys()
 
     def _refuse_gone(self, topic: str, topic_id: str) -> None:
-        """Raise TopicRecreated if a topic that the driver believed to be gone exists: a resend would double its records."""
+        """Raise TopicRecreated if a topic that the driver believed to be gone exists: a resend
+        would double its records."""
         if topic_id in self._options.gone_ids.get(topic, ()):
             raise TopicRecreated(
-                f"topic {topic}: its id is {topic_id}, and a moment ago a broker said that this topic had been deleted, so its records were about to "
-                "be sent again. Nothing more was sent. A broker's metadata lag behind the others': run again when all brokers are well."
+                f"topic {topic}: its id is {topic_id}, and a moment ago a broker said that this "
+                "topic had been deleted, so its records were about to be sent again. Nothing "
+                "more was sent. A broker's metadata lag behind the others': run again when all "
+                "brokers are well."
             )
 
-    def _write_ledger(self, producer: LaneProducer, chunks: list[Chunk], topic_ids: Mapping[str, str]) -> None:
+    def _write_ledger(
+        self, producer: LaneProducer, chunks: list[Chunk], topic_ids: Mapping[str, str]
+    ) -> None:
         """Returns when the ledger records are acknowledged."""
         self._writes_ledger = True
         with producer.faults():
             for chunk in chunks:
                 value = chunk.ledger_value(chunk.partition, topic_ids.get(chunk.topic))
-                producer.produce(self._options.ledger_topic, value, chunk.ledger_key, self._options.ledger_partition)
+                producer.produce(
+                    self._options.ledger_topic,
+                    value,
+                    chunk.ledger_key,
+                    self._options.ledger_partition,
+                )
         self._flush(producer)
         self._writes_ledger = False
 
@@ -326,49 +386,71 @@ class Lane(threading.Thread):
         if self._writes_ledger and ruling.wait_seconds is not None:
             if self._refused_at and time.monotonic() > self._refused_at + ruling.wait_seconds:
                 raise ClusterRefuses(
-                    f"{labels}: not delivered: {why}. Then run again: only what is left will be sent."
+                    f"{labels}: not delivered: {why}. Then run again: only what is left will be "
+                    "sent."
                 ) from fault
             self._refused_at = self._refused_at or time.monotonic()
         if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
-        elif time.monotonic() > self._deadline and (self._writes_ledger or ruling.action is not Action.PARK):
+        elif time.monotonic() > self._deadline and (
+            self._writes_ledger or ruling.action is not Action.PARK
+        ):
             raise WaitedInVain(
-                f"{labels}: not delivered within {self._options.deadline_seconds:g} s (`delivery.metadata_wait`): {why}. "
-                "Run again when the cluster is well: only what is left will be sent."
+                f"{labels}: not delivered within {self._options.deadline_seconds:g} s "
+                f"(`delivery.metadata_wait`): {why}. Run again when the cluster is well: only "
+                "what is left will be sent."
             ) from fault
 
     def _with_cause(self, fault: KafkaFault) -> KafkaFault:
-        """Of a batch with several records that a topic refuses, librdkafka says INVALID_RECORD, whatever the broker found wrong with them: their keys
-        are missing, or their times are wrong."""
-        if fault.name not in _INVALID or fault.topic is None or self._options.limits.limit_by_now(fault.topic).needs_key:
+        """Of a batch with several records that a topic refuses, librdkafka says INVALID_RECORD,
+        whatever the broker found wrong with them: their keys are missing, or their times are wrong.
+        """
+        if (
+            fault.name not in _INVALID
+            or fault.topic is None
+            or self._options.limits.limit_by_now(fault.topic).needs_key
+        ):
             return fault
         return KafkaFault("INVALID_TIMESTAMP", fault.text, topic=fault.topic, value=fault.value)
 
     def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
-        """Half the batch, until it is so small that it always fits; then a record must be too large, and is looked for."""
-        topics = {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
-        # If librdkafka did not say which topic it was, those that are innocent get no smaller, and that is no fault.
+        """Half the batch, until it is so small that it always fits; then a record must be too
+        large, and is looked for."""
+        topics = (
+            {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
+        )
+        # If librdkafka did not say which topic it was, those that are innocent get no smaller, and
+        # that is no fault.
         if True not in [self._gets_smaller(topic) for topic in topics]:
             raise _too_large(fault, chunks) from fault
 
     def _gets_smaller(self, topic: str) -> bool:
-        """True if the topic's next batches are smaller than those of the transaction that failed. False if a record was alone already."""
-        if topic in self._isolating and self._options.limits.surely_by_now(topic) >= self._built_by.get(topic, math.inf):
+        """True if the topic's next batches are smaller than those of the transaction that failed.
+        False if a record was alone already."""
+        if topic in self._isolating and self._options.limits.surely_by_now(
+            topic
+        ) >= self._built_by.get(topic, math.inf):
             return False
         if not self._pool.lower_batch_bytes(topic):
             self._isolating |= {topic}
         return True
 
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
-        """The transactions to try next. A topic that is to blame alone is parked; if several may be, each goes alone. The ledger's is never
-        parked: without it nothing can be sent."""
+        """The transactions to try next. A topic that is to blame alone is parked; if several may
+        be, each goes alone. The ledger's is never parked: without it nothing can be sent."""
         if self._writes_ledger or ruling_on(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
         if guilty is None:
-            return [group for topic in ["", *topics] if (group := [chunk for chunk in left if chunk.topic == topic])]
-        self._pool.block(guilty, f"{fault} ({ruling_on(fault.name).reason})", forbidden=fault.name == FORBIDDEN)
+            return [
+                group
+                for topic in ["", *topics]
+                if (group := [chunk for chunk in left if chunk.topic == topic])
+            ]
+        self._pool.block(
+            guilty, f"{fault} ({ruling_on(fault.name).reason})", forbidden=fault.name == FORBIDDEN
+        )
         for chunk in left:
             if chunk.topic == guilty:
                 self._pool.park(chunk)
@@ -386,11 +468,15 @@ def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:
         if chunk.topic == fault.topic and fault.value in chunk.values:
             index = chunk.values.index(fault.value)
             return RecordTooLarge(
-                f"{chunk.label}: its record number {index + 1}, of {len(fault.value or b''):,} bytes, does not fit topic {chunk.topic} "
-                "even in a batch of its own: it is larger than the topic's max.message.bytes after compression. Raise that limit "
-                "(kafka-configs --alter --add-config max.message.bytes=…) and run again: only what is left will be sent."
+                f"{chunk.label}: its record number {index + 1}, of {len(fault.value or b''):,} "
+                f"bytes, does not fit topic {chunk.topic} even in a batch of its own: it is "
+                "larger than the topic's max.message.bytes after compression. Raise that limit "
+                "(kafka-configs --alter --add-config max.message.bytes=…) and run again: only "
+                "what is left will be sent."
             )
-    return RecordTooLarge(f"topic {fault.topic}: a record does not fit in a batch of its own: {fault}")
+    return RecordTooLarge(
+        f"topic {fault.topic}: a record does not fit in a batch of its own: {fault}"
+    )
 
 
 class BatchSlice(NamedTuple):
@@ -406,12 +492,17 @@ class BatchSlice(NamedTuple):
         return self.chunk.size_bytes * (self.end - self.first) // max(1, self.chunk.records)
 
 
-def batches(chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]) -> Iterator[list[BatchSlice]]:
-    """Cuts a transaction into rounds, each with about one batch for every partition that it writes to, in the order of the chunks.
+def batches(
+    chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]
+) -> Iterator[list[BatchSlice]]:
+    """Cuts a transaction into rounds, each with about one batch for every partition that it writes
+    to, in the order of the chunks.
 
-    ``batch_bytes``: topic → size. A partition's batches are of equal size, and up to a tenth larger than that: each takes a round
-    trip, so a small one at the end would cost as much as a full one. Sizes are judged by the chunk's average record; a batch
-    that comes out larger than the producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round trip and nothing else.
+    ``batch_bytes``: topic → size. A partition's batches are of equal size, and up to a tenth larger
+    than that: each takes a round trip, so a small one at the end would cost as much as a full one.
+    Sizes are judged by the chunk's average record; a batch that comes out larger than the
+    producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round trip and nothing
+    else.
     """
     queues: dict[tuple[str, int | None], deque[BatchSlice]] = {}
     bytes_of: dict[tuple[str, int | None], float] = {}
@@ -420,7 +511,10 @@ def batches(chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]) -> Itera
             target = chunk.topic, chunk.partition
             queues.setdefault(target, deque()).append(BatchSlice(chunk, 0, len(chunk.values)))
             bytes_of[target] = bytes_of.get(target, 0.0) + _per_record(chunk) * chunk.records
-    rooms = {target: size / math.ceil(size / (1.1 * batch_bytes(target[0]))) for target, size in bytes_of.items()}
+    rooms = {
+        target: size / math.ceil(size / (1.1 * batch_bytes(target[0])))
+        for target, size in bytes_of.items()
+    }
     while queues:
         batch: list[BatchSlice] = []
         for target, waiting in list(queues.items()):
@@ -443,14 +537,21 @@ def _per_record(chunk: Chunk) -> float:
     return chunk.size_bytes / chunk.records + RECORD_OVERHEAD_BYTES
 
 
-def isolating_batches(chunks: Sequence[Chunk], limits: Mapping[str, int]) -> Iterator[list[BatchSlice]]:
-    """Batches of one slice each, in which a record that could be too large for its topic is alone: if one of these is refused,
-    the record itself is too large. ``limits``: topic → bytes that always fit. Looks at every record."""
+def isolating_batches(
+    chunks: Sequence[Chunk], limits: Mapping[str, int]
+) -> Iterator[list[BatchSlice]]:
+    """Batches of one slice each, in which a record that could be too large for its topic is alone:
+    if one of these is refused, the record itself is too large. ``limits``: topic → bytes that
+    always fit. Looks at every record."""
     for chunk in chunks:
         limit = limits.get(chunk.topic, 0)
         first, room = 0, limit
         for index, value in enumerate(chunk.values[:]):
-            size = len(value or b"") + RECORD_OVERHEAD_BYTES + (len(chunk.keys[index] or b"") if chunk.keys else 0)
+            size = (
+                len(value or b"")
+                + RECORD_OVERHEAD_BYTES
+                + (len(chunk.keys[index] or b"") if chunk.keys else 0)
+            )
             if size > room and index > first:
                 yield [BatchSlice(chunk, first, index)]
                 first, room = index, limit

@@ -1,7 +1,7 @@
 """Rows of the reader that are no whole line: jvm/shipper/lines/ReaderFactory.java makes them.
 
-The column MARK says so to Spark. The sink has only the column `split`, since every column more costs each record something; so a mark is in
-there as well.
+The column MARK says so to Spark. The sink has only the column `split`, since every column more
+costs each record something; so a mark is in there as well.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from typing import NamedTuple
 
 #: A name that no column of a pipeline can have.
 MARK = "mark!"
-#: The column in which an END row has what the reader says of the piece's bytes, as two numbers: those that it took from the file, as it is
-#: stored, and those of the records. -1 where the reader cannot say. The sink finds them in the row's `value`.
+#: The column in which an END row has what the reader says of the piece's bytes, as two numbers:
+#: those that it took from the file, as it is stored, and those of the records. -1 where the reader
+#: cannot say. The sink finds them in the row's `value`.
 SIZES = "sizes!"
-#: The column that says of a row of CSV that is none (too long, or with other fields than the header) how many line ends stand in its quotes: a stray
-#: quote makes one row of all up to the next quote, so these may be as many records. Null for every other record.
+#: The column that says of a row of CSV that is none (too long, or with other fields than the
+#: header) how many line ends stand in its quotes: a stray quote makes one row of all up to the next
+#: quote, so these may be as many records. Null for every other record.
 SWALLOWED = "swallowed!"
 #: A line that is longer than allowed; its value is its beginning.
 TOO_LONG = 1
-#: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was planned. No line.
+#: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was
+#: planned. No line.
 BROKEN = 2
 #: Stands for a whole file that is quarantined. Its value is empty.
 UNREADABLE = 3

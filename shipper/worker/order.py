@@ -1,4 +1,5 @@
-"""What the driver tells every task of a ship, or of a proof: which splits, what is there already, under which generation.
+"""What the driver tells every task of a ship, or of a proof: which splits, what is there already,
+under which generation.
 
 Loads no Arrow: the driver's steps import it.
 """
@@ -22,7 +23,15 @@ from shipper.worker.receipt import new_seal
 
 _ROOT = Path(__file__).resolve().parents[1]
 #: What tasks run of shipper.
-_TASK_CODE = ("complaints.py", "errors.py", "types.py", "config/*.py", "kafka/*.py", "ledger/*.py", "worker/*.py")
+_TASK_CODE = (
+    "complaints.py",
+    "errors.py",
+    "types.py",
+    "config/*.py",
+    "kafka/*.py",
+    "ledger/*.py",
+    "worker/*.py",
+)
 
 
 @dataclass(frozen=True)
@@ -31,15 +40,18 @@ class OrderedSplit:
 
     id: SplitId
     bom: bool = False
-    """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts it back."""
+    """The file begins with a UTF-8 byte order mark, which Hadoop's line reader drops; the sink puts
+    it back."""
     there: dict[str, list[Interval]] = field(default_factory=dict)
-    """Topic → ordinals that are on the cluster; for no topic, those whose dropped lines the ledger has."""
+    """Topic → ordinals that are on the cluster; for no topic, those whose dropped lines the ledger
+    has."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Topic → the partition that its latest records there went to; for ``in_order``."""
     quarantines: frozenset[str] = frozenset()
     """Of these, the topics in which records of the split are in quarantine."""
     counts_bytes: bool = False
-    """The bytes of its lines are the file's own: plain text, line by line. Else the reader says what it took from the file."""
+    """The bytes of its lines are the file's own: plain text, line by line. Else the reader says
+    what it took from the file."""
     skipped_bytes: int = 0
     """Bytes of the file that are in no line: those of a byte order mark."""
     end_known: bool = False
@@ -57,7 +69,8 @@ class OrderedSplit:
 
 @dataclass(frozen=True)
 class LaneOptions:
-    """Options that the lanes of a pool have in common. What only the task knows has a default, which an order keeps."""
+    """Options that the lanes of a pool have in common. What only the task knows has a default,
+    which an order keeps."""
 
     settings: LaneSettings
     ledger_topic: str
@@ -67,13 +80,15 @@ class LaneOptions:
     init_timeout_seconds: float = 60.0
     limits: TopicLimits = field(default_factory=TopicLimits)
     batch_bytes: int | None = None
-    """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes`` if None."""
+    """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes``
+    if None."""
     parking_bytes: int = 64_000_000
     """Most bytes of chunks that wait in memory for their topics."""
     partitions: tuple[int, ...] | None = None
     """Only these, for records without a key; all if None."""
     share_partitions: bool = False
-    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which have a partition of their own."""
+    """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which
+    have a partition of their own."""
     first_partition: int = 0
     """Where the rotation begins, so that tasks side by side do not all write to the same one."""
     rate: RateLimit | NoLimit = field(default_factory=NoLimit)
@@ -82,7 +97,8 @@ class LaneOptions:
     topic_ids: TopicIdWatch | None = None
     """None: ledger records name no incarnation of their topics."""
     gone_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not be one of them after all."""
+    """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not
+    be one of them after all."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +122,8 @@ class QuarantineOrder:
 
 @dataclass(frozen=True)
 class ShipOrder:
-    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``lane_options``: never log it."""
+    """Picklable: it travels with the writer to Spark's workers. Holds secrets in ``lane_options``:
+    never log it."""
 
     pipeline: str
     cluster: str
@@ -124,13 +141,15 @@ class ShipOrder:
     chunk_size_bytes: int
     """Uncompressed bytes in a transaction, about."""
     topics: tuple[str, ...]
-    """The frame's `topic` column holds an index into this; a single topic needs no column. Empty: the column holds names."""
+    """The frame's `topic` column holds an index into this; a single topic needs no column. Empty:
+    the column holds names."""
     splits: dict[int, OrderedSplit]
     """Spark's hash of the split (see shipper.driver.files.split_hash) → split."""
     bundle: BundleOrder | None = None
     """None: every line is a Kafka record."""
     rules: tuple[str, ...] = ()
-    """Of `records.drop`. The frame's `disposition` column, if there is one, holds an index into these and ``reasons`` behind them."""
+    """Of `records.drop`. The frame's `disposition` column, if there is one, holds an index into
+    these and ``reasons`` behind them."""
     reasons: tuple[str, ...] = ()
     """Why Spark sends a record to quarantine."""
     quarantine: QuarantineOrder | None = None
@@ -195,10 +214,12 @@ class ProofOrder:
 def code_digest() -> str:
     """Return 12 hex digits over the sources that tasks run; takes some 5 ms, once in a process.
 
-    Executors get theirs another way than the driver, by an archive or from a folder of their own, and an order that another
-    version reads may lose what that one does not know.
+    Executors get theirs another way than the driver, by an archive or from a folder of their own,
+    and an order that another version reads may lose what that one does not know.
     """
     digest = hashlib.sha256()
     for path in sorted(path for part in _TASK_CODE for path in _ROOT.glob(part)):
-        digest.update(f"{path.relative_to(_ROOT).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+        digest.update(
+            f"{path.relative_to(_ROOT).as_posix()}\0".encode() + path.read_bytes() + b"\0"
+        )
     return digest.hexdigest()[:12]

@@ -1,4 +1,5 @@
-"""The parking: chunks that wait in memory until their topic can be written to, and the gate that sends them there."""
+"""The parking: chunks that wait in memory until their topic can be written to, and the gate that
+sends them there."""
 
 from __future__ import annotations
 
@@ -21,17 +22,22 @@ class ParkingPlace(NamedTuple):
 
     topic: str
     partition: int | None = None
-    """Of a chunk that keeps its order: it waits for this one. None: any that can be written to will do."""
+    """Of a chunk that keeps its order: it waits for this one. None: any that can be written to will
+    do."""
 
     def __str__(self) -> str:
-        return self.topic if self.partition is None else f"{self.topic} (partition {self.partition})"
+        return (
+            self.topic if self.partition is None else f"{self.topic} (partition {self.partition})"
+        )
 
 
 class Parking:
-    """Chunks by place, in the order in which they were submitted. Its owner holds its own lock around every call.
+    """Chunks by place, in the order in which they were submitted. Its owner holds its own lock
+    around every call.
 
-    What finds no room, or a place that was given up, stays unsent; and what comes behind an unsent chunk and must not overtake it
-    stays unsent as well, whatever becomes of the place: a later scan or run sends them in their order.
+    What finds no room, or a place that was given up, stays unsent; and what comes behind an unsent
+    chunk and must not overtake it stays unsent as well, whatever becomes of the place: a later scan
+    or run sends them in their order.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -73,7 +79,8 @@ class Parking:
         return time.monotonic() - self._since[place]
 
     def holds_up(self, chunk: Chunk, place: ParkingPlace) -> bool:
-        """Whether the chunk has to come here too: nobody waits any more for its place, or it must not overtake what waits or was not sent."""
+        """Whether the chunk has to come here too: nobody waits any more for its place, or it must
+        not overtake what waits or was not sent."""
         if chunk.sequence is None:
             return place in self.given_up
         others_wait = place in self._waiting or ParkingPlace(place.topic) in self._waiting
@@ -90,7 +97,9 @@ class Parking:
         if full or place in self.given_up or self._comes_behind_unsent(chunk):
             self._leave_unsent(chunk)
             return
-        bisect.insort(self._waiting.setdefault(place, []), chunk, key=lambda waiting: waiting.serial)
+        bisect.insort(
+            self._waiting.setdefault(place, []), chunk, key=lambda waiting: waiting.serial
+        )
         self._since.setdefault(place, time.monotonic())
         self.bytes += chunk.size_bytes
 
@@ -107,14 +116,18 @@ class Parking:
             self._leave_unsent(chunk)
 
     def _keep(self, place: ParkingPlace, chunks: list[Chunk]) -> None:
-        self.bytes -= sum(chunk.size_bytes for chunk in self._waiting[place]) - sum(chunk.size_bytes for chunk in chunks)
+        self.bytes -= sum(chunk.size_bytes for chunk in self._waiting[place]) - sum(
+            chunk.size_bytes for chunk in chunks
+        )
         if chunks:
             self._waiting[place] = chunks
         else:
             del self._waiting[place], self._since[place]
 
     def _comes_behind_unsent(self, chunk: Chunk) -> bool:
-        return chunk.sequence is not None and chunk.serial > self._broken.get((chunk.topic, chunk.sequence), chunk.serial)
+        return chunk.sequence is not None and chunk.serial > self._broken.get(
+            (chunk.topic, chunk.sequence), chunk.serial
+        )
 
     def _leave_unsent(self, chunk: Chunk) -> None:
         self.unsent[chunk.topic] = self.unsent.get(chunk.topic, 0) + chunk.counted
@@ -123,7 +136,11 @@ class Parking:
             return
         self._broken[chunk.topic, chunk.sequence] = chunk.serial
         for place in [place for place in self._waiting if place.topic == chunk.topic]:
-            behind = [c for c in self._waiting[place] if c.sequence == chunk.sequence and c.serial > chunk.serial]
+            behind = [
+                c
+                for c in self._waiting[place]
+                if c.sequence == chunk.sequence and c.serial > chunk.serial
+            ]
             if behind:
                 self._keep(place, [c for c in self._waiting[place] if c not in behind])
             for one in behind:
@@ -131,8 +148,8 @@ class Parking:
 
 
 class Admission:
-    """Which chunks may be sent right now, and which wait, and until when: what the topics say and what is parked, taken together. Its owner
-    holds its own lock around every call."""
+    """Which chunks may be sent right now, and which wait, and until when: what the topics say and
+    what is parked, taken together. Its owner holds its own lock around every call."""
 
     def __init__(self, topics: Topics, parking_bytes: int, deadline_seconds: float) -> None:
         self._topics = topics
@@ -143,14 +160,17 @@ class Admission:
         """Of those that were given up: for want of an ACL."""
 
     def may_go_to(self, chunk: Chunk) -> tuple[int, ...]:
-        """The partitions that the chunk may be sent to right now; nothing if it has to wait, behind others or for its topic. The one answer
-        to that question, for who hands a chunk over, who sends it, and who lets go what waits."""
+        """The partitions that the chunk may be sent to right now; nothing if it has to wait, behind
+        others or for its topic. The one answer to that question, for who hands a chunk over, who
+        sends it, and who lets go what waits."""
         if not chunk.records:
             return (0,)  # it goes to the ledger alone
         place = self._place(chunk)
         if chunk in self._probes:
             return self._topics.known_partitions(*place)
-        if self.parking.holds_up(chunk, place) or (chunk.sequence is not None and place.partition is None):
+        if self.parking.holds_up(chunk, place) or (
+            chunk.sequence is not None and place.partition is None
+        ):
             return ()
         return self._topics.partitions(*place)
 
@@ -159,9 +179,12 @@ class Admission:
             return ParkingPlace(chunk.topic)
         return ParkingPlace(chunk.topic, self._topics.home(chunk.topic, chunk.sequence, chunk.home))
 
-    def admit(self, chunks: Iterable[Chunk], wait_until: Callable[[Callable[[], bool]], object]) -> list[Chunk]:
-        """Parks those that may not be sent right now; returns the others. While there is no room it waits, by calling ``wait_until`` with
-        what must come true; that lets go of the owner's lock meanwhile."""
+    def admit(
+        self, chunks: Iterable[Chunk], wait_until: Callable[[Callable[[], bool]], object]
+    ) -> list[Chunk]:
+        """Parks those that may not be sent right now; returns the others. While there is no room it
+        waits, by calling ``wait_until`` with what must come true; that lets go of the owner's lock
+        meanwhile."""
         going = []
         for chunk in chunks:
             if not self.may_go_to(chunk):
@@ -173,13 +196,15 @@ class Admission:
         return going
 
     def _should_not_wait(self, chunk: Chunk) -> bool:
-        """Whether it makes no sense to wait for room before the chunk is parked: there is some, or there is none soon. Reading on makes
-        sense only while something can be sent; and while some of what is parked goes in a moment, since its topic may be usable,
-        there is room soon."""
+        """Whether it makes no sense to wait for room before the chunk is parked: there is some, or
+        there is none soon. Reading on makes sense only while something can be sent; and while some
+        of what is parked goes in a moment, since its topic may be usable, there is room soon."""
         if self.parking.has_room_for(chunk, self._place(chunk)):
             return True
         topics = self._topics
-        return topics.any_usable() and not any(topics.may_be_usable(*place) for place in self.parking.places())
+        return topics.any_usable() and not any(
+            topics.may_be_usable(*place) for place in self.parking.places()
+        )
 
     def park(self, chunk: Chunk) -> None:
         if chunk in self._probes:
@@ -188,7 +213,8 @@ class Admission:
         self.parking.park(chunk, self._place(chunk))
 
     def let_go(self) -> list[Chunk]:
-        """Those that waited and may be sent now, in their order. What waited too long is given up."""
+        """Those that waited and may be sent now, in their order. What waited too long is
+        given up."""
         going: list[Chunk] = []
         for place in self.parking.places():
             if place not in self.parking:
@@ -207,7 +233,9 @@ class Admission:
         return going
 
     def _forbidden_too_long(self, place: ParkingPlace) -> bool:
-        return self._topics.forbidden_seconds(place.topic) > min(GRANT_SECONDS, self._deadline_seconds)
+        return self._topics.forbidden_seconds(place.topic) > min(
+            GRANT_SECONDS, self._deadline_seconds
+        )
 
     def _waited_too_long(self, place: ParkingPlace) -> bool:
         waited = self._topics.unusable_seconds(place.topic)
@@ -219,32 +247,42 @@ class Admission:
         self._probes.difference_update(chunks)
 
     def raise_given_up(self) -> None:
-        """Raises TopicMissing if something could not be written to until the deadline, ClusterRefuses if all of that was for want of an ACL."""
+        """Raises TopicMissing if something could not be written to until the deadline,
+        ClusterRefuses if all of that was for want of an ACL."""
         places = sorted(self.parking.given_up, key=str)
         if not places:
             return
         names = _some(map(str, places))
-        reasons = "; ".join(f"{place}: {self._topics.why_unusable(*place)}" for place in places[:_NAMED])
+        reasons = "; ".join(
+            f"{place}: {self._topics.why_unusable(*place)}" for place in places[:_NAMED]
+        )
         given_up = {place.topic for place in places}
-        others = {topic: count for topic, count in self.parking.unsent.items() if topic not in given_up}
+        others = {
+            topic: count for topic, count in self.parking.unsent.items() if topic not in given_up
+        }
         left = (
-            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} records of {_some(others)}. "
+            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} "
+            f"records of {_some(others)}. "
             if others
             else ""
         )
         if self._forbidden >= self.parking.given_up:
             raise ClusterRefuses(
-                f"topic {names} may not be written to, and was not granted within {min(GRANT_SECONDS, self._deadline_seconds):g} s: "
-                f"{reasons}. {left}Everything else was sent. The user is the one in the cluster's `properties`; `shipper doctor` shows what else "
-                "is missing. Then run again: only what is left will be sent."
+                f"topic {names} may not be written to, and was not granted within "
+                f"{min(GRANT_SECONDS, self._deadline_seconds):g} s: {reasons}. {left}Everything "
+                "else was sent. The user is the one in the cluster's `properties`; `shipper "
+                "doctor` shows what else is missing. Then run again: only what is left will be "
+                "sent."
             )
         raise TopicMissing(
             f"topic {names} could not be written to within {self._deadline_seconds:g} s "
-            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, or check its name and the ACLs; "
-            "then run again: only what is left will be sent."
+            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, "
+            "or check its name and the ACLs; then run again: only what is left will be sent."
         )
 
 
 def _some(names: Iterable[str]) -> str:
     found = list(names)
-    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
+    return ", ".join(found[:_NAMED]) + (
+        f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    )

@@ -1,7 +1,7 @@
 """The lane pool: N transactional producers side by side, and the chunks that wait for a topic.
 
-A pipeline over a long link is made of lanes, since librdkafka keeps one request per partition in flight when it is exactly-once.
-Usable on its own::
+A pipeline over a long link is made of lanes, since librdkafka keeps one request per partition in
+flight when it is exactly-once. Usable on its own::
 
     settings = LaneSettings(connection={"bootstrap.servers": "…"}, batch_size_bytes=500_000, compression="zstd",
                             transaction_timeout_ms=60_000)
@@ -12,9 +12,9 @@ Usable on its own::
         pool.drain()
     print(pool.close(10), pool.unsent())
 
-``settle`` returns the ledger keys that are committed (a Decided, see shipper.types). It is asked after every fault, when the lane that
-failed has been fenced.
-"""
+``settle`` returns the ledger keys that are committed (a Decided, see shipper.types). It is asked
+after every fault, when the lane that failed has been fenced.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from shipper.worker.receipt import LaneSample, LaneWork
 
 log = logging.getLogger("shipper.pool")
 
-#: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held, by whichever lane sent them.
+#: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held,
+#: by whichever lane sent them.
 Delivered = Callable[[Sequence[Chunk]], object]
 
 _LEARN_SECONDS = 5.0
@@ -50,7 +51,8 @@ _NEVER = float("inf")
 
 @dataclass
 class ClosedPool:
-    """What became of the chunks that were submitted, but for those that stayed unsent (see :meth:`LanePool.unsent`)."""
+    """What became of the chunks that were submitted, but for those that stayed unsent (see
+    :meth:`LanePool.unsent`)."""
 
     delivered: int = 0
     """Chunks that are certainly in Kafka."""
@@ -62,21 +64,29 @@ class ClosedPool:
 
 
 class LanePool:
-    """``open`` → ``submit`` … → ``drain`` → ``close``. One thread submits; a lane that fails makes its next call raise.
+    """``open`` → ``submit`` … → ``drain`` → ``close``. One thread submits; a lane that fails makes
+    its next call raise.
 
-    At most ``len(producer_ids)`` transactions are in flight; one more may be ready. Memory: those, and ``parking_bytes``.
-    A chunk whose topic cannot be written to is parked and holds up nothing else. It is sent as soon as the topic can be
-    written to; when ``deadline_seconds`` are over it stays unsent, and so it does (at once) when the parking is full.
+    At most ``len(producer_ids)`` transactions are in flight; one more may be ready. Memory: those,
+    and ``parking_bytes``. A chunk whose topic cannot be written to is parked and holds up nothing
+    else. It is sent as soon as the topic can be written to; when ``deadline_seconds`` are over it
+    stays unsent, and so it does (at once) when the parking is full.
 
-    Chunks of a sequence keep their order: one lane sends them, to one partition. While that has no leader they are parked, and
-    behind one that stayed unsent all of its topic do.
+    Chunks of a sequence keep their order: one lane sends them, to one partition. While that has no
+    leader they are parked, and behind one that stayed unsent all of its topic do.
     """
 
     def __init__(
-        self, options: LaneOptions, producer_ids: Sequence[str], settle: Settle, delivered: Delivered = lambda chunks: None, *,
+        self,
+        options: LaneOptions,
+        producer_ids: Sequence[str],
+        settle: Settle,
+        delivered: Delivered = lambda chunks: None,
+        *,
         right: RightToShip[Any] | None = None,
-    ) -> None:  # fmt: skip
-        """``right``: asked by each lane between its opening and its first record; ``settle``, if None."""
+    ) -> None:
+        """``right``: asked by each lane between its opening and its first record; ``settle``, if
+        None."""
         self.options = options
         self.right = right or RightToShip(settle)
         self.settle = settle
@@ -99,25 +109,37 @@ class LanePool:
         self._permission = threading.Event()
         self._open_lanes = 0
         self._ended_lanes = 0
-        self._topics = Topics(TopicLookup(options.settings), self._send_parked, self.fail, options.partitions)
+        self._topics = Topics(
+            TopicLookup(options.settings), self._send_parked, self.fail, options.partitions
+        )
         self._admission = Admission(self._topics, options.parking_bytes, options.deadline_seconds)
         self._parking = self._admission.parking
-        self._lanes = [Lane(self, index, producer_id) for index, producer_id in enumerate(producer_ids)]
+        self._lanes = [
+            Lane(self, index, producer_id) for index, producer_id in enumerate(producer_ids)
+        ]
         self.lanes_count = len(self._lanes)
 
     def __enter__(self) -> LanePool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close(self.options.settings.transaction_timeout_ms / 1000)
 
     # What the caller does.
 
-    def open(self, topics: Sequence[str] = (), announce: Callable[[], object] = lambda: None) -> None:
-        """Opens all lanes at once: initialising costs some ten round trips each. Returns when every one has fenced its past.
+    def open(
+        self, topics: Sequence[str] = (), announce: Callable[[], object] = lambda: None
+    ) -> None:
+        """Opens all lanes at once: initialising costs some ten round trips each. Returns when every
+        one has fenced its past.
 
-        ``announce`` is what must have happened before the first of them may fence anybody; they connect meanwhile. ``topics``:
-        those that are known already are looked up, too."""
+        ``announce`` is what must have happened before the first of them may fence anybody; they
+        connect meanwhile. ``topics``: those that are known already are looked up, too."""
         self._topics.start()
         for lane in self._lanes:
             lane.start()
@@ -129,8 +151,9 @@ class LanePool:
             self._raise_failure()
 
     def submit(self, chunks: list[Chunk]) -> None:
-        """Hands over the chunks of one transaction. Never waits for metadata; blocks while every lane is busy, or while no topic
-        at all can be written to and the parking is full. Raises what made a lane fail."""
+        """Hands over the chunks of one transaction. Never waits for metadata; blocks while every
+        lane is busy, or while no topic at all can be written to and the parking is full. Raises
+        what made a lane fail."""
         with self._changed:
             for chunk in chunks:
                 chunk.serial = self._serial = self._serial + 1
@@ -154,14 +177,19 @@ class LanePool:
         self._changed.wait_for(lambda: self._failures or holds())
 
     def drain(self) -> None:
-        """Returns when everything submitted is delivered, or left unsent since its topic stayed unusable or the parking was full.
-        Raises what made a lane fail."""
+        """Returns when everything submitted is delivered, or left unsent since its topic stayed
+        unusable or the parking was full. Raises what made a lane fail."""
         with self._changed:
-            self._wait_until(lambda: not (self._ready or self._parking or any(lane.current for lane in self._lanes)))
+            self._wait_until(
+                lambda: (
+                    not (self._ready or self._parking or any(lane.current for lane in self._lanes))
+                )
+            )
             self._raise_failure()
 
     def close(self, timeout_seconds: float) -> ClosedPool:
-        """Stops sending, and returns in ``timeout_seconds`` at the latest, in which commits under way may still be answered."""
+        """Stops sending, and returns in ``timeout_seconds`` at the latest, in which commits under
+        way may still be answered."""
         now = time.monotonic()
         with self._changed:
             self.stop_at, self.give_up_at = now, now + max(0.0, timeout_seconds - 0.5)
@@ -202,18 +230,21 @@ class LanePool:
             in_flight_bytes=sum(chunk.size_bytes for lane in self._lanes for chunk in lane.current),
             wire_bytes=self.sent().wire_bytes,
             busy_lanes=sum(1 for lane in self._lanes if lane.current),
-            waited_seconds=self._lane_wait_seconds + sum(work.buffer_wait_seconds for work in self.work()),
+            waited_seconds=self._lane_wait_seconds
+            + sum(work.buffer_wait_seconds for work in self.work()),
             parked_records=sum(self.parked().values()),
             reopened=self.reopened,
         )
 
     def unsent(self) -> dict[str, int]:
-        """Topic → records that were not delivered since it could not be written to: given up, or no room to wait for it."""
+        """Topic → records that were not delivered since it could not be written to: given up, or no
+        room to wait for it."""
         with self._changed:
             return dict(self._parking.unsent)
 
     def raise_given_up(self) -> None:
-        """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``, ClusterRefuses if an ACL forbids it."""
+        """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``,
+        ClusterRefuses if an ACL forbids it."""
         with self._changed:
             self._admission.raise_given_up()
 
@@ -257,10 +288,15 @@ class LanePool:
 
     def batch_bytes(self, topic: str) -> int:
         """Return the uncompressed bytes that go to a partition of ``topic`` at a time."""
-        return self.lowered.get(topic) or self.options.batch_bytes or self.options.settings.batch_size_bytes
+        return (
+            self.lowered.get(topic)
+            or self.options.batch_bytes
+            or self.options.settings.batch_size_bytes
+        )
 
     def lower_batch_bytes(self, topic: str) -> bool:
-        """Halve the batches of ``topic``; return False if they are so small already that they fit whatever they hold."""
+        """Halve the batches of ``topic``; return False if they are so small already that they fit
+        whatever they hold."""
         fits = self.options.limits.surely(topic)
         with self._changed:
             if self.batch_bytes(topic) <= fits:
@@ -294,9 +330,12 @@ class LanePool:
                 self._call_back(chunk.topic, chunk.sequence)
 
     def _call_back(self, topic: str, sequence: int) -> None:
-        """What is ready already, and must not overtake a chunk that has just been parked, is parked behind it."""
+        """What is ready already, and must not overtake a chunk that has just been parked, is parked
+        behind it."""
         for chunks in list(self._ready):
-            for chunk in [chunk for chunk in chunks if (chunk.topic, chunk.sequence) == (topic, sequence)]:
+            for chunk in [
+                chunk for chunk in chunks if (chunk.topic, chunk.sequence) == (topic, sequence)
+            ]:
                 chunks.remove(chunk)
                 self._admission.park(chunk)
             if not chunks:
@@ -322,7 +361,11 @@ class LanePool:
     def _has_room_for(self, chunks: Sequence[Chunk]) -> bool:
         wanted = self._lane_of(chunks)
         queued = sum(1 for waiting in self._ready if self._lane_of(waiting) == wanted)
-        idle = sum(1 for lane in self._lanes if lane.state is LaneState.IDLE and wanted in (None, lane.index))
+        idle = sum(
+            1
+            for lane in self._lanes
+            if lane.state is LaneState.IDLE and wanted in (None, lane.index)
+        )
         return queued < idle
 
     def _raise_failure(self) -> None:

@@ -1,4 +1,5 @@
-"""Sums over the records of a file, as a ship would make them now, to be held against what the ledger has of another file. Sends nothing."""
+"""Sums over the records of a file, as a ship would make them now, to be held against what the
+ledger has of another file. Sends nothing."""
 
 from __future__ import annotations
 
@@ -17,12 +18,15 @@ _UINT64 = 1 << 64
 
 
 def sums_of(slices: Iterable[SplitSlice], order: ProofOrder) -> dict[int, SplitSums]:
-    """Return the sums of each split that the slices are of. A split that could not be read to its end has not ``ended``."""
+    """Return the sums of each split that the slices are of. A split that could not be read to its
+    end has not ``ended``."""
     found: dict[int, SplitSums] = {}
     bytes_read: dict[int, int | None] = {}
     for part in slices:
         wanted = order.splits[part.split]
-        sums = found.setdefault(part.split, SplitSums(counts=[0] * len(wanted.parts), checksums=[0] * len(wanted.parts)))
+        sums = found.setdefault(
+            part.split, SplitSums(counts=[0] * len(wanted.parts), checksums=[0] * len(wanted.parts))
+        )
         before, here = bytes_read.get(part.split, 0), part.bytes_read
         bytes_read[part.split] = read = None if before is None or here is None else before + here
         sums.lines += part.rows
@@ -30,19 +34,34 @@ def sums_of(slices: Iterable[SplitSlice], order: ProofOrder) -> dict[int, SplitS
             _add(sums, part, wanted, order)
         if part.ends_split:
             sums.ended = True
-            sums.read = part.stored if not wanted.counts_bytes else None if read is None else read + wanted.skipped_bytes
+            sums.read = (
+                part.stored
+                if not wanted.counts_bytes
+                else None
+                if read is None
+                else read + wanted.skipped_bytes
+            )
     return found
 
 
 def _add(sums: SplitSums, part: SplitSlice, wanted: SplitToProve, order: ProofOrder) -> None:
     table = part.table
-    hashes = np.concatenate([chunk.to_numpy().view(np.uint64) for chunk in table.column("checksum").chunks])
+    hashes = np.concatenate(
+        [chunk.to_numpy().view(np.uint64) for chunk in table.column("checksum").chunks]
+    )
     names, codes = topics_of(table, order.topics)
     decided = dispositions_of(table)
-    dropped = np.zeros(part.rows, np.bool_) if decided is None else (decided >= 0) & (decided < order.rules)
+    dropped = (
+        np.zeros(part.rows, np.bool_)
+        if decided is None
+        else (decided >= 0) & (decided < order.rules)
+    )
     for number, one in enumerate(wanted.parts):
         for interval in one.intervals:
-            first, end = max(interval.first - part.first, 0), min(interval.end - part.first, part.rows)
+            first, end = (
+                max(interval.first - part.first, 0),
+                min(interval.end - part.first, part.rows),
+            )
             if first >= end:
                 continue
             if one.kind == "dropped":
@@ -52,13 +71,17 @@ def _add(sums: SplitSums, part: SplitSlice, wanted: SplitToProve, order: ProofOr
             else:
                 chosen = ~dropped[first:end]
                 if codes is not None:
-                    chosen &= codes[first:end] == (names.index(one.topic) if one.topic in names else -2)
+                    chosen &= codes[first:end] == (
+                        names.index(one.topic) if one.topic in names else -2
+                    )
                 elif names[0] != one.topic:
                     continue
             rows = np.flatnonzero(chosen) + first
             sums.counts[number] += len(rows)
             if one.kind == "quarantined":
-                sums.checksums[number] += sum(spark_hash(_kept(part, wanted, int(row), order.keep_bytes)) for row in rows)
+                sums.checksums[number] += sum(
+                    spark_hash(_kept(part, wanted, int(row), order.keep_bytes)) for row in rows
+                )
             elif one.kind == "shipped":
                 sums.checksums[number] += int(hashes[rows].sum(dtype=np.uint64))
                 if wanted.bom and part.first == 0 and len(rows) and rows[0] == 0:

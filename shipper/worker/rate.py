@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from shipper.kafka.producer import Throttled
 
-#: How much of a transaction's timeout may pass with waiting for a cap. The rest is for the cluster, which ends one that is open for longer.
+#: How much of a transaction's timeout may pass with waiting for a cap. The rest is for the cluster,
+#: which ends one that is open for longer.
 PACED_SHARE = 0.25
 
 _LOOKS_EVERY_SECONDS = 0.5
-#: What a broker's quota looks back at (`quota.window.num` - 1 windows of `quota.window.size.seconds`, by default).
+#: What a broker's quota looks back at (`quota.window.num` - 1 windows of
+#: `quota.window.size.seconds`, by default).
 _QUOTA_WINDOW_SECONDS = 10.0
-#: A shorter throttling passes by itself: who sends at the quota's rate meets it. A quota on requests, which says nothing of bytes, throttles for
-#: one second at most.
+#: A shorter throttling passes by itself: who sends at the quota's rate meets it. A quota on
+#: requests, which says nothing of bytes, throttles for one second at most.
 _PASSING_SECONDS = 2.0
 #: Factors of the learned rate: after a transaction that was not throttled, and after one that was.
 _FASTER, _SLOWER = 1.1, 0.9
@@ -26,7 +28,8 @@ _FASTER, _SLOWER = 1.1, 0.9
 
 @dataclass(frozen=True)
 class Pace:
-    """When the bytes of one transaction may go: evenly, from ``begins`` (monotonic seconds) on for ``seconds``."""
+    """When the bytes of one transaction may go: evenly, from ``begins`` (monotonic seconds) on for
+    ``seconds``."""
 
     begins: float
     seconds: float
@@ -37,7 +40,8 @@ class Pace:
         return self.begins + self.seconds * sent_bytes / max(1, self.size_bytes)
 
     def begin_at(self, most_seconds: float) -> float:
-        """When to begin, so that what is sent evenly takes no more than that. Where it would, what comes first goes at once."""
+        """When to begin, so that what is sent evenly takes no more than that. Where it would, what
+        comes first goes at once."""
         return self.begins + max(0.0, self.seconds - most_seconds)
 
 
@@ -50,8 +54,9 @@ class NoLimit:
 class RateLimit:
     """Lets ``bytes_per_second()`` pass, shared by all threads that ask.
 
-    They take turns, each for as long as its bytes take: so none has a transaction open while others send. What was not used is kept for a tenth of a
-    second only, so that a pause is not made up for by a burst. ``bytes_per_second`` is asked when a turn comes: it may change while it runs.
+    They take turns, each for as long as its bytes take: so none has a transaction open while others
+    send. What was not used is kept for a tenth of a second only, so that a pause is not made up for
+    by a burst. ``bytes_per_second`` is asked when a turn comes: it may change while it runs.
     """
 
     _KEPT_SECONDS = 0.1
@@ -63,7 +68,8 @@ class RateLimit:
         self._free_at = 0.0
 
     def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
-        """Waits until all that was asked for before may have been sent, or the time (monotonic seconds) is over."""
+        """Waits until all that was asked for before may have been sent, or the time (monotonic
+        seconds) is over."""
         while not self._next.acquire(timeout=_LOOKS_EVERY_SECONDS):
             if time.monotonic() >= until():
                 return Pace(0.0, 0.0, size_bytes)
@@ -78,15 +84,19 @@ class RateLimit:
 
 
 class BrokerRate:
-    """Rate that the brokers' quotas allow, learned from their throttling, on top of ``cap``. Shared by the lanes of a task.
+    """Rate that the brokers' quotas allow, learned from their throttling, on top of ``cap``. Shared
+    by the lanes of a task.
 
-    A broker with a quota takes a request at once, and then reads nothing from the connection until the average of the last ten seconds fits
-    the quota again. If all lanes send at once, their transactions are open meanwhile, time out, and are sent again, without end. So from the
-    first throttling on the lanes take turns, as under a cap.
+    A broker with a quota takes a request at once, and then reads nothing from the connection until
+    the average of the last ten seconds fits the quota again. If all lanes send at once, their
+    transactions are open meanwhile, time out, and are sent again, without end. So from the first
+    throttling on the lanes take turns, as under a cap.
 
-    The first guess is the broker's own arithmetic (ClientQuotaManager): it throttles until what it took in the window fits the quota. So what
-    this task sent, divided by the window and the throttling together, is the task's share, whoever else shares the quota. From then on the rate
-    grows by a tenth with each turn in which nobody was throttled, and shrinks with each in which somebody was.
+    The first guess is the broker's own arithmetic (ClientQuotaManager): it throttles until what it
+    took in the window fits the quota. So what this task sent, divided by the window and the
+    throttling together, is the task's share, whoever else shares the quota. From then on the rate
+    grows by a tenth with each turn in which nobody was throttled, and shrinks with each in which
+    somebody was.
     """
 
     def __init__(self, cap: RateLimit | NoLimit) -> None:
@@ -99,7 +109,8 @@ class BrokerRate:
         self._guesses = True
         """Until the first turn at a learned rate."""
         self._sent: deque[tuple[float, int]] = deque()
-        """Pairs of monotonic seconds and bytes sent, of the window and since the first throttling."""
+        """Pairs of monotonic seconds and bytes sent, of the window and since the first
+        throttling."""
         self._longest = 0.0
         """Throttling since the last turn, in seconds."""
         self._resume_at = self._throttled_until = 0.0
@@ -114,7 +125,8 @@ class BrokerRate:
         return max(cap, learned, key=lambda pace: pace.begins + pace.seconds)
 
     def note_sent(self, size_bytes: int) -> None:
-        """Note bytes. Call it before they are sent, because the broker counts bytes that are under way."""
+        """Note bytes. Call it before they are sent, because the broker counts bytes that are under
+        way."""
         with self._lock:
             if self._guesses:
                 now = time.monotonic()

@@ -1,6 +1,7 @@
 """What a task returns to the driver: what it read, and what became of it, as JSON; or its error.
 
-An error comes through Spark's text, which quotes log lines. So it is marked by a seal, which no log line can know.
+An error comes through Spark's text, which quotes log lines. So it is marked by a seal, which no log
+line can know.
 """
 
 from __future__ import annotations
@@ -58,17 +59,18 @@ class SplitReceipt:
     checksums: dict[str, int] = field(default_factory=dict)
     """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
     adjusted: int = 0
-    """What the checksum of the values as shipped has beyond that of the values as Spark read them, modulo 2^64; of all records, those
-    that were already there too."""
+    """What the checksum of the values as shipped has beyond that of the values as Spark read them,
+    modulo 2^64; of all records, those that were already there too."""
     filtered: dict[str, int] = field(default_factory=dict)
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
     already_quarantined: dict[str, int] = field(default_factory=dict)
-    """Reason → records that belong into quarantine and were dealt with earlier: they are there, or were shipped when it was decided
-    otherwise."""
+    """Reason → records that belong into quarantine and were dealt with earlier: they are there, or
+    were shipped when it was decided otherwise."""
     read: int | None = 0
-    """Bytes of its lines as they were read, each with its end; None if one was too long to be read whole."""
+    """Bytes of its lines as they were read, each with its end; None if one was too long to be read
+    whole."""
     seconds: float = 0.0
     """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
 
@@ -111,7 +113,8 @@ class Receipt:
     parked: dict[str, int] = field(default_factory=dict)
     """Topic → records that had to wait for it at some time."""
     unsent: dict[str, int] = field(default_factory=dict)
-    """Topic → records that were read but not sent, since it could not be written to; a later scan, or run, sends them."""
+    """Topic → records that were read but not sent, since it could not be written to; a later scan,
+    or run, sends them."""
     lowered: dict[str, int] = field(default_factory=dict)
     """Topic → bytes in a batch, where batches turned out too large."""
     unconfirmed: dict[str, str] = field(default_factory=dict)
@@ -157,17 +160,25 @@ class Receipt:
         there.bytes += chunk.bytes
 
     def take_over(self, split: int, topic: str, chunk: ChunkValue) -> None:
-        """A chunk of this task's earlier attempts: already there for this attempt, and delivered by this ship all the same."""
+        """A chunk of this task's earlier attempts: already there for this attempt, and delivered by
+        this ship all the same."""
         mine = self.splits.get(split)
         if mine is None or not chunk.records or not topic:
-            return  # another task's split, one that this attempt did not get to, or dropped lines, which count each time
+            # another task's split, one that this attempt did not get to, or dropped lines, which
+            # count each time
+            return
         there = self.topic(topic)
         moved = min(chunk.records, mine.already_there, there.already_there)
-        mine.already_there, there.already_there = mine.already_there - moved, there.already_there - moved
+        mine.already_there, there.already_there = (
+            mine.already_there - moved,
+            there.already_there - moved,
+        )
         there.delivered, there.bytes = there.delivered + moved, there.bytes + chunk.bytes
         for reason, count in (chunk.reasons or {}).items():
             mine.count_quarantined(reason, count)
-            mine.count_already_quarantined(reason, -min(count, mine.already_quarantined.get(reason, 0)))
+            mine.count_already_quarantined(
+                reason, -min(count, mine.already_quarantined.get(reason, 0))
+            )
         mine.delivered += moved if chunk.reasons is None else 0
         mine.add_checksum(topic, chunk.checksum)
 
@@ -177,8 +188,12 @@ class Receipt:
     @classmethod
     def from_json(cls, text: str) -> Receipt:
         fields: dict[str, Any] = json.loads(text)
-        fields["splits"] = {int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()}
-        fields["topics"] = {topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()}
+        fields["splits"] = {
+            int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()
+        }
+        fields["topics"] = {
+            topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()
+        }
         fields["samples"] = [LaneSample(**sample) for sample in fields["samples"]]
         fields["lanes"] = [LaneWork(**work) for work in fields["lanes"]]
         return cls(**fields)

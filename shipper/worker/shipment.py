@@ -1,4 +1,5 @@
-"""From slices to transactions: what of a slice is not on the cluster yet, in chunks that are handed over together."""
+"""From slices to transactions: what of a slice is not on the cluster yet, in chunks that are handed
+over together."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
 
 UTF8_BOM = b"\xef\xbb\xbf"
-#: Key and headers that a record in quarantine keeps, together. The value may have as much as the topic takes, nearly.
+#: Key and headers that a record in quarantine keeps, together. The value may have as much as the
+#: topic takes, nearly.
 _MOST_BESIDE_BYTES = 16_384
 _UINT64 = 1 << 64
 _NO_ORDINALS = np.empty(0, np.int64)
@@ -40,7 +42,8 @@ AtCommit = Callable[[ChunkValue], ChunkValue]
 
 
 class AlreadyThere:
-    """What of the order's splits is on the cluster already: when the run took over, and what this task's earlier attempts committed since."""
+    """What of the order's splits is on the cluster already: when the run took over, and what this
+    task's earlier attempts committed since."""
 
     def __init__(self, splits: dict[int, OrderedSplit]) -> None:
         self._intervals: dict[tuple[SplitId, str], IntervalSet] = {}
@@ -50,7 +53,9 @@ class AlreadyThere:
         for split in splits.values():
             for topic, intervals in split.there.items():
                 self._intervals[split.id, topic] = IntervalSet(intervals)
-            self._homes.update(((split.id, topic), partition) for topic, partition in split.partitions.items())
+            self._homes.update(
+                ((split.id, topic), partition) for topic, partition in split.partitions.items()
+            )
             if split.quarantines:
                 self._quarantines[split.id] = set(split.quarantines)
             if split.end_known:
@@ -69,7 +74,8 @@ class AlreadyThere:
             self._ends_known.add(key.split)
 
     def gaps(self, split: SplitId, topic: str, first: int, end: int) -> list[Interval]:
-        """What of [first, end) is not in ``topic``; for no topic, the lines whose disposition the ledger does not have."""
+        """What of [first, end) is not in ``topic``; for no topic, the lines whose disposition the
+        ledger does not have."""
         there = self._intervals.get((split, topic))
         return there.gaps(first, end) if there else [Interval(first, end)]
 
@@ -98,10 +104,11 @@ class _Transaction:
 
 
 class TaskShipment:
-    """Gathers the chunks of slices into transactions of about ``chunk_size_bytes``, and counts every record in the receipt.
+    """Gathers the chunks of slices into transactions of about ``chunk_size_bytes``, and counts
+    every record in the receipt.
 
-    Where files keep their order, one is gathered for each lane, and files that share a lane share it. So no more waits here than the
-    lanes hold, however many files there are.
+    Where files keep their order, one is gathered for each lane, and files that share a lane share
+    it. So no more waits here than the lanes hold, however many files there are.
     """
 
     def __init__(
@@ -121,7 +128,8 @@ class TaskShipment:
         self._busy_since = time.monotonic()
 
     def begin(self, committed: Decided[list[Committed]]) -> None:
-        """To be called when the lanes are open. ``committed``: what is on the cluster since the run took over."""
+        """To be called when the lanes are open. ``committed``: what is on the cluster since the run
+        took over."""
         for chunk in committed.answer:
             self._there.add(chunk)
             if chunk.value.generation == self._order.generation:
@@ -129,14 +137,17 @@ class TaskShipment:
         self._busy_since = time.monotonic()
 
     def ship(self, part: SplitSlice) -> None:
-        """Hands over every record of the slice that is not on the cluster yet. Transactions are looked at between slices, so that what
-        goes to quarantine shares the transaction of the records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
+        """Hands over every record of the slice that is not on the cluster yet. Transactions are
+        looked at between slices, so that what goes to quarantine shares the transaction of the
+        records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
         if part.split not in self._order.splits:
             raise SourceError(
-                "a file is not as the plan saw it: it was replaced or written to meanwhile. Run again: the plan is made anew."
+                "a file is not as the plan saw it: it was replaced or written to meanwhile. Run "
+                "again: the plan is made anew."
             )
         if part.broken:
-            # Its rows are not shipped, nor is an end written: a file that is smaller than a slice is not shipped at all.
+            # Its rows are not shipped, nor is an end written: a file that is smaller than a slice
+            # is not shipped at all.
             self._receipt.split(part.split).records += part.rows
             return
         shipment = _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit)
@@ -159,8 +170,13 @@ class TaskShipment:
             self._submit(self._transactions.popitem()[1].chunks)
 
     def count_predecessors(self) -> None:
-        """What this task's earlier attempts committed was already there for this one, and was delivered by this ship all the same."""
-        numbers = {split.id: number for number, split in self._order.splits.items()} if self._predecessors else {}
+        """What this task's earlier attempts committed was already there for this one, and was
+        delivered by this ship all the same."""
+        numbers = (
+            {split.id: number for number, split in self._order.splits.items()}
+            if self._predecessors
+            else {}
+        )
         for chunk in self._predecessors:
             if chunk.key.split in numbers:
                 self._receipt.take_over(numbers[chunk.key.split], chunk.key.topic, chunk.value)
@@ -168,13 +184,28 @@ class TaskShipment:
 
 
 class _SliceShipment:
-    """The missing part of one slice, and the chunks that are made of it. Ordinals are of the slice's split.
+    """The missing part of one slice, and the chunks that are made of it. Ordinals are of the
+    slice's split.
 
-    A record is sent if it is in none of the places where it could be already: the topic that it goes to now, and, since what goes to
-    quarantine may have been decided otherwise earlier, a quarantine topic."""
+    A record is sent if it is in none of the places where it could be already: the topic that it
+    goes to now, and, since what goes to quarantine may have been decided otherwise earlier, a
+    quarantine topic."""
 
-    def __init__(self, part: SplitSlice, order: ShipOrder, there: AlreadyThere, receipt: Receipt, at_commit: AtCommit) -> None:
-        self._part, self._order, self._there, self._receipt, self._at_commit = part, order, there, receipt, at_commit
+    def __init__(
+        self,
+        part: SplitSlice,
+        order: ShipOrder,
+        there: AlreadyThere,
+        receipt: Receipt,
+        at_commit: AtCommit,
+    ) -> None:
+        self._part, self._order, self._there, self._receipt, self._at_commit = (
+            part,
+            order,
+            there,
+            receipt,
+            at_commit,
+        )
         self._split = split = order.splits[part.split]
         self._mine = receipt.split(part.split)
         self._sequence = zlib.crc32(split.id.file.path.encode()) if order.in_order else None
@@ -200,15 +231,23 @@ class _SliceShipment:
         )
 
     def refuse(self, rejected: Sequence[Rejection]) -> None:
-        """Raise RecordUnshippable for the first record that can go nowhere. One that is on the cluster since an earlier run may have become such a
-        record meanwhile, as its time has aged or a limit was lowered."""
-        left = [replace(rejection, rows=rows) for rejection in rejected if len(rows := self._not_there(rejection))]
+        """Raise RecordUnshippable for the first record that can go nowhere. One that is on the
+        cluster since an earlier run may have become such a record meanwhile, as its time has aged
+        or a limit was lowered."""
+        left = [
+            replace(rejection, rows=rows)
+            for rejection in rejected
+            if len(rows := self._not_there(rejection))
+        ]
         if left:
             raise unshippable(left, self._split.id, self._part.first)
 
     def _not_there(self, rejection: Rejection) -> Rows:
         rows = rejection.rows
-        for there in (*self._in_quarantine.values(), *([self._rows_in(rejection.topic)] if rejection.topic is not None else [])):
+        for there in (
+            *self._in_quarantine.values(),
+            *([self._rows_in(rejection.topic)] if rejection.topic is not None else []),
+        ):
             rows = rows[~there[rows]]
         return rows
 
@@ -228,7 +267,8 @@ class _SliceShipment:
             yield self._end_chunk()
 
     def _agrees_with_reader(self) -> bool:
-        """True unless the bytes of the split's lines are not those that the reader made: then the split has no end, and is never complete.
+        """True unless the bytes of the split's lines are not those that the reader made: then the
+        split has no end, and is never complete.
 
         The end of the last line, which is counted, may be missing in the file."""
         unpacked, read = self._part.unpacked, self._mine.read
@@ -237,13 +277,15 @@ class _SliceShipment:
         return read + self._split.skipped_bytes in (unpacked, unpacked + 1)
 
     def _read_of_file(self) -> int | None:
-        """Return the bytes of the file that the split accounts for: as this task counted them, where its lines are the file's bytes."""
+        """Return the bytes of the file that the split accounts for: as this task counted them,
+        where its lines are the file's bytes."""
         if not self._split.counts_bytes:
             return self._part.stored
         return None if self._mine.read is None else self._mine.read + self._split.skipped_bytes
 
     def _adjust_for_bom(self, shipped: Rows | None) -> None:
-        """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash that Spark computed."""
+        """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash
+        that Spark computed."""
         if self._split.bom and self._part.first == 0 and (shipped is None or 0 in shipped[:1]):
             without = self._part.table.column("value")[0].as_py()
             self._adjust(spark_hash(UTF8_BOM + without) - spark_hash(without))
@@ -275,7 +317,10 @@ class _SliceShipment:
         for rule, rows in dropped.items():
             self._mine.count_filtered(rule, len(rows))
         for first, end in self._gaps("") if dropped else ():
-            counts = {rule: len(_within(rows + self._part.first, first, end)) for rule, rows in dropped.items()}
+            counts = {
+                rule: len(_within(rows + self._part.first, first, end))
+                for rule, rows in dropped.items()
+            }
             filtered = {rule: count for rule, count in counts.items() if count}
             if filtered:
                 yield self._dropped_chunk(first, end, filtered)
@@ -299,7 +344,8 @@ class _SliceShipment:
         yield from self._quarantine_chunks(new)
 
     def _without_quarantined(self, rows: Rows) -> tuple[Rows, list[Rows]]:
-        """The rows that are in no quarantine, and those that are; which are counted as already there."""
+        """The rows that are in no quarantine, and those that are; which are counted as already
+        there."""
         found = []
         for topic, there in self._in_quarantine.items():
             hit = there[rows]
@@ -309,7 +355,8 @@ class _SliceShipment:
         return rows, found
 
     def _send(self, topic: str, rows: Rows | None, rejected: list[Rows]) -> Iterator[Chunk]:
-        """``rows``: those that go to ``topic``, all if None; ``rejected``: those that would go there."""
+        """``rows``: those that go to ``topic``, all if None; ``rejected``: those that would go
+        there."""
         part = self._part
         if self._in_quarantine:
             rows, found = self._without_quarantined(np.arange(part.rows) if rows is None else rows)
@@ -326,24 +373,40 @@ class _SliceShipment:
             already_there -= len(chosen)
             missing = _within(without, first, end)
             if len(missing):
-                # A chunk's first ordinal is its key in the ledger: one that is not in it may become another chunk's.
+                # A chunk's first ordinal is its key in the ledger: one that is not in it may become
+                # another chunk's.
                 first = int(chosen[0])
                 missing = missing[missing > first]
-            yield self._shipped_chunk(topic, chosen, first, end, missing, ends_split=self._ends and end == part.end)
+            yield self._shipped_chunk(
+                topic, chosen, first, end, missing, ends_split=self._ends and end == part.end
+            )
         self._count_already_there(topic, already_there)
 
     # The chunks.
 
     def _shipped_chunk(
-        self, topic: str, ordinals: range | Rows, first: int, end: int, missing: Rows, *, ends_split: bool
+        self,
+        topic: str,
+        ordinals: range | Rows,
+        first: int,
+        end: int,
+        missing: Rows,
+        *,
+        ends_split: bool,
     ) -> Chunk:
-        """The records ``ordinals`` of [first, end). ``missing``: those of the interval that belong to the topic and are in quarantine."""
+        """The records ``ordinals`` of [first, end). ``missing``: those of the interval that belong
+        to the topic and are in quarantine."""
         table = self._rows(ordinals)
         values, names = table.column("value"), table.schema.names
-        checksum = sum(int(part.to_numpy().view(np.uint64).sum(dtype=np.uint64)) for part in table.column("checksum").chunks)
+        checksum = sum(
+            int(part.to_numpy().view(np.uint64).sum(dtype=np.uint64))
+            for part in table.column("checksum").chunks
+        )
         if self._split.bom and ordinals[0] == 0:
             without = values[0].as_py()
-            values = pa.chunked_array([pa.array([UTF8_BOM + without], values.type), *values.slice(1).chunks])
+            values = pa.chunked_array(
+                [pa.array([UTF8_BOM + without], values.type), *values.slice(1).chunks]
+            )
             checksum += spark_hash(values[0].as_py()) - spark_hash(without)
         keys = table.column("key") if "key" in names else None
         entry = replace(
@@ -357,10 +420,16 @@ class _SliceShipment:
             without=encode_ordinals(runs(missing)) or None,
         )
         if self._order.bundle is not None:
-            found = bundled(values, self._order.bundle.max_bytes, all_lines=self._order.bundle.all_lines)
-            headers = [[(LINES_HEADER, b"%d" % lines), *self._split.headers] for lines in found.lines]
+            found = bundled(
+                values, self._order.bundle.max_bytes, all_lines=self._order.bundle.all_lines
+            )
+            headers = [
+                [(LINES_HEADER, b"%d" % lines), *self._split.headers] for lines in found.lines
+            ]
             entry = replace(entry, bundles=len(headers))
-            return self._chunk(topic, first, entry, LazyColumn(pa.chunked_array([found.values])), headers=headers)
+            return self._chunk(
+                topic, first, entry, LazyColumn(pa.chunked_array([found.values])), headers=headers
+            )
         return self._chunk(
             topic,
             first,
@@ -368,9 +437,13 @@ class _SliceShipment:
             LazyColumn(values),
             keys=None if keys is None else LazyColumn(keys),
             some_without_key=keys is None or keys.null_count > 0,
-            headers=LazyColumn(table.column("headers"), header_pairs) if "headers" in names else None,
+            headers=LazyColumn(table.column("headers"), header_pairs)
+            if "headers" in names
+            else None,
             # librdkafka reads 0 as "now"; a record that has this time is not shipped
-            timestamps_ms=LazyColumn(table.column("timestamp").fill_null(0)) if "timestamp" in names else None,
+            timestamps_ms=LazyColumn(table.column("timestamp").fill_null(0))
+            if "timestamp" in names
+            else None,
         )
 
     def _rows(self, ordinals: range | Rows) -> pa.Table:
@@ -384,7 +457,9 @@ class _SliceShipment:
         if not rejected or quarantine is None:
             return
         rows = np.concatenate([rejection.rows for rejection in rejected])
-        groups = np.repeat(np.arange(len(rejected)), [len(rejection.rows) for rejection in rejected])
+        groups = np.repeat(
+            np.arange(len(rejected)), [len(rejection.rows) for rejection in rejected]
+        )
         in_order = np.argsort(rows)
         for start in range(0, len(rows), MOST_RUNS):
             part = in_order[start : start + MOST_RUNS]
@@ -411,23 +486,47 @@ class _SliceShipment:
             cut = [value != kept for value, kept in zip(whole, values, strict=True)]
             headers = [
                 self._quarantine_headers(quarantine, *of_row)
-                for of_row in zip(of_rows, ordinals.tolist(), of_part, cut, *_beside(taken, self._split.headers), strict=True)
+                for of_row in zip(
+                    of_rows,
+                    ordinals.tolist(),
+                    of_part,
+                    cut,
+                    *_beside(taken, self._split.headers),
+                    strict=True,
+                )
             ]
             yield self._chunk(quarantine.topic, int(ordinals[0]), entry, values, headers=headers)
 
     def _quarantine_headers(
-        self, quarantine: QuarantineOrder, rejection: Rejection, ordinal: int, of_part: bool, cut: bool,
-        key: bytes | None, own: Sequence[Header], timestamp_ms: int | None,
-    ) -> list[Header]:  # fmt: skip
-        """``of_part``: Spark saw only a part of the record, and made key, headers and time of it."""
+        self,
+        quarantine: QuarantineOrder,
+        rejection: Rejection,
+        ordinal: int,
+        of_part: bool,
+        cut: bool,
+        key: bytes | None,
+        own: Sequence[Header],
+        timestamp_ms: int | None,
+    ) -> list[Header]:
+        """``of_part``: Spark saw only a part of the record, and made key, headers and time
+        of it."""
         sizes = [len(key or b""), *(len(value) for _, value in own)]
         if of_part or max(sizes) > quarantine.keep_bytes or sum(sizes) > _MOST_BESIDE_BYTES:
             cut, key, own = True, None, ()
         split = self._split.id
         headers = QuarantineHeaders(
-            self._order.pipeline, split.file.path, split.start, ordinal + 1, rejection.reason, self._order.run_id, rejection.topic,
-            cut, key, None if of_part else timestamp_ms, tuple(own),
-        )  # fmt: skip
+            self._order.pipeline,
+            split.file.path,
+            split.start,
+            ordinal + 1,
+            rejection.reason,
+            self._order.run_id,
+            rejection.topic,
+            cut,
+            key,
+            None if of_part else timestamp_ms,
+            tuple(own),
+        )
         return headers.encode()
 
     def _dropped_chunk(self, first: int, end: int, filtered: dict[str, int]) -> Chunk:
@@ -437,23 +536,40 @@ class _SliceShipment:
 
     def _end_chunk(self) -> Chunk:
         """For the ledger alone: the split ends with the slice."""
-        return self._chunk("", self._part.end, replace(self._nothing, last=self._part.end, end=True, read=self._read))
+        return self._chunk(
+            "",
+            self._part.end,
+            replace(self._nothing, last=self._part.end, end=True, read=self._read),
+        )
 
-    def _chunk(self, topic: str, first: int, entry: ChunkValue, values: Sequence[bytes | None] = (), **columns: Any) -> Chunk:
+    def _chunk(
+        self,
+        topic: str,
+        first: int,
+        entry: ChunkValue,
+        values: Sequence[bytes | None] = (),
+        **columns: Any,
+    ) -> Chunk:
         split, at_commit, keyed = self._split.id, self._at_commit, columns.get("keys") is not None
 
         def ledger_value(
             partition: int | None, topic_id: str | None
         ) -> bytes:  # outlives the chunk's records, and must not hold them
-            return encode_chunk_value(replace(at_commit(entry), partition=None if keyed else partition, topic_id=topic_id))
+            return encode_chunk_value(
+                replace(at_commit(entry), partition=None if keyed else partition, topic_id=topic_id)
+            )
 
         return Chunk(
             topic,
             values,
-            entry.bytes + (entry.records - len(values) if len(values) else 0),  # with what joins the lines of bundles
+            entry.bytes
+            + (
+                entry.records - len(values) if len(values) else 0
+            ),  # with what joins the lines of bundles
             encode_chunk_key(self._order.pipeline, ChunkKey(split, first, topic)),
             ledger_value,
-            f"{split.file.path} (split at byte {split.start}, records {first + 1}–{entry.last} to topic {topic})",
+            f"{split.file.path} (split at byte {split.start}, records {first + 1}–{entry.last} to "
+            f"topic {topic})",
             sequence=self._sequence,
             home=self._there.home(self._split.id, topic) if self._order.in_order else None,
             lines=entry.records,
@@ -490,16 +606,23 @@ def _as_read(value: bytes | None, split: OrderedSplit, ordinal: int) -> bytes | 
 
 
 def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return each row's key, headers and time. ``of_file``: headers where rows have none of their own."""
+    """Return each row's key, headers and time. ``of_file``: headers where rows have none of their
+    own."""
     key, headers, timestamp = (
-        rows.column(name).to_pylist() if name in rows.schema.names else None for name in ("key", "headers", "timestamp")
+        rows.column(name).to_pylist() if name in rows.schema.names else None
+        for name in ("key", "headers", "timestamp")
     )
     nothing = [None] * len(rows)
-    return key or nothing, [of_file] * len(rows) if headers is None else list(map(header_pairs, headers)), timestamp or nothing
+    return (
+        key or nothing,
+        [of_file] * len(rows) if headers is None else list(map(header_pairs, headers)),
+        timestamp or nothing,
+    )
 
 
 def _swallowed(rows: pa.Table) -> int | None:
-    """Return how many more records the rows may be, by their column `swallowed`; None if they are no more."""
+    """Return how many more records the rows may be, by their column `swallowed`; None if they are
+    no more."""
     return pc.sum(rows.column("swallowed")).as_py() if "swallowed" in rows.schema.names else None
 
 

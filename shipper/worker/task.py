@@ -14,7 +14,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ClusterError, OutcomeUnknown, ShipperError, Superseded, TopicMissing, WaitedInVain
+from shipper.errors import (
+    ClusterError,
+    OutcomeUnknown,
+    ShipperError,
+    Superseded,
+    TopicMissing,
+    WaitedInVain,
+)
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.topic_ids import TopicIdLook, TopicIdWatch
@@ -43,7 +50,8 @@ from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
 
-#: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited for afterwards.
+#: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited
+#: for afterwards.
 _MOST_PREFETCHED_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 _SAMPLE_SECONDS = 1.0
@@ -69,8 +77,9 @@ class _Without:
 
 
 def _let_pyarrow_do_without_pandas() -> None:
-    """With its first array pyarrow imports pandas, should it ever meet a frame: a second of CPU in every new worker, while the cluster
-    waits. It looks once in a process, so it is enough that there is none at that moment."""
+    """With its first array pyarrow imports pandas, should it ever meet a frame: a second of CPU in
+    every new worker, while the cluster waits. It looks once in a process, so it is enough that
+    there is none at that moment."""
     if "pandas" in sys.modules:
         return
     without = _Without("pandas")
@@ -87,23 +96,37 @@ def get_ready() -> None:
 
 
 def ship_task(
-    order: ShipOrder, cluster: Cluster, batches: Iterator[pa.RecordBatch], task: int, attempt: int, tries_before: int
+    order: ShipOrder,
+    cluster: Cluster,
+    batches: Iterator[pa.RecordBatch],
+    task: int,
+    attempt: int,
+    tries_before: int,
 ) -> Receipt:
-    """``task``: its number; ``attempt``: of all attempts of all tasks, by which later ones are told; ``tries_before``: of this task.
+    """``task``: its number; ``attempt``: of all attempts of all tasks, by which later ones are
+    told; ``tries_before``: of this task.
 
-    Raises TaskError for what another attempt may mend, but not in the last one; everything else that is known is in the receipt. What nobody
-    foresaw is raised as it is."""
+    Raises TaskError for what another attempt may mend, but not in the last one; everything else
+    that is known is in the receipt. What nobody foresaw is raised as it is."""
     get_ready()
     client, common = ClusterClient(cluster), order.lane_options
     patience = Patience.of(common.settings.transaction_timeout_ms / 1000, common.deadline_seconds)
-    ledger = LedgerLog(client, cluster, order.pipeline, control_from=order.generation, patience=patience)
+    ledger = LedgerLog(
+        client, cluster, order.pipeline, control_from=order.generation, patience=patience
+    )
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=time.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
     fitting = RecordLimits(
-        common.settings.compression, limits, listed=order.listed, max_topics=order.max_topics, seconds=common.deadline_seconds
+        common.settings.compression,
+        limits,
+        listed=order.listed,
+        max_topics=order.max_topics,
+        seconds=common.deadline_seconds,
     )
-    shipment = TaskShipment(order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit)
+    shipment = TaskShipment(
+        order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit
+    )
     try:
         depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))
         with Prefetch(split_slices(batches, order.chunk_size_bytes, order.splits), depth) as slices:
@@ -114,8 +137,13 @@ def ship_task(
             lanes.finish()
     except ShipperError as error:
         lanes.abandon()
-        # What stayed away for the whole wait, a topic or the cluster, would only be waited for once more.
-        if error.retriable and not isinstance(error, TopicMissing | WaitedInVain) and tries_before < _LAST_ATTEMPT:
+        # What stayed away for the whole wait, a topic or the cluster, would only be waited for once
+        # more.
+        if (
+            error.retriable
+            and not isinstance(error, TopicMissing | WaitedInVain)
+            and tries_before < _LAST_ATTEMPT
+        ):
             raise TaskError(sealed(error, order.seal)) from error
         receipt.error, receipt.error_kind = error.message, type(error).__name__
     except BaseException:
@@ -127,9 +155,11 @@ def ship_task(
 
 
 class TaskAttempt:
-    """One attempt of a task, as the ledger knows it: whether it may still send, and what was committed since the run took over.
+    """One attempt of a task, as the ledger knows it: whether it may still send, and what was
+    committed since the run took over.
 
-    ``announce`` → ``check`` after each opening of a lane → ``committed``, or ``committed_keys`` after a fault.
+    ``announce`` → ``check`` after each opening of a lane → ``committed``, or ``committed_keys``
+    after a fault.
     """
 
     def __init__(self, order: ShipOrder, ledger: LedgerLog, task: int, number: int) -> None:
@@ -147,27 +177,37 @@ class TaskAttempt:
     def announce(self, *, ended: bool = False) -> None:
         """Tell others that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
 
-        Where nobody acknowledged that it begins, the ledger is waited for as :meth:`check` does, so that an outage costs one of Spark's
-        attempts at the task and not all. It is not written again: if the first copy came late, compaction would put this attempt behind a later one.
+        Where nobody acknowledged that it begins, the ledger is waited for as :meth:`check` does, so
+        that an outage costs one of Spark's attempts at the task and not all. It is not written
+        again: if the first copy came late, compaction would put this attempt behind a later one.
         """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
             self._ledger.write_control([record])
         except (ClusterError, OutcomeUnknown):
-            if ended or self._key.number not in self._ledger.decide(CONTROL_NOW).answer.attempts.get(self._key.task, []):
+            if ended or self._key.number not in self._ledger.decide(
+                CONTROL_NOW
+            ).answer.attempts.get(self._key.task, []):
                 raise
 
     def check(self) -> Decided[list[int]]:
-        """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt of this task, has announced itself."""
+        """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt
+        of this task, has announced itself."""
         order = self._order
         found = self._ledger.decide(CONTROL_NOW)
         control = found.answer
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
-            raise Superseded(f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}: it sends nothing more")
+            raise Superseded(
+                f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}: it "
+                "sends nothing more"
+            )
         attempts = control.attempts.get(self._key.task, [])
         if attempts[-1:] != [self._key.number]:
-            raise Superseded(f"attempt {self._key.number} of task {self._key.task} was taken over by another one: {attempts}")
+            raise Superseded(
+                f"attempt {self._key.number} of task {self._key.task} was taken over by another "
+                f"one: {attempts}"
+            )
         self.active_tasks = max(1, control.active_tasks())
         return found.map(lambda _: attempts)
 
@@ -176,11 +216,13 @@ class TaskAttempt:
         self.active_tasks = max(1, self._ledger.look(CONTROL_NOW).active_tasks())
 
     def committed(self) -> Decided[list[Committed]]:
-        """Return the chunks of any task since the run took over. Raises ClusterError, OutcomeUnknown."""
+        """Return the chunks of any task since the run took over. Raises ClusterError,
+        OutcomeUnknown."""
         return self._ledger.decide(AskCommitted(self._order.chunks_end))
 
     def committed_keys(self) -> Decided[CommittedKeys]:
-        """Return the same by their keys alone: after each fault each lane asks, reads what is new, and decodes nothing."""
+        """Return the same by their keys alone: after each fault each lane asks, reads what is new,
+        and decodes nothing."""
         return self._ledger.decide(AskCommittedKeys(self._order.chunks_end))
 
     def hurry(self) -> None:
@@ -189,9 +231,12 @@ class TaskAttempt:
 
 
 class TaskLanes:
-    """A task's lanes, and what they say of themselves: ``open`` → chunks to ``pool`` … → ``finish`` → ``fill_receipt``."""
+    """A task's lanes, and what they say of themselves: ``open`` → chunks to ``pool`` … → ``finish``
+    → ``fill_receipt``."""
 
-    def __init__(self, order: ShipOrder, attempt: TaskAttempt, limits: TopicLimits, receipt: Receipt) -> None:
+    def __init__(
+        self, order: ShipOrder, attempt: TaskAttempt, limits: TopicLimits, receipt: Receipt
+    ) -> None:
         self._order = order
         self._attempt = attempt
         self._receipt = receipt
@@ -200,7 +245,9 @@ class TaskLanes:
         self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
         self._settings = order.lane_options.settings
         patience = min(_IDS_SECONDS, self._settings.transaction_timeout_ms / 1000 / 4)
-        self._topic_ids = TopicIdWatch(TopicIdLook(self._settings), order.topic_ids, patience_seconds=patience)
+        self._topic_ids = TopicIdWatch(
+            TopicIdLook(self._settings), order.topic_ids, patience_seconds=patience
+        )
         limit = order.rate_limit_bytes
         options = replace(
             order.lane_options,
@@ -208,18 +255,25 @@ class TaskLanes:
             first_partition=receipt.task,
             topics=self._topics,
             topic_ids=self._topic_ids,
-            rate=NoLimit() if limit is None else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
+            rate=NoLimit()
+            if limit is None
+            else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
         )
-        ids = [transactional_id(order.pipeline, order.cluster, receipt.task, lane) for lane in range(order.lanes)]
+        ids = [
+            transactional_id(order.pipeline, order.cluster, receipt.task, lane)
+            for lane in range(order.lanes)
+        ]
         self.pool = LanePool(options, ids, self._settle, self._count_delivered, right=self._right)
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
     def open(self) -> Decided[list[Committed]]:
-        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), and returns what is committed then.
+        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), and
+        returns what is committed then.
 
-        The first attempt of a task has nothing to learn: since the driver took over and read the ledger, nobody else could
-        commit anything of this task's splits. So it need not wait for the open transactions of the other tasks.
+        The first attempt of a task has nothing to learn: since the driver took over and read the
+        ledger, nobody else could commit anything of this task's splits. So it need not wait for the
+        open transactions of the other tasks.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(self._attempt.connect)
@@ -238,13 +292,15 @@ class TaskLanes:
         return replace(chunk, wire_bytes=int(chunk.bytes / self._ratio()), parked=parked)
 
     def finish(self) -> None:
-        """Returns when everything is delivered. Raises what made a lane fail, and TopicMissing for a topic that stayed unusable."""
+        """Returns when everything is delivered. Raises what made a lane fail, and TopicMissing for
+        a topic that stayed unusable."""
         self.pool.drain()
         self._close(self._settings.transaction_timeout_ms / 1000)
         self.pool.raise_given_up()
 
     def abandon(self) -> None:
-        """After a failure: a commit that is under way may still be answered, nothing else is sent."""
+        """After a failure: a commit that is under way may still be answered, nothing else
+        is sent."""
         self._close(15.0)
 
     def _close(self, timeout_seconds: float) -> None:
@@ -253,12 +309,15 @@ class TaskLanes:
         closed = self.pool.close(timeout_seconds)
         self._topic_ids.close()
         if closed.unknown:
-            log.warning("%d chunks whose commit was not answered; the ledger will tell", len(closed.unknown))
+            log.warning(
+                "%d chunks whose commit was not answered; the ledger will tell", len(closed.unknown)
+            )
         if self._sampler.ident is not None:
             self._sampler.join()
 
     def _count_delivered(self, chunks: Sequence[Chunk]) -> None:
-        """Called by the pool, one lane at a time. Nobody else writes to the fields that it adds to, before the pool is closed."""
+        """Called by the pool, one lane at a time. Nobody else writes to the fields that it adds to,
+        before the pool is closed."""
         for chunk in chunks:
             if chunk.entry is not None:
                 self._receipt.count_delivered(chunk.split, chunk.topic, chunk.entry)
@@ -268,8 +327,14 @@ class TaskLanes:
         pool, receipt = self.pool, self._receipt
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
-        receipt.parked, receipt.unsent, receipt.lowered = pool.parked_records, pool.unsent(), pool.lowered
-        receipt.unconfirmed = {topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed}
+        receipt.parked, receipt.unsent, receipt.lowered = (
+            pool.parked_records,
+            pool.unsent(),
+            pool.lowered,
+        )
+        receipt.unconfirmed = {
+            topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed
+        }
         if not self._settings.transactional:
             receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
         receipt.wire_bytes = pool.sent().wire_bytes
@@ -282,13 +347,17 @@ class TaskLanes:
         return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
-        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many tasks there are. Whatever goes wrong once
-        is tried again: a sampler that ends keeps the rate at what it was, and the page without its samples."""
+        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many
+        tasks there are. Whatever goes wrong once is tried again: a sampler that ends keeps the rate
+        at what it was, and the page without its samples."""
         looked_at = time.monotonic()
         while not self._done.wait(_SAMPLE_SECONDS):
             with _going_on("no sample of the lanes can be taken right now"):
                 self._receipt.samples.append(self.pool.sample())
-            if self._order.rate_limit_bytes and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS:
+            if (
+                self._order.rate_limit_bytes
+                and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS
+            ):
                 looked_at = time.monotonic()
                 with _going_on("other tasks cannot be counted right now"):
                     self._attempt.count_tasks()

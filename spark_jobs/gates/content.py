@@ -1,7 +1,9 @@
-"""What the checks of lines ask Spark for, and what they make of the figures. One function per check.
+"""What the checks of lines ask Spark for, and what they make of the figures. One function per
+check.
 
-A check names SQL aggregates over all records of its scope; those of all checks are computed in one pass, and one row of figures comes
-back. So a suite costs one scan for each scope, however many checks it has, and no value of a record ever leaves Spark.
+A check names SQL aggregates over all records of its scope; those of all checks are computed in one
+pass, and one row of figures comes back. So a suite costs one scan for each scope, however many
+checks it has, and no value of a record ever leaves Spark.
 """
 
 from __future__ import annotations
@@ -63,9 +65,11 @@ class Measured:
     figures: Mapping[str, str]
     """Name → SQL aggregate."""
     observe: Callable[[int, Figures], CheckFigures]
-    """(number of records, the figures) → what was observed. For all but `rows`, there is a record."""
+    """(number of records, the figures) → what was observed. For all but `rows`, there is a
+    record."""
     at_fault: str | None = None
-    """SQL: whether a record is one of those that the check counts against itself; so it can be said in which files they are."""
+    """SQL: whether a record is one of those that the check counts against itself; so it can be said
+    in which files they are."""
 
 
 def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> Measured:
@@ -89,14 +93,21 @@ def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> 
 
 
 def _begin(plan: PlanResult) -> dt.datetime:
-    """Of the run's window, or of the first one that a late file belongs to: its records are as old as that."""
-    late = (parse_window(file.late_window).start for file in plan.files if file.late_window and file.left)
+    """Of the run's window, or of the first one that a late file belongs to: its records are as old
+    as that."""
+    late = (
+        parse_window(file.late_window).start
+        for file in plan.files
+        if file.late_window and file.left
+    )
     return min(late, default=plan.window_start)
 
 
 def _rows(check: RowsCheck) -> Measured:
     def observe(rows: int, _: Figures) -> CheckFigures:
-        return CheckFigures((Bound(rows, check.min, check.max),), plural(rows, "row") + WHERE[check.on])
+        return CheckFigures(
+            (Bound(rows, check.min, check.max),), plural(rows, "row") + WHERE[check.on]
+        )
 
     return Measured(between(figure(check.min), figure(check.max), "rows"), {}, observe)
 
@@ -106,11 +117,16 @@ def _share_of(check: RateCheck, condition: str) -> Measured:
 
     def observe(rows: int, figures: Figures) -> CheckFigures:
         good = figures["good"]
-        observed = f"{rows - good:,} of {plural(rows, 'row')} {wrong} ({share(good, rows)} {right}){WHERE[check.on]}"
+        observed = (
+            f"{rows - good:,} of {plural(rows, 'row')} {wrong} ({share(good, rows)} "
+            f"{right}){WHERE[check.on]}"
+        )
         return CheckFigures((Bound(good / rows, min=check.min_rate),), observed)
 
     at_fault = f"NOT coalesce({condition}, false)"
-    return Measured(_at_least(check.min_rate, right), {"good": f"count_if({condition})"}, observe, at_fault)
+    return Measured(
+        _at_least(check.min_rate, right), {"good": f"count_if({condition})"}, observe, at_fault
+    )
 
 
 def _at_least(smallest: float, what: str) -> str:
@@ -131,17 +147,25 @@ def _json_schema(check: SchemaCheck) -> Measured:
             "with a new field": found["with_new"],
             "no JSON object": rows - found["objects"],
         }
-        words = ", ".join(f"{count:,} {what}" for what, count in drift.items() if count) or "no drift"
-        observed = f"{share(found['good'], rows)} of {plural(rows, 'row')} as expected ({words}){WHERE[check.on]}"
+        words = (
+            ", ".join(f"{count:,} {what}" for what, count in drift.items() if count) or "no drift"
+        )
+        observed = (
+            f"{share(found['good'], rows)} of {plural(rows, 'row')} as expected "
+            f"({words}){WHERE[check.on]}"
+        )
         return CheckFigures((Bound(found["good"] / rows, min=check.min_rate),), observed)
 
     at_fault = f"NOT coalesce({check.condition()}, false)"
-    return Measured(_at_least(check.min_rate, "with the expected fields"), figures, observe, at_fault)
+    return Measured(
+        _at_least(check.min_rate, "with the expected fields"), figures, observe, at_fault
+    )
 
 
 def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
-    """Distinct hashes. Of many records only every n-th hash is kept, so that the pass needs neither memory nor a shuffle of all of
-    them; all copies of a value have the same hash, so what is compared is right about the values that it is of."""
+    """Distinct hashes. Of many records only every n-th hash is kept, so that the pass needs neither
+    memory nor a shuffle of all of them; all copies of a value have the same hash, so what is
+    compared is right about the values that it is of."""
     column = sql_column(check.column)
     estimate = plan.total_bytes * max(1.0, plan.sample_ratio) / _SHORT_LINE_BYTES
     every = 1
@@ -149,14 +173,22 @@ def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
         every *= 2
     hashed = f"xxhash64({column})"
     kept = f"{column} IS NOT NULL" + (f" AND {hashed} % {every} = 0" if every > 1 else "")
-    figures = {"kept": f"count_if({kept})", "distinct": f"count(DISTINCT IF({kept}, {hashed}, NULL))"}
+    figures = {
+        "kept": f"count_if({kept})",
+        "distinct": f"count(DISTINCT IF({kept}, {hashed}, NULL))",
+    }
 
     def observe(rows: int, found: Figures) -> CheckFigures:
         there, distinct = found["kept"], found["distinct"]
         by = f", by every {every}th value" if every > 1 else ""
         if not there:
-            return CheckFigures((), f"no value among {plural(rows, 'row')} to compare{by}{WHERE[check.on]}")
-        observed = f"{there - distinct:,} of {plural(there, 'value')} repeat another ({share(distinct, there)} distinct{by}){WHERE[check.on]}"
+            return CheckFigures(
+                (), f"no value among {plural(rows, 'row')} to compare{by}{WHERE[check.on]}"
+            )
+        observed = (
+            f"{there - distinct:,} of {plural(there, 'value')} repeat another "
+            f"({share(distinct, there)} distinct{by}){WHERE[check.on]}"
+        )
         return CheckFigures((Bound(distinct / there, min=check.min_rate),), observed)
 
     return Measured(_at_least(check.min_rate, "distinct"), figures, observe)
@@ -177,8 +209,14 @@ def _line_length(check: LineLengthCheck) -> Measured:
         bounds = [Bound(found[name] / rows, min=part) for name, (_, part) in quantiles.items()]
         bounds += [Bound(longest, max=check.max_bytes)] if check.max_bytes is not None else []
         bounds += [Bound(shortest, min=check.min_bytes)] if check.min_bytes is not None else []
-        words = [f"{share(found[name], rows)} ≤ {write_size(bound)}" for name, (bound, _) in quantiles.items()]
-        return CheckFigures(tuple(bounds), "; ".join([f"{shortest:,} to {longest:,} bytes", *words]) + WHERE[check.on])
+        words = [
+            f"{share(found[name], rows)} ≤ {write_size(bound)}"
+            for name, (bound, _) in quantiles.items()
+        ]
+        return CheckFigures(
+            tuple(bounds),
+            "; ".join([f"{shortest:,} to {longest:,} bytes", *words]) + WHERE[check.on],
+        )
 
     words = [f"{name} ≤ {write_size(bound)}" for name, (bound, _) in quantiles.items()]
     if check.min_bytes is not None or check.max_bytes is not None:
@@ -188,21 +226,36 @@ def _line_length(check: LineLengthCheck) -> Measured:
 
 def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
     names = list(dict.fromkeys((*topics, *check.topics)))
-    figures = {f"topic{i}": f"count_if({sql_column(TOPIC_COLUMN)} = {sql_literal(name)})" for i, name in enumerate(names)}
+    figures = {
+        f"topic{i}": f"count_if({sql_column(TOPIC_COLUMN)} = {sql_literal(name)})"
+        for i, name in enumerate(names)
+    }
 
     def observe(rows: int, found: Figures) -> CheckFigures:
         counts = [found[f"topic{i}"] for i in range(len(names))]
-        bounds = [bound for name, count in zip(names, counts, strict=True) for bound in _share_bounds(check, name, count, rows)]
+        bounds = [
+            bound
+            for name, count in zip(names, counts, strict=True)
+            for bound in _share_bounds(check, name, count, rows)
+        ]
         # What is wrong comes first: a long list is cut off.
         order = sorted(
-            range(len(names)), key=lambda i: all(bound.looks_right for bound in _share_bounds(check, names[i], counts[i], rows))
+            range(len(names)),
+            key=lambda i: all(
+                bound.looks_right for bound in _share_bounds(check, names[i], counts[i], rows)
+            ),
         )
         shown = listed([f"{names[i]} {share(counts[i], rows)}" for i in order], most=8)
         return CheckFigures(tuple(bounds), f"{shown} of {plural(rows, 'row')}{WHERE[check.on]}")
 
     least = f"≥ {rate(check.min_share)} each" if check.min_share else "no topic empty"
-    limits = [f"{name} {between(rate(limit.min), rate(limit.max))}" for name, limit in check.topics.items()]
-    return Measured("; ".join([least, *limits] if set(topics) - set(check.topics) else limits), figures, observe)
+    limits = [
+        f"{name} {between(rate(limit.min), rate(limit.max))}"
+        for name, limit in check.topics.items()
+    ]
+    return Measured(
+        "; ".join([least, *limits] if set(topics) - set(check.topics) else limits), figures, observe
+    )
 
 
 def _share_bounds(check: RouteRateCheck, name: str, count: int, rows: int) -> list[Bound]:

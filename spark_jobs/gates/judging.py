@@ -1,5 +1,5 @@
-"""What checks observed, and Great Expectations' verdict on it: each figure is an expectation of its own, and no comparison of ours stands
-beside (docs/adr/0018)."""
+"""What checks observed, and Great Expectations' verdict on it: each figure is an expectation of its
+own, and no comparison of ours stands beside (docs/adr/0018)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ class Bound:
     def looks_right(self) -> bool:
         """For the choice of words: which of many figures are named first. It decides nothing."""
         value = self.value
-        return value is not None and (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+        return (
+            value is not None
+            and (self.min is None or value >= self.min)
+            and (self.max is None or value <= self.max)
+        )
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,24 @@ class Unjudged:
 
 
 def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:
-    """One result per check, in order: a suite with one expectation per bound, over a frame of one row with a column per bound."""
-    found = {(i, j): bound for i, one in enumerate(checks) for j, bound in enumerate(_bounds(one)) if _is_number(bound.value)}
+    """One result per check, in order: a suite with one expectation per bound, over a frame of one
+    row with a column per bound."""
+    found = {
+        (i, j): bound
+        for i, one in enumerate(checks)
+        for j, bound in enumerate(_bounds(one))
+        if _is_number(bound.value)
+    }
     frame = pd.DataFrame({_column(key): [bound.value] for key, bound in found.items()})
-    questions = [Question(partial(_between, _column(key), bound), (_column(key),)) for key, bound in found.items()]
+    questions = [
+        Question(partial(_between, _column(key), bound), (_column(key),))
+        for key, bound in found.items()
+    ]
     answers = dict(zip(found, ask(questions, frame), strict=True))
-    return [_result(one, [answers.get((i, j), _NO_FIGURE) for j in range(len(_bounds(one)))]) for i, one in enumerate(checks)]
+    return [
+        _result(one, [answers.get((i, j), _NO_FIGURE) for j in range(len(_bounds(one)))])
+        for i, one in enumerate(checks)
+    ]
 
 
 _NO_FIGURE = Answer.impossible("there is no figure to compare")
@@ -84,12 +100,17 @@ def _column(key: tuple[int, int]) -> str:
 
 def _between(column: str, bound: Bound) -> Expectation:
     if bound.min is None and bound.max is None:
-        raise ValueError("it has neither `min` nor `max`, so nothing could fail it; give one of them")
+        raise ValueError(
+            "it has neither `min` nor `max`, so nothing could fail it; give one of them"
+        )
     if abs(bound.value or 0) >= _TOLD_APART:
         raise ValueError(
-            f"its figure is not below {_TOLD_APART:,}, beyond which Great Expectations takes neighbours for the same"
+            f"its figure is not below {_TOLD_APART:,}, beyond which Great Expectations takes "
+            "neighbours for the same"
         )
-    return gxe.ExpectColumnValuesToBeBetween(column=column, min_value=bound.min, max_value=bound.max)  # type: ignore[attr-defined]
+    return gxe.ExpectColumnValuesToBeBetween(  # type: ignore[attr-defined]
+        column=column, min_value=bound.min, max_value=bound.max
+    )
 
 
 def _result(one: Unjudged, answers: Sequence[Answer]) -> CheckResult:
@@ -100,7 +121,11 @@ def _result(one: Unjudged, answers: Sequence[Answer]) -> CheckResult:
             return unevaluated(one.title, one.expected, answer.fault)
         looked_at = (answer.figures.get("element_count"), answer.figures.get("missing_count"))
         if looked_at != (1, 0):
-            return unevaluated(one.title, one.expected, f"Great Expectations looked at {looked_at[0]} figures of it instead of 1")
+            return unevaluated(
+                one.title,
+                one.expected,
+                f"Great Expectations looked at {looked_at[0]} figures of it instead of 1",
+            )
     return CheckResult(
         check=one.title,
         severity=one.severity,

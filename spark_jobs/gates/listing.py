@@ -32,7 +32,8 @@ _MOST_PARTS = 100_000
 
 @dataclass(frozen=True)
 class Listing:
-    """The window's files, and what else is known without reading lines. Late files of other windows are none of them."""
+    """The window's files, and what else is known without reading lines. Late files of other windows
+    are none of them."""
 
     plan: PlanResult
     source_path: str
@@ -53,7 +54,10 @@ def expected(check: ListingCheck) -> str:
         case FreshnessCheck():
             return f"newest file ≤ {write_duration(check.max_age_seconds)} before the window's end"
         case FilesPerCheck():
-            return f"{between(figure(check.min), figure(check.max), 'files')} in every {write_duration(check.every_seconds)}"
+            return (
+                f"{between(figure(check.min), figure(check.max), 'files')} in every "
+                f"{write_duration(check.every_seconds)}"
+            )
         case SizeVsHistoryCheck():
             return f"median of the last {check.runs} runs ± {rate(check.tolerance)}"
         case DuplicateFilesCheck():
@@ -63,7 +67,8 @@ def expected(check: ListingCheck) -> str:
 
 
 def find(check: ListingCheck, listing: Listing) -> CheckFigures:
-    """Raises what the history or the comparison of files raises: then the check cannot be evaluated."""
+    """Raises what the history or the comparison of files raises: then the check cannot be
+    evaluated."""
     plan = listing.plan
     match check:
         case FilesCheck():
@@ -71,7 +76,10 @@ def find(check: ListingCheck, listing: Listing) -> CheckFigures:
             return CheckFigures((Bound(count, check.min, check.max),), plural(count, "file"))
         case TotalBytesCheck():
             total = sum(file.size_bytes for file in plan.own_files)
-            return CheckFigures((Bound(total, check.min_bytes, check.max_bytes),), f"{format_bytes(total)} ({total:,} bytes)")
+            return CheckFigures(
+                (Bound(total, check.min_bytes, check.max_bytes),),
+                f"{format_bytes(total)} ({total:,} bytes)",
+            )
         case FreshnessCheck():
             return _freshness(check, plan)
         case FilesPerCheck():
@@ -87,7 +95,9 @@ def find(check: ListingCheck, listing: Listing) -> CheckFigures:
 def _freshness(check: FreshnessCheck, plan: PlanResult) -> CheckFigures:
     if not plan.own_files:
         return CheckFigures((), "no files")
-    age_ms = round(plan.window_end.timestamp() * 1000) - max(file.modified_ms for file in plan.own_files)
+    age_ms = round(plan.window_end.timestamp() * 1000) - max(
+        file.modified_ms for file in plan.own_files
+    )
     # Rounded up, so that a figure beyond the limit never looks like the limit.
     age = write_duration(math.ceil(abs(age_ms / 1000)))
     observed = f"newest file {age} {'before' if age_ms >= 0 else 'after'} the window's end"
@@ -98,7 +108,10 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> CheckFigures:
     plan, every = listing.plan, dt.timedelta(seconds=check.every_seconds)
     parts = math.ceil((plan.window_end - plan.window_start) / every)
     if parts > _MOST_PARTS:
-        raise ValueError(f"the window has {parts:,} parts of {write_duration(check.every_seconds)}, more than {_MOST_PARTS:,}")
+        raise ValueError(
+            f"the window has {parts:,} parts of {write_duration(check.every_seconds)}, more than "
+            f"{_MOST_PARTS:,}"
+        )
     where = check.path_time(pattern_of_source(listing.source_path) or "")
     times = [where.find(file.path) for file in plan.own_files]
     inside = [at for at in times if at is not None and plan.window_start <= at < plan.window_end]
@@ -106,36 +119,61 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> CheckFigures:
     numbers = [counts[part] for part in range(parts)]
     timeless = sum(at is None for at in times)
 
-    wrong = [part for part, count in enumerate(numbers) if not Bound(count, check.min, check.max).looks_right]
-    starts = [f"{plan.window_start + part * every:%Y-%m-%dT%H:%MZ} has {numbers[part]:,}" for part in wrong]
+    wrong = [
+        part
+        for part, count in enumerate(numbers)
+        if not Bound(count, check.min, check.max).looks_right
+    ]
+    starts = [
+        f"{plan.window_start + part * every:%Y-%m-%dT%H:%MZ} has {numbers[part]:,}"
+        for part in wrong
+    ]
     words = [
-        f"{len(wrong):,} of {plural(parts, 'part')} wrong: {listed(starts)}" if wrong else f"right in {plural(parts, 'part')}"
+        f"{len(wrong):,} of {plural(parts, 'part')} wrong: {listed(starts)}"
+        if wrong
+        else f"right in {plural(parts, 'part')}"
     ]
     if timeless:
         words.append(f"{plural(timeless, 'file')} without a time in the path")
     if outside := len(times) - timeless - len(inside):
         words.append(f"{plural(outside, 'file')} outside the window")
     return CheckFigures(
-        (Bound(min(numbers), check.min, check.max), Bound(max(numbers), check.min, check.max), Bound(timeless, max=0)),
+        (
+            Bound(min(numbers), check.min, check.max),
+            Bound(max(numbers), check.min, check.max),
+            Bound(timeless, max=0),
+        ),
         "; ".join(words),
     )
 
 
-def _size_vs_history(check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence[PastRun]) -> CheckFigures:
+def _size_vs_history(
+    check: SizeVsHistoryCheck, plan: PlanResult, runs: Sequence[PastRun]
+) -> CheckFigures:
     of_bytes = check.of == "bytes"
     now = sum(file.size_bytes for file in plan.own_files) if of_bytes else len(plan.own_files)
     history = tuple(float(run.bytes if of_bytes else run.files) for run in runs)
     shown = format_bytes(now) if of_bytes else plural(now, "file")
     if len(runs) < check.min_runs:
-        had = f"{plural(len(runs), 'earlier run')}, {check.min_runs} are needed" if runs else "no earlier run"
+        had = (
+            f"{plural(len(runs), 'earlier run')}, {check.min_runs} are needed"
+            if runs
+            else "no earlier run"
+        )
         return CheckFigures(
-            (Bound(len(runs), max=check.min_runs - 1),), f"{shown}; no history to compare with yet ({had})", history
+            (Bound(len(runs), max=check.min_runs - 1),),
+            f"{shown}; no history to compare with yet ({had})",
+            history,
         )
     median = statistics.median(history)
     low, high = median * (1 - check.tolerance), median * (1 + check.tolerance)
     usual = format_bytes(median) if of_bytes else f"{median:,.12g} files"
     ratio = f", {now / median:.2f} times that" if median else ""
-    return CheckFigures((Bound(now, low, high),), f"{shown}; median of {plural(len(runs), 'run')} {usual}{ratio}", history)
+    return CheckFigures(
+        (Bound(now, low, high),),
+        f"{shown}; median of {plural(len(runs), 'run')} {usual}{ratio}",
+        history,
+    )
 
 
 def _duplicate_files(listing: Listing) -> CheckFigures:
@@ -144,7 +182,11 @@ def _duplicate_files(listing: Listing) -> CheckFigures:
     groups = listing.duplicates()
     doubled = sum(len(group) - 1 for group in groups)
     names = [" = ".join(_shown(path, listing) for path in group) for group in groups]
-    observed = f"{plural(doubled, 'file')} with the content of another: {listed(names)}" if doubled else "all contents differ"
+    observed = (
+        f"{plural(doubled, 'file')} with the content of another: {listed(names)}"
+        if doubled
+        else "all contents differ"
+    )
     return CheckFigures((Bound(doubled, max=0),), observed)
 
 

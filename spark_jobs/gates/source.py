@@ -1,4 +1,5 @@
-"""The source gate: the typed checks of a pipeline, looked at and then judged by Great Expectations."""
+"""The source gate: the typed checks of a pipeline, looked at and then judged by Great
+Expectations."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ Scope = Literal["sample", "full"]
 Measure = Callable[[Scope, Mapping[str, str]], Mapping[str, Any]]
 """(scope, name → SQL aggregate over its records) → name → figure, in one scan."""
 Where = Callable[[Scope, Mapping[str, str]], Mapping[str, Sequence[tuple[str, int]]]]
-"""(scope, name → SQL condition) → name → (file, records for which it is true), the worst few files first; one more scan."""
+"""(scope, name → SQL condition) → name → (file, records for which it is true), the worst few files
+first; one more scan."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +45,23 @@ class SourceEvidence:
 
 
 def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> SourceVerdict:
-    listing = Listing(view.plan, view.pipeline.source.path, view.history, view.duplicates, view.marked)
-    evidence = SourceEvidence(listing, view.measure, tuple(view.pipeline.fixed_topics()), view.where)
+    listing = Listing(
+        view.plan, view.pipeline.source.path, view.history, view.duplicates, view.marked
+    )
+    evidence = SourceEvidence(
+        listing, view.measure, tuple(view.pipeline.fixed_topics()), view.where
+    )
     return replace(evaluate_source(checks, evidence), scope=view.scope)
 
 
 def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> SourceVerdict:
-    """A check that cannot be evaluated blocks. Raises SparkUnavailable if Spark's Java process ended: then nothing is known of the lines.
+    """A check that cannot be evaluated blocks. Raises SparkUnavailable if Spark's Java process
+    ended: then nothing is known of the lines.
 
-    All checks of lines of one scope are one aggregate over its records, in one scan and one Spark job. If that
-    fails, as it does when a column's expression fails on a record, each check is asked by itself, so that only those to blame are
-    without a figure; a file that cannot be read is everybody's fault. docs/gates.md says what it costs.
+    All checks of lines of one scope are one aggregate over its records, in one scan and one Spark
+    job. If that fails, as it does when a column's expression fails on a record, each check is asked
+    by itself, so that only those to blame are without a figure; a file that cannot be read is
+    everybody's fault. docs/gates.md says what it costs.
     """
     looked: dict[int, Unjudged] = {}
     at_fault: dict[Scope, dict[int, str]] = {"sample": {}, "full": {}}
@@ -71,7 +79,11 @@ def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> 
             scans += read
     results = judged([looked[index] for index in range(len(checks))])
     for scope, conditions in at_fault.items():
-        wrong = {index: how for index, how in conditions.items() if _is_judged_wrong(looked[index], results[index])}
+        wrong = {
+            index: how
+            for index, how in conditions.items()
+            if _is_judged_wrong(looked[index], results[index])
+        }
         scans += _say_where(scope, wrong, results, evidence.where)
     return SourceVerdict(results, scans)
 
@@ -90,7 +102,8 @@ def _looked_at_listing(check: Any, of: Listing) -> Unjudged:
 def _look_at_lines(
     scope: Scope, checks: Mapping[int, ContentCheck], evidence: SourceEvidence
 ) -> tuple[dict[int, Unjudged], dict[int, str], int]:
-    """What was observed; SQL for the records that a check counts against itself; and how often lines were read."""
+    """What was observed; SQL for the records that a check counts against itself; and how often
+    lines were read."""
     asked: dict[int, Measured] = {}
     looked: dict[int, Unjudged] = {}
     for index, check in checks.items():
@@ -98,7 +111,9 @@ def _look_at_lines(
             asked[index] = measured(check, evidence.listing.plan, evidence.topics)
         except Exception as error:
             looked[index] = Unjudged(check.title, check.severity, "", reason.of_building(error))
-    figures, scans = _figures(scope, {index: one.figures for index, one in asked.items()}, evidence.measure)
+    figures, scans = _figures(
+        scope, {index: one.figures for index, one in asked.items()}, evidence.measure
+    )
     for index, one in asked.items():
         check, found = checks[index], figures[index]
         observed = found if isinstance(found, str) else _observed(one, scope, found)
@@ -108,11 +123,18 @@ def _look_at_lines(
 
 def _is_judged_wrong(check: Unjudged, result: CheckResult) -> bool:
     """Not one that could not be evaluated."""
-    return not result.passed and isinstance(check.observed, CheckFigures) and result.observed == check.observed.words
+    return (
+        not result.passed
+        and isinstance(check.observed, CheckFigures)
+        and result.observed == check.observed.words
+    )
 
 
-def _say_where(scope: Scope, wrong: Mapping[int, str], results: Sequence[CheckResult], where: Where | None) -> int:
-    """Adds to each result that does not hold in which files the records at fault are. Returns how often lines were read for it."""
+def _say_where(
+    scope: Scope, wrong: Mapping[int, str], results: Sequence[CheckResult], where: Where | None
+) -> int:
+    """Adds to each result that does not hold in which files the records at fault are. Returns how
+    often lines were read for it."""
     if not wrong or where is None:
         return 0
     try:
@@ -121,7 +143,10 @@ def _say_where(scope: Scope, wrong: Mapping[int, str], results: Sequence[CheckRe
     except Exception:  # that the check does not hold is known; where, is a help
         return 1
     for index, files in ((int(name), files) for name, files in found.items() if files):
-        results[index].observed += f"; most in {listed([f'{file} ({count:,})' for file, count in files], most=_MOST_FILES)}"
+        results[index].observed += (
+            "; most in "
+            f"{listed([f'{file} ({count:,})' for file, count in files], most=_MOST_FILES)}"
+        )
     return 1
 
 
@@ -140,7 +165,11 @@ def _figures(
 ) -> tuple[dict[int, Mapping[str, Any] | str], int]:
     """Each check's figures, or why it has none; and how many scans that took."""
     together = {"rows": content.ROWS}
-    together |= {f"{index}.{name}": aggregate for index, own in wanted.items() for name, aggregate in own.items()}
+    together |= {
+        f"{index}.{name}": aggregate
+        for index, own in wanted.items()
+        for name, aggregate in own.items()
+    }
     try:
         with quiet():  # Spark's errors quote the values that caused them
             row = measure(scope, together)
@@ -157,4 +186,7 @@ def _figures(
             found |= alone
             scans += more
         return found, scans
-    return {index: {"rows": row["rows"]} | {name: row[f"{index}.{name}"] for name in own} for index, own in wanted.items()}, 1
+    return {
+        index: {"rows": row["rows"]} | {name: row[f"{index}.{name}"] for name in own}
+        for index, own in wanted.items()
+    }, 1

@@ -2,16 +2,21 @@
 
 What it does otherwise, and what is done here (each has a test):
 
-- An expectation of an unknown type is logged and dropped: expectations are built from classes, never from names, and counted.
-- A suite without expectations passes: :func:`ask` always asks for the row count too, and a question without a result is a fault.
-- Every column expectation holds on zero rows: an answer holds only if there was a row, or if it is about the number of rows.
-- An expectation that raises is one more ``success: false`` with an empty result: it becomes a fault, which blocks.
-- Results come back grouped by column: they are matched by an identity in the expectation's ``meta``, never by position.
+- An expectation of an unknown type is logged and dropped: expectations are built from classes,
+  never from names, and counted.
+- A suite without expectations passes: :func:`ask` always asks for the row count too, and a question
+  without a result is a fault.
+- Every column expectation holds on zero rows: an answer holds only if there was a row, or if it is
+  about the number of rows.
+- An expectation that raises is one more ``success: false`` with an empty result: it becomes a
+  fault, which blocks.
+- Results come back grouped by column: they are matched by an identity in the expectation's
+  ``meta``, never by position.
 - The default result format puts values at fault into the results: SUMMARY with no examples.
-- Its Spark data source caches the whole frame, and reads it for every other metric (7 scans for what one aggregate says): it gets
-  frames of figures, and never one of records.
-- It sends analytics, writes a docs site that loads its style from the internet, draws progress bars, and its logs may quote values:
-  all of it is off.
+- Its Spark data source caches the whole frame, and reads it for every other metric (7 scans for
+  what one aggregate says): it gets frames of figures, and never one of records.
+- It sends analytics, writes a docs site that loads its style from the internet, draws progress
+  bars, and its logs may quote values: all of it is off.
 """
 
 from __future__ import annotations
@@ -48,14 +53,16 @@ class Question:
     """One check, as an expectation."""
 
     build: Callable[[], Expectation]
-    """Its errors are faults of the check, so bounds that contradict each other need no care elsewhere."""
+    """Its errors are faults of the check, so bounds that contradict each other need no care
+    elsewhere."""
     columns: tuple[str, ...] = ()
     """What it looks at; empty for a question about the number of rows."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """``figures`` is the result as Great Expectations gives it, and ``rows``, the number of rows in the frame."""
+    """``figures`` is the result as Great Expectations gives it, and ``rows``, the number of rows in
+    the frame."""
 
     holds: bool
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +75,8 @@ class Answer:
 
 
 def ask(questions: Sequence[Question], frame: pd.DataFrame) -> list[Answer]:
-    """One answer per question, in their order. Never raises: what cannot be answered says so, and does not hold."""
+    """One answer per question, in their order. Never raises: what cannot be answered says so, and
+    does not hold."""
     answers: dict[int, Answer] = {}
     built: dict[int, Expectation] = {}
     for index, question in enumerate(questions):
@@ -88,7 +96,9 @@ def _build(question: Question, index: int, columns: Iterable[str]) -> Expectatio
     # Asked before, since Great Expectations would try three times and then answer with a traceback.
     for column in question.columns:
         if column not in columns:
-            raise ValueError(f"there is no column {column!r}; there are: {', '.join(sorted(columns))}")
+            raise ValueError(
+                f"there is no column {column!r}; there are: {', '.join(sorted(columns))}"
+            )
     return _identified(question.build(), index)
 
 
@@ -97,7 +107,9 @@ def _identified(expectation: Expectation, identity: int | str) -> Expectation:
     return expectation
 
 
-def _validate(questions: Sequence[Question], built: Mapping[int, Expectation], frame: pd.DataFrame) -> dict[int, Answer]:
+def _validate(
+    questions: Sequence[Question], built: Mapping[int, Expectation], frame: pd.DataFrame
+) -> dict[int, Answer]:
     guard = _identified(gxe.ExpectTableRowCountToBeBetween(min_value=1), _ROW_COUNT)  # type: ignore[attr-defined]
     with quiet():
         # Not add_expectation(): it takes two checks that differ in `meta` alone for one.
@@ -109,12 +121,17 @@ def _validate(questions: Sequence[Question], built: Mapping[int, Expectation], f
         if config is not None and config.meta is not None:
             found[config.meta[_IDENTITY]].append(result)
     rows = _one(found[_ROW_COUNT])
-    return {index: _judged(_one(found[index]), rows, about_rows=not questions[index].columns) for index in built}
+    return {
+        index: _judged(_one(found[index]), rows, about_rows=not questions[index].columns)
+        for index in built
+    }
 
 
 def _one(results: Sequence[ExpectationValidationResult]) -> Answer:
     if len(results) != 1:
-        return Answer.impossible(f"Great Expectations gave {len(results)} results for it instead of 1")
+        return Answer.impossible(
+            f"Great Expectations gave {len(results)} results for it instead of 1"
+        )
     (result,) = results
     if fault := reason.of_exception_info(result.exception_info):
         return Answer.impossible(fault)
@@ -134,23 +151,30 @@ def _judged(answer: Answer, rows: Answer, *, about_rows: bool) -> Answer:
 
 
 def _batch(frame: pd.DataFrame) -> Batch:
-    """In a context that lives in memory and belongs to this call alone. No docs site, no telemetry, no progress bars."""
+    """In a context that lives in memory and belongs to this call alone. No docs site, no telemetry,
+    no progress bars."""
     config = DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
         progress_bars=ProgressBarsConfig(globally=False, metric_calculations=False),
         analytics_enabled=False,
     )
     context = gx.get_context(mode="ephemeral", project_config=config, cloud_mode=False)
-    whole = context.data_sources.add_pandas("gate").add_dataframe_asset("frame").add_batch_definition_whole_dataframe("whole")
+    whole = (
+        context.data_sources.add_pandas("gate")
+        .add_dataframe_asset("frame")
+        .add_batch_definition_whole_dataframe("whole")
+    )
     return whole.get_batch({"dataframe": frame})
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps these loggers from writing errors with the values that caused them into the task's log."""
+    """Keeps these loggers from writing errors with the values that caused them into the
+    task's log."""
     loggers = [
         logging.getLogger("great_expectations"),
-        # Made by PySparkLogger, or else pyspark would find a plain logger under the name and fail to log to it.
+        # Made by PySparkLogger, or else pyspark would find a plain logger under the name and fail
+        # to log to it.
         PySparkLogger.getLogger("SQLQueryContextLogger"),
         PySparkLogger.getLogger("DataFrameQueryContextLogger"),
     ]

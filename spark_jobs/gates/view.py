@@ -1,4 +1,5 @@
-"""What the source gate may look at, by Spark: the window's listing, its history, and figures about lines."""
+"""What the source gate may look at, by Spark: the window's listing, its history, and figures about
+lines."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ _FILES_COMPARED = 200
 
 @dataclass
 class SourceView:
-    """One window, as the run's plan has it. Lines are those of the files that are left to ship and can be read."""
+    """One window, as the run's plan has it. Lines are those of the files that are left to ship and
+    can be read."""
 
     spark: SparkSession
     hadoop: Hadoop
@@ -59,30 +61,54 @@ class SourceView:
     def sample(self) -> list[SampleRange]:
         gates: Gates = self.pipeline.gates
         files = [file for file in self.left if file.size_bytes] or self.left
-        at_any_line = self.pipeline.source.format in ("text", "jsonl") and self.pipeline.records.starts_with is None
+        at_any_line = (
+            self.pipeline.source.format in ("text", "jsonl")
+            and self.pipeline.records.starts_with is None
+        )
         cut_bytes = gates.sample_piece_bytes if at_any_line else WHOLE_FILES_BYTES
         return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes, cut_bytes)
 
-    def measure(self, scope: Literal["sample", "full"], figures: Mapping[str, str]) -> dict[str, Any]:
-        """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot be read if the pipeline wants all or nothing,
-        or if nothing else was read; else they have the lines that could be read, and the ship will say so."""
+    def measure(
+        self, scope: Literal["sample", "full"], figures: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot
+        be read if the pipeline wants all or nothing, or if nothing else was read; else they have
+        the lines that could be read, and the ship will say so."""
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
         with self._scanning(), self._lines(scope) as lines:
-            found: dict[str, Any] = gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
+            found: dict[str, Any] = (
+                gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
+            )
         bad = [file for file in self.plan.files if file.left and file.problem]
         if bad and (self.pipeline.source.on_unreadable == "fail" or not found.get("rows")):
             raise cannot_be_read(bad, "Nothing was sent.")
         return found
 
-    def where(self, scope: Literal["sample", "full"], conditions: Mapping[str, str]) -> dict[str, list[tuple[str, int]]]:
-        """The files with the most records for which each condition is true. Raises what Spark raises."""
-        counts = [F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()]
+    def where(
+        self, scope: Literal["sample", "full"], conditions: Mapping[str, str]
+    ) -> dict[str, list[tuple[str, int]]]:
+        """The files with the most records for which each condition is true. Raises what Spark
+        raises."""
+        counts = [
+            F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()
+        ]
         total = functools.reduce(operator.add, (F.col(f"`{name}`") for name in conditions))
         with self._scanning(), self._lines(scope) as lines:
-            of_file = gate_frame(lines, self.pipeline, "file_path").groupBy("file_path").agg(*counts)
-            rows = [row.asDict() for row in of_file.orderBy(total.desc(), "file_path").limit(_FILES_COMPARED).collect()]
+            of_file = (
+                gate_frame(lines, self.pipeline, "file_path").groupBy("file_path").agg(*counts)
+            )
+            rows = [
+                row.asDict()
+                for row in of_file.orderBy(total.desc(), "file_path")
+                .limit(_FILES_COMPARED)
+                .collect()
+            ]
         return {
-            name: [(unquote(row["file_path"]), row[name]) for row in sorted(rows, key=lambda row: -row[name]) if row[name]]
+            name: [
+                (unquote(row["file_path"]), row[name])
+                for row in sorted(rows, key=lambda row: -row[name])
+                if row[name]
+            ]
             for name in conditions
         }
 
@@ -103,7 +129,10 @@ class SourceView:
                 pipeline.gates.sample_piece_bytes,
             )
         else:
-            pieces, bytes_each = list(file_pieces(self.left, pipeline.split_size_bytes)), pipeline.split_size_bytes
+            pieces, bytes_each = (
+                list(file_pieces(self.left, pipeline.split_size_bytes)),
+                pipeline.split_size_bytes,
+            )
         limits = LineLimits.of(pipeline, _KEPT_OF_LONG_LINES_BYTES)
         with reading(self.spark, pieces, limits, partition_bytes=bytes_each) as read:
             yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
@@ -117,7 +146,14 @@ class SourceView:
             same_day = window.start.weekday() == start.weekday() or check.alike != "time_of_week"
             return window.end - window.start == length and same_time and same_day
 
-        return past_runs(self.runs_uri, self.pipeline.key, start, most=check.runs, wanted=wanted, names=self.pipeline.names)
+        return past_runs(
+            self.runs_uri,
+            self.pipeline.key,
+            start,
+            most=check.runs,
+            wanted=wanted,
+            names=self.pipeline.names,
+        )
 
     def duplicates(self) -> list[list[str]]:
         return duplicates(self.hadoop, self.plan.own_files)
@@ -131,7 +167,10 @@ class SourceView:
         files = f"{len(self.left):,} files that are left to ship"
         said = []
         if "sample" in self.looked_at:
-            said.append(f"sample: {len(self.sample):,} pieces of {len({piece.path for piece in self.sample}):,} of {files}")
+            said.append(
+                f"sample: {len(self.sample):,} pieces of "
+                f"{len({piece.path for piece in self.sample}):,} of {files}"
+            )
         if "full" in self.looked_at:
             said.append(f"full: all {files}")
         return "; ".join(said) or f"listing: {len(self.plan.own_files):,} files"

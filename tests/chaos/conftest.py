@@ -22,11 +22,16 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def new_pipe(shared_site: Site, tmp_path: Path) -> Iterator[Callable[..., Pipe]]:
-    """Makes a pipeline on the cluster, which is well at the beginning of the test and again after it."""
+    """Makes a pipeline on the cluster, which is well at the beginning of the test and again after
+    it."""
     pipes: list[Pipe] = []
 
     def new(**settings: Any) -> Pipe:
-        shape = {name: settings.pop(name) for name in ("topics", "partitions", "missing") if name in settings}
+        shape = {
+            name: settings.pop(name)
+            for name in ("topics", "partitions", "missing")
+            if name in settings
+        }
         pipes.append(Pipe(shared_site, tmp_path, **shape, settings=settings))
         return pipes[-1]
 

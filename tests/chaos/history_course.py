@@ -1,4 +1,5 @@
-"""The course of a history: which files come and change, what is asked for, which faults come, and what becomes of the runs."""
+"""The course of a history: which files come and change, what is asked for, which faults come, and
+what becomes of the runs."""
 
 from __future__ import annotations
 
@@ -17,15 +18,30 @@ from confluent_kafka import KafkaException
 from shipper_tools.dev.errors import DevServerError
 
 from tests.chaos.history_faults import DURING, Undo
-from tests.chaos.history_model import RECORDS_PER_SPLIT, SPLIT_BYTES, Difference, FileVersion, Model, Record, Tracked
+from tests.chaos.history_model import (
+    RECORDS_PER_SPLIT,
+    SPLIT_BYTES,
+    Difference,
+    FileVersion,
+    Model,
+    Record,
+    Tracked,
+)
 from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Piece, RunSpec, Strike, said_of
-from tests.chaos.history_world import RUN_ENDS_WITHIN_SECONDS, TOPICS, Brokers, HistoryRun, RunServer
+from tests.chaos.history_world import (
+    RUN_ENDS_WITHIN_SECONDS,
+    TOPICS,
+    Brokers,
+    HistoryRun,
+    RunServer,
+)
 
 _PIPELINE = "history"
 _MOST_AT_ONCE = 3
 _EXAMPLES = 8
 _SLEEPS_AT_MOST_SECONDS = 40.0
-#: Records a second of a task that is to be at work still when its driver is gone and another run has taken over.
+#: Records a second of a task that is to be at work still when its driver is gone and another run
+#: has taken over.
 _LONG_LIVED = (150.0, 300.0, 600.0)
 
 
@@ -42,8 +58,15 @@ class Options:
 
     @property
     def command(self) -> str:
-        more = "".join(f" --{name.replace('_', '-')}" for name in ("short_reads", "stale_plans") if getattr(self, name))
-        return f"python -m tests.chaos.history --runs {self.runs} --seed {self.seed} --brokers {self.brokers}{more}"
+        more = "".join(
+            f" --{name.replace('_', '-')}"
+            for name in ("short_reads", "stale_plans")
+            if getattr(self, name)
+        )
+        return (
+            f"python -m tests.chaos.history --runs {self.runs} --seed {self.seed} --brokers "
+            f"{self.brokers}{more}"
+        )
 
 
 @dataclass
@@ -120,8 +143,9 @@ class History:
     def _say(self) -> None:
         seconds = time.monotonic() - self.began
         print(
-            f"{seconds:4.0f} s: {self.launched} runs, {self.ends['succeeded']} succeeded, {self.ends['failed']} failed, "
-            f"{self.ends['killed']} killed; {self.fired.total()} faults; {len(self.debts)} to be asked for again",
+            f"{seconds:4.0f} s: {self.launched} runs, {self.ends['succeeded']} succeeded, "
+            f"{self.ends['failed']} failed, {self.ends['killed']} killed; {self.fired.total()} "
+            f"faults; {len(self.debts)} to be asked for again",
             flush=True,
         )
 
@@ -133,7 +157,14 @@ class History:
     def _new_file(self, window: int) -> None:
         self._files += 1
         splits = self.rng.choice((1, 1, 2, 3))
-        self.model.write(FileVersion(f"history:///{window:04}/{self._files}.log", window, 1_000 * self._files, (0,) * splits))
+        self.model.write(
+            FileVersion(
+                f"history:///{window:04}/{self._files}.log",
+                window,
+                1_000 * self._files,
+                (0,) * splits,
+            )
+        )
 
     def _change_source(self) -> None:
         if self.turn == 1 or self._chance(0.6):
@@ -162,17 +193,25 @@ class History:
         self.model.write(replace(file, modified_ms=1_000 * self._files, born=born))
 
     def write_source(self) -> None:
-        there = {each.file.path: each.file.state for each in self.model.now() if each.file.path not in self.hidden}
+        there = {
+            each.file.path: each.file.state
+            for each in self.model.now()
+            if each.file.path not in self.hidden
+        }
         part = self.folder / "source.json.part"
         part.write_text(json.dumps(there))
         part.rename(self.folder / "source.json")
 
     def busy_paths(self, but: HistoryRun | None = None) -> set[str]:
-        """Return the paths of files that must not change now: those of runs that are not over, and of requests that must be done.
+        """Return the paths of files that must not change now: those of runs that are not over, and
+        of requests that must be done.
 
-        If such a file was replaced, a run would be told by its plan to ship a version that is gone, and the model could not say which
-        version a success is about."""
-        runs = [*self.active, *(() if self.options.stale_plans else (sleeper.run for sleeper in self.sleepers))]
+        If such a file was replaced, a run would be told by its plan to ship a version that is gone,
+        and the model could not say which version a success is about."""
+        runs = [
+            *self.active,
+            *(() if self.options.stale_plans else (sleeper.run for sleeper in self.sleepers)),
+        ]
         paths = {file.path for run in runs if run is not but for file in run.spec.files}
         for debt in self.debts:
             if debt.must_be_done:
@@ -188,8 +227,15 @@ class History:
         if request.kind != "ship":
             return []
         found = self.model.of_windows(range(*request.windows))
-        found += [each for each in self.model.now() if each.file.path in request.late and each not in found]
-        return sorted((each for each in found if each.file.path not in self.hidden), key=lambda each: each.file.path)
+        found += [
+            each
+            for each in self.model.now()
+            if each.file.path in request.late and each not in found
+        ]
+        return sorted(
+            (each for each in found if each.file.path not in self.hidden),
+            key=lambda each: each.file.path,
+        )
 
     # Requests
 
@@ -197,12 +243,20 @@ class History:
         if self.debts and self._chance(0.3 + 0.1 * len(self.debts)):
             return self.debts[0]
         run_id = f"turn-{self.turn}"
-        kind = self.rng.choices(("new", "old", "wide", "reship", "replay", "archive", "snapshot"), (58, 8, 8, 9, 8, 5, 4))[0]
+        kind = self.rng.choices(
+            ("new", "old", "wide", "reship", "replay", "archive", "snapshot"),
+            (58, 8, 8, 9, 8, 5, 4),
+        )[0]
         first = max(1, self.hour - self.rng.randrange(12))
         if kind == "replay" and (records := self._quarantined()):
             return Request("replay", (first, first + 1), run_id, replayed=records)
         if kind == "reship":
-            request = Request("ship", (first, first + self.rng.choice((1, 1, 2))), run_id, reship=f"reship-{self.turn}")
+            request = Request(
+                "ship",
+                (first, first + self.rng.choice((1, 1, 2))),
+                run_id,
+                reship=f"reship-{self.turn}",
+            )
             busy = self.busy_paths()
             if not any(each.file.path in busy for each in self._listed(request)):
                 return request
@@ -214,7 +268,11 @@ class History:
             return Request("ship", (first, first + 1), run_id)
         if kind == "wide":
             return Request("ship", (first, first + self.rng.randrange(2, 6)), run_id)
-        late = tuple(each.file.path for each in self.model.of_windows(range(self.hour - 6, self.hour)) if not each.latest.asked)
+        late = tuple(
+            each.file.path
+            for each in self.model.of_windows(range(self.hour - 6, self.hour))
+            if not each.latest.asked
+        )
         return Request("ship", (self.hour, self.hour + 1), run_id, late=late)
 
     def _quarantined(self) -> tuple[Record, ...]:
@@ -229,7 +287,8 @@ class History:
         return tuple(self.rng.sample(found, min(len(found), self.rng.randrange(1, 20))))
 
     def _spec(self, request: Request) -> RunSpec | None:
-        """Return the run that the request needs, without faults; None if there is nothing to ship."""
+        """Return the run that the request needs, without faults; None if there is nothing
+        to ship."""
         files = tuple(each.file for each in self._listed(request))
         if request.kind == "ship" and not files:
             if request in self.debts:
@@ -237,23 +296,39 @@ class History:
             return None
         rng, chunk_bytes = self.rng, self.rng.choice((4_000, 12_000, 12_000, 40_000))
         return RunSpec(
-            request.kind, request.run_id, _PIPELINE, self.brokers.bootstrap, TOPICS, str(self.folder), request.windows, files,
-            request.reship, request.replayed, archive_before=request.windows[1], tasks=rng.choice((1, 2, 2, 3)),
-            lanes=rng.choice((1, 2, 2)), chunk_bytes=chunk_bytes, batch_bytes=min(chunk_bytes, rng.choice((2_000, 4_000, 8_000))),
-        )  # fmt: skip
+            request.kind,
+            request.run_id,
+            _PIPELINE,
+            self.brokers.bootstrap,
+            TOPICS,
+            str(self.folder),
+            request.windows,
+            files,
+            request.reship,
+            request.replayed,
+            archive_before=request.windows[1],
+            tasks=rng.choice((1, 2, 2, 3)),
+            lanes=rng.choice((1, 2, 2)),
+            chunk_bytes=chunk_bytes,
+            batch_bytes=min(chunk_bytes, rng.choice((2_000, 4_000, 8_000))),
+        )
 
     # A turn
 
     def _take_turn(self, request: Request, spec: RunSpec) -> None:
         known = request in self.debts
         if known and self._chance(0.5):
-            spec = replace(spec, run_id=f"{spec.run_id}-{self.turn}")  # another run; else another attempt of the same
+            spec = replace(
+                spec, run_id=f"{spec.run_id}-{self.turn}"
+            )  # another run; else another attempt of the same
         spec, during = self._disturbed(spec)
         run = self._launch(spec)
         if self._chance(0.06):
             self._second_driver(spec)
         self._accompany(run, during)
-        if run.succeeded or any(event["event"] == "not read whole" and event["short"] for event in run.events):
+        if run.succeeded or any(
+            event["event"] == "not read whole" and event["short"] for event in run.events
+        ):
             if request in self.debts:
                 self.debts.remove(request)
         elif not known and (request.must_be_done or (spec.kind == "ship" and self._chance(0.6))):
@@ -279,14 +354,18 @@ class History:
             self._launch(other)
 
     def _disturbed(self, spec: RunSpec) -> tuple[RunSpec, list[str]]:
-        """Return the run with faults that are part of it, and the names of the faults that come while it runs."""
+        """Return the run with faults that are part of it, and the names of the faults that come
+        while it runs."""
         rng = self.rng
         if self._chance(0.25):
             return spec, []
         if self._chance(0.55):
             victim = rng.choice(("worker", "driver", "all", "all"))
             number = signal.SIGSTOP if self._chance(0.4) else signal.SIGKILL
-            spec = replace(spec, strikes=(Strike(self._point(spec), victim, rng.choice((1, 1, 2, 2, 3)), number),))
+            spec = replace(
+                spec,
+                strikes=(Strike(self._point(spec), victim, rng.choice((1, 1, 2, 2, 3)), number),),
+            )
             if victim == "driver":
                 spec = replace(spec, records_per_second=rng.choice(_LONG_LIVED))
         if spec.kind == "ship" and self._chance(0.2):
@@ -295,9 +374,17 @@ class History:
         if self._chance(0.5):
             during = [rng.choices([*DURING], [fault.weight for fault in DURING.values()])[0]]
             outlived = during[0] in ("driver killed", "run stopped and taken over")
-            spec = replace(spec, records_per_second=rng.choice(_LONG_LIVED if outlived else (800.0, 1_500.0, 3_000.0)))
+            spec = replace(
+                spec,
+                records_per_second=rng.choice(
+                    _LONG_LIVED if outlived else (800.0, 1_500.0, 3_000.0)
+                ),
+            )
             if self._chance(0.4):
-                spec = replace(spec, pauses=((rng.choice(("commit", "flush", "begin")), rng.uniform(0.02, 0.2)),))
+                spec = replace(
+                    spec,
+                    pauses=((rng.choice(("commit", "flush", "begin")), rng.uniform(0.02, 0.2)),),
+                )
         return spec, during
 
     def _point(self, spec: RunSpec) -> str:
@@ -311,9 +398,13 @@ class History:
     def _source_fault(self, spec: RunSpec) -> RunSpec:
         rng = self.rng
         file = rng.choice(spec.files)
-        piece = Piece(file.path, SPLIT_BYTES * rng.randrange(len(file.born)), rng.randrange(RECORDS_PER_SPLIT))
+        piece = Piece(
+            file.path, SPLIT_BYTES * rng.randrange(len(file.born)), rng.randrange(RECORDS_PER_SPLIT)
+        )
         match rng.choice(
-            ("broken", "no end", "vanished", "short") if self.options.short_reads else ("broken", "no end", "vanished")
+            ("broken", "no end", "vanished", "short")
+            if self.options.short_reads
+            else ("broken", "no end", "vanished")
         ):
             case "broken":
                 self.fired["piece breaks in the middle"] += 1
@@ -344,7 +435,10 @@ class History:
                 break
             time.sleep(0.01)
         if self.hidden and not any(
-            file.path in self.hidden for other in self.active if other.driven for file in other.spec.files
+            file.path in self.hidden
+            for other in self.active
+            if other.driven
+            for file in other.spec.files
         ):
             for path in sorted(self.hidden):
                 if self._chance(0.2) and path not in self.busy_paths():
@@ -356,7 +450,9 @@ class History:
             time.sleep(0.02)
 
     def _disturb(self, run: HistoryRun, name: str) -> None:
-        seconds = self.rng.uniform(0.2, self.brokers.longest_pause_seconds if name == "broker paused" else 2.5)
+        seconds = self.rng.uniform(
+            0.2, self.brokers.longest_pause_seconds if name == "broker paused" else 2.5
+        )
         try:
             undo = DURING[name].begin(self, run)
         except (DevServerError, KafkaException):
@@ -377,7 +473,9 @@ class History:
                 run.stops_seen = len(stopped)
                 run.disturbed.append(f"{stopped[-1]} stopped")
                 if {*stopped} == {"worker"}:
-                    self.undos.append((now + self.rng.uniform(0.2, 2.0), lambda run=run: self._go_on_with(run)))
+                    self.undos.append(
+                        (now + self.rng.uniform(0.2, 2.0), lambda run=run: self._go_on_with(run))
+                    )
                 else:
                     self.put_to_sleep(run)
                     continue
@@ -387,7 +485,10 @@ class History:
                 self._hear(run)
                 self.active.remove(run)
             elif now > run.deadline:
-                self.faults.append(f"run {run.name} missed its deadline ({'; '.join(run.disturbed) or 'undisturbed'}): {run.log}")
+                self.faults.append(
+                    f"run {run.name} missed its deadline "
+                    f"({'; '.join(run.disturbed) or 'undisturbed'}): {run.log}"
+                )
                 run.signal(signal.SIGKILL)
                 run.deadline = float("inf")
 
@@ -396,12 +497,15 @@ class History:
         end = "succeeded" if run.succeeded else "failed" if run.end else "killed"
         self.ends[end] += 1
         self._hear(run)
-        self.model.ended(run.name, succeeded=run.succeeded and run.spec.kind == "ship", reship=run.spec.reship)
+        self.model.ended(
+            run.name, succeeded=run.succeeded and run.spec.kind == "ship", reship=run.spec.reship
+        )
         if run.succeeded and run.spec.kind == "replay":
             self.model.replayed(run.spec.replayed)
 
     def _hear(self, run: HistoryRun) -> None:
-        """Note what the run's processes have said since the last time. Tasks may go on without their driver."""
+        """Note what the run's processes have said since the last time. Tasks may go on without
+        their driver."""
         events = run.events
         for event in events[run.heard :]:
             if event["event"] == "strike":
@@ -410,36 +514,52 @@ class History:
             if event["event"] == "not read whole":
                 if run.succeeded:
                     self.faults.append(
-                        f"run {run.name} said that it succeeded, and did not read {event['path']} whole: {run.log}"
+                        f"run {run.name} said that it succeeded, and did not read {event['path']} "
+                        f"whole: {run.log}"
                     )
                 if event["short"]:
                     self._ask_anew(run, event["path"])
         run.heard = len(events)
 
     def _ask_anew(self, run: HistoryRun, path: str) -> None:
-        """Ask for a reship of a file of which a split was read short: without it the file is never complete. If the run was a reship itself, the new
-        one replaces it."""
+        """Ask for a reship of a file of which a split was read short: without it the file is never
+        complete. If the run was a reship itself, the new one replaces it."""
         windows = {each.file.window for each in self.model.now() if each.file.path == path}
-        of_run = [debt for debt in self.debts if debt.reship is not None and debt.reship == run.spec.reship]
-        first, end = run.spec.windows if run.spec.reship else (min(windows, default=0), max(windows, default=0) + 1)
+        of_run = [
+            debt
+            for debt in self.debts
+            if debt.reship is not None and debt.reship == run.spec.reship
+        ]
+        first, end = (
+            run.spec.windows
+            if run.spec.reship
+            else (min(windows, default=0), max(windows, default=0) + 1)
+        )
         for debt in of_run:
             self.debts.remove(debt)
         if windows:
-            self.debts.append(Request("ship", (first, end), f"anew-{run.name}", reship=f"anew-{run.name}"))
+            self.debts.append(
+                Request("ship", (first, end), f"anew-{run.name}", reship=f"anew-{run.name}")
+            )
 
     def _go_on_with(self, run: HistoryRun) -> None:
-        """Continue a run of which a task was stopped. One that sleeps meanwhile goes on when it is woken."""
+        """Continue a run of which a task was stopped. One that sleeps meanwhile goes on when it is
+        woken."""
         if run in self.active:
             run.signal(signal.SIGCONT)
 
     def put_to_sleep(self, run: HistoryRun) -> None:
         self.active.remove(run)
         turns = self.rng.choice((1, 1, 2, 3, 6, 12))
-        self.sleepers.append(Sleeper(run, self.turn + turns, time.monotonic() + _SLEEPS_AT_MOST_SECONDS))
+        self.sleepers.append(
+            Sleeper(run, self.turn + turns, time.monotonic() + _SLEEPS_AT_MOST_SECONDS)
+        )
 
     def _wake(self, turn: int) -> None:
         now = time.monotonic()
-        for sleeper in [each for each in self.sleepers if each.wakes <= turn or each.longest <= now]:
+        for sleeper in [
+            each for each in self.sleepers if each.wakes <= turn or each.longest <= now
+        ]:
             self.sleepers.remove(sleeper)
             sleeper.run.deadline = time.monotonic() + RUN_ENDS_WITHIN_SECONDS
             sleeper.run.signal(signal.SIGCONT)
@@ -482,7 +602,8 @@ class History:
         files = len(self._listed(everything))
         if end and (end["delivered"], end["complete_files"]) != (0, files):
             self.faults.append(
-                f"a run after the last one delivered {end['delivered']} records and found {end['complete_files']} of {files} files complete"
+                f"a run after the last one delivered {end['delivered']} records and found "
+                f"{end['complete_files']} of {files} files complete"
             )
 
     def _finish(self, request: Request) -> dict[str, Any]:
@@ -491,7 +612,15 @@ class History:
         if spec is None:
             return {}
         for attempt in range(3):
-            run = self._launch(replace(spec, run_id=f"{spec.run_id}-finished-{attempt}", tasks=2, lanes=2, chunk_bytes=40_000))
+            run = self._launch(
+                replace(
+                    spec,
+                    run_id=f"{spec.run_id}-finished-{attempt}",
+                    tasks=2,
+                    lanes=2,
+                    chunk_bytes=40_000,
+                )
+            )
             while run.alive:
                 self._look_after_runs()
                 time.sleep(0.02)
@@ -499,7 +628,8 @@ class History:
             if run.succeeded:
                 return run.end
         self.faults.append(
-            f"run {run.name} did not succeed although nothing was wrong any more: {run.end.get('error')}; {run.log}"
+            f"run {run.name} did not succeed although nothing was wrong any more: "
+            f"{run.end.get('error')}; {run.log}"
         )
         return {}
 
@@ -507,16 +637,26 @@ class History:
         return self.model.differences(self.brokers.count())
 
     def explain(self, differences: Sequence[Difference]) -> Iterator[str]:
-        """Describe the first records that are wrong, with what the model and the ledger say of them."""
+        """Describe the first records that are wrong, with what the model and the ledger say of
+        them."""
         some = self._spec(Request("snapshot", (0, 1), "explain"))
         assert some is not None
         some = replace(some, bootstrap=self.brokers.direct)
         explained = set()
         for place, expected, found in differences[:_EXAMPLES]:
             topic, record = place
-            yield f"{TOPICS[topic]} has {found} of {record}, and should have {expected.least} to {expected.most}"
+            yield (
+                f"{TOPICS[topic]} has {found} of {record}, and should have {expected.least} to "
+                f"{expected.most}"
+            )
             if (record.path, record.start) not in explained:
                 explained.add((record.path, record.start))
                 versions = self.model.versions.get(record.path, [])
-                yield from (f"  model: {each.number}: {each.file.state}, {each.deliveries}, {each.reships}" for each in versions)
-                yield from (f"  ledger: {said}" for said in said_of(some, record, [each.file for each in versions]))
+                yield from (
+                    f"  model: {each.number}: {each.file.state}, {each.deliveries}, {each.reships}"
+                    for each in versions
+                )
+                yield from (
+                    f"  ledger: {said}"
+                    for said in said_of(some, record, [each.file for each in versions])
+                )

@@ -1,4 +1,5 @@
-"""Faults that come while a run of a history is under way. Each returns how it ends, or None if it found nothing to hit."""
+"""Faults that come while a run of a history is under way. Each returns how it ends, or None if it
+found nothing to hit."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def _after(begin: Callable[[], object], undo: Undo) -> Undo:
     return undo
 
 
-def _on_links(history: History, begin: Callable[[FaultProxy], object], undo: Callable[[FaultProxy], object]) -> Undo:
+def _on_links(
+    history: History, begin: Callable[[FaultProxy], object], undo: Callable[[FaultProxy], object]
+) -> Undo:
     history.brokers.each(begin)
     return lambda: history.brokers.each(undo)
 
@@ -91,7 +94,9 @@ def _replace(history: History, run: HistoryRun) -> Undo | None:
     if run.spec.reship or not run.driven:
         return None
     busy = history.busy_paths(but=run)
-    files = [file for file in run.spec.files if file.path not in busy and history.model.is_current(file)]
+    files = [
+        file for file in run.spec.files if file.path not in busy and history.model.is_current(file)
+    ]
     if not files:
         return None
     history.replace(history.rng.choice(files))
@@ -104,17 +109,31 @@ def _add_partition(history: History) -> Undo | None:
 
 
 DURING = {
-    "broker killed": Fault(2, lambda history, run: _after(history.brokers.kill, history.brokers.start)),
+    "broker killed": Fault(
+        2, lambda history, run: _after(history.brokers.kill, history.brokers.start)
+    ),
     "broker restarted": Fault(2, lambda history, run: _restart(history)),
-    "broker paused": Fault(5, lambda history, run: _after(history.brokers.pause, history.brokers.resume)),
+    "broker paused": Fault(
+        5, lambda history, run: _after(history.brokers.pause, history.brokers.resume)
+    ),
     "connections cut": Fault(8, lambda history, run: _nothing if history.brokers.cut() else None),
-    "connections reset": Fault(8, lambda history, run: _nothing if history.brokers.reset() else None),
-    "link stalled": Fault(5, lambda history, run: _on_links(history, FaultProxy.stall, FaultProxy.resume)),
+    "connections reset": Fault(
+        8, lambda history, run: _nothing if history.brokers.reset() else None
+    ),
+    "link stalled": Fault(
+        5, lambda history, run: _on_links(history, FaultProxy.stall, FaultProxy.resume)
+    ),
     "commit held back": Fault(
-        10, lambda history, run: _on_links(history, lambda link: link.hold_request(_END_TXN), FaultProxy.release)
+        10,
+        lambda history, run: _on_links(
+            history, lambda link: link.hold_request(_END_TXN), FaultProxy.release
+        ),
     ),
     "commit's answer held back": Fault(
-        10, lambda history, run: _on_links(history, lambda link: link.hold_response(_END_TXN), FaultProxy.release)
+        10,
+        lambda history, run: _on_links(
+            history, lambda link: link.hold_response(_END_TXN), FaultProxy.release
+        ),
     ),
     "partition added": Fault(3, lambda history, run: _add_partition(history)),
     "transactional.id hijacked": Fault(4, _hijack),

@@ -1,8 +1,10 @@
-"""Files that change, and how often each of their records must be in each topic after a history of runs. Pure: it knows nothing of shipper.
+"""Files that change, and how often each of their records must be in each topic after a history of
+runs. Pure: it knows nothing of shipper.
 
-What the model knows comes from what the history asked for, and from the runs that said they had succeeded. A record of a file is expected
-once for each time that the file was shipped to its end. If a file was replaced, or shipped anew, before a run had shipped all of it, the
-records of the unfinished try may be there, once each, and need not be.
+What the model knows comes from what the history asked for, and from the runs that said they had
+succeeded. A record of a file is expected once for each time that the file was shipped to its end.
+If a file was replaced, or shipped anew, before a run had shipped all of it, the records of the
+unfinished try may be there, once each, and need not be.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Record(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        return padded(b"%s %d %d %d " % (self.path.encode(), self.born, self.start, self.ordinal), LINE_BYTES)
+        return padded(
+            b"%s %d %d %d " % (self.path.encode(), self.born, self.start, self.ordinal), LINE_BYTES
+        )
 
     @property
     def has_topic(self) -> bool:
@@ -89,7 +93,8 @@ class FileVersion:
 
 @dataclass
 class Delivery:
-    """One time that a version is shipped from its first record to its last: the first, or one more for each reship."""
+    """One time that a version is shipped from its first record to its last: the first, or one more
+    for each reship."""
 
     asked: bool = False
     """True if a run was started that had to ship it."""
@@ -179,7 +184,8 @@ class Model:
     # What is asked of runs
 
     def launched(self, name: str, files: Iterable[FileVersion], reship: str | None) -> None:
-        """Note that run ``name`` was started, to ship ``files``; to ship them anew if ``reship`` names a reship."""
+        """Note that run ``name`` was started, to ship ``files``; to ship them anew if ``reship``
+        names a reship."""
         claims = self._claims[name] = []
         for file in files:
             version = next(each for each in self.versions[file.path] if each.file == file)
@@ -193,7 +199,8 @@ class Model:
                 claims.append(Claim(version, len(version.deliveries) - 1))
 
     def _disclaim(self, version: Tracked) -> None:
-        """Drop the claims of runs that are under way: such a run may see the earlier delivery or the new one, so its success proves neither."""
+        """Drop the claims of runs that are under way: such a run may see the earlier delivery or
+        the new one, so its success proves neither."""
         for claims in self._claims.values():
             claims[:] = [claim for claim in claims if claim.version is not version]
 
@@ -212,7 +219,8 @@ class Model:
     # What must be there
 
     def bounds(self) -> dict[Place, Bounds]:
-        """Return how often each record may be where, once a last run has shipped all files that are there."""
+        """Return how often each record may be where, once a last run has shipped all files that are
+        there."""
         least: Counter[Place] = Counter()
         most: Counter[Place] = Counter()
         for path, versions in self.versions.items():
@@ -234,6 +242,8 @@ class Model:
         wrong = [
             Difference(place, expected, times)
             for place in bounds.keys() | found.keys()
-            if not (expected := bounds.get(place, nothing)).least <= (times := found.get(place, 0)) <= expected.most
+            if not (expected := bounds.get(place, nothing)).least
+            <= (times := found.get(place, 0))
+            <= expected.most
         ]
         return sorted(wrong)

@@ -1,8 +1,10 @@
-"""The processes of a history's runs, without the two seconds that Python takes to import everything.
+"""The processes of a history's runs, without the two seconds that Python takes to import
+everything.
 
-A process that has imported all of it, and has never had a thread (:func:`serve`), forks the leader of each run. The leader forks the
-driver and each task attempt, so that any of them can be killed with -9 at any point and the others go on: tasks whose driver is dead, and a
-driver whose tasks are dead. A leader does nothing else, and ends with its last process.
+A process that has imported all of it, and has never had a thread (:func:`serve`), forks the leader
+of each run. The leader forks the driver and each task attempt, so that any of them can be killed
+with -9 at any point and the others go on: tasks whose driver is dead, and a driver whose tasks are
+dead. A leader does nothing else, and ends with its last process.
 """
 
 from __future__ import annotations
@@ -27,7 +29,18 @@ from typing import Any
 from shipper.config.cluster import Cluster
 from shipper.errors import ShipperError
 from shipper.worker.order import ShipOrder
-from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Answer, Point, RunSpec, Strike, announce, owner, perform, work
+from tests.chaos.history_run import (
+    DRIVER_POINTS,
+    WORKER_POINTS,
+    Answer,
+    Point,
+    RunSpec,
+    Strike,
+    announce,
+    owner,
+    perform,
+    work,
+)
 
 _SUBREAPER, _DEATH_SIGNAL = 36, 1  # PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 
@@ -39,7 +52,13 @@ class Leader:
         self._link, self._lock = link, threading.Lock()
 
     def run_task(
-        self, spec: RunSpec, order: ShipOrder, cluster: Cluster, task: int, attempt: int, cancelled: threading.Event
+        self,
+        spec: RunSpec,
+        order: ShipOrder,
+        cluster: Cluster,
+        task: int,
+        attempt: int,
+        cancelled: threading.Event,
     ) -> Answer:
         here, there = Pipe()
         with self._lock:
@@ -64,7 +83,8 @@ class Leader:
 
 
 def serve() -> None:
-    """Fork a leader for each (RunSpec, events, log) on standard input, and print its process number. Ends with standard input."""
+    """Fork a leader for each (RunSpec, events, log) on standard input, and print its process
+    number. Ends with standard input."""
     _adopt_orphans()
     requests = io.BufferedReader(io.FileIO(0))
     while True:
@@ -79,7 +99,8 @@ def serve() -> None:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose leader was killed, so that they are gone when they end."""
+    """Become the parent of processes whose leader was killed, so that they are gone when
+    they end."""
     ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
@@ -112,7 +133,10 @@ def _lead(spec: RunSpec, events: str, log: str) -> None:
         os.dup2(opened, number)
         os.close(opened)
     logging.basicConfig(
-        level="INFO", format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
+        level="INFO",
+        format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
     )
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     driver = os.fork()
@@ -175,7 +199,9 @@ def _slow_down(spec: RunSpec) -> None:
         of: Any = owner(method)
         original = getattr(of, method)
 
-        def slow(self: Any, *arguments: Any, original: Any = original, seconds: float = seconds) -> Any:
+        def slow(
+            self: Any, *arguments: Any, original: Any = original, seconds: float = seconds
+        ) -> Any:
             time.sleep(seconds)
             return original(self, *arguments)
 
@@ -189,7 +215,9 @@ def _arm(strike: Strike, point: Point, driver: int) -> None:
     lock, calls = threading.Lock(), [0]
 
     def hit() -> None:
-        announce(event="strike", point=strike.point, victim=strike.victim, number=int(strike.number))
+        announce(
+            event="strike", point=strike.point, victim=strike.victim, number=int(strike.number)
+        )
         if strike.victim == "all":
             os.killpg(os.getpgid(0), strike.number)
         else:

@@ -1,4 +1,5 @@
-"""What one run of a history is to do, and how shipper does it. All that the history knows of shipper's inside is in this module."""
+"""What one run of a history is to do, and how shipper does it. All that the history knows of
+shipper's inside is in this module."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ CLUSTER = "one"
 _EPOCH = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
 _ATTEMPTS = 4
 _SLICE = 32
-#: How the column `split` says that a split ends (both: shipper.worker.marks), and that its reading does.
+#: How the column `split` says that a split ends (both: shipper.worker.marks), and that its reading
+#: does.
 _SECOND, _LOWEST = 1 << 62, -(1 << 63)
 
 
@@ -86,7 +88,8 @@ class RunSpec:
     topics: tuple[str, ...]
     """Two for records, and the quarantine."""
     folder: str
-    """The history's: results and ledgers go to ``runs`` in it, and ``source.json`` says which files are there."""
+    """The history's: results and ledgers go to ``runs`` in it, and ``source.json`` says which files
+    are there."""
     windows: tuple[int, int] = (0, 1)
     """Numbers of hours, [first, end)."""
     files: tuple[FileVersion, ...] = ()
@@ -105,7 +108,8 @@ class RunSpec:
     pauses: tuple[tuple[str, float], ...] = ()
     """Method of Transactions or LaneProducer, and the seconds that it waits first."""
     cut_off: tuple[int, int] = (0, 0)
-    """Number of attempts of task 0 whose stream breaks off, and the number of batches before it does."""
+    """Number of attempts of task 0 whose stream breaks off, and the number of batches before it
+    does."""
     broken: tuple[Piece, ...] = ()
     """Places at which the reader fails, in every attempt."""
     short: tuple[Piece, ...] = ()
@@ -158,13 +162,18 @@ def announce(**event: Any) -> None:
 
 
 def owner(method: str) -> type:
-    """Return the class that has the method: records are the producer's, a transaction is :class:`Transactions`'."""
+    """Return the class that has the method: records are the producer's, a transaction is
+    :class:`Transactions`'."""
     return Transactions if hasattr(Transactions, method) else LaneProducer
 
 
 def cluster_of(spec: RunSpec) -> Cluster:
     return Cluster.model_validate(
-        {"cluster": CLUSTER, "bootstrap": spec.bootstrap, "properties": {"socket.timeout.ms": spec.socket_timeout_ms}}
+        {
+            "cluster": CLUSTER,
+            "bootstrap": spec.bootstrap,
+            "properties": {"socket.timeout.ms": spec.socket_timeout_ms},
+        }
     )
 
 
@@ -174,16 +183,25 @@ def pipeline_of(spec: RunSpec) -> Pipeline:
             "pipeline": spec.pipeline,
             "source": {"path": "history", "split_size": f"{SPLIT_BYTES}B", "on_replaced": "reship"},
             "routes": [{"when": "true", "topic": spec.topics[0]}, {"topic": spec.topics[1]}],
-            "quarantine": {"topic": spec.topics[QUARANTINE], "max_rate": 1.0, "keep": f"{LINE_BYTES}B"},
+            "quarantine": {
+                "topic": spec.topics[QUARANTINE],
+                "max_rate": 1.0,
+                "keep": f"{LINE_BYTES}B",
+            },
             "clusters": [CLUSTER],
             "delivery": {
-                "chunk_size": f"{spec.chunk_bytes}B", "batch_size": f"{spec.batch_bytes}B", "lanes": spec.lanes, "lease": "1s",
-                "lease_wait": "30s", "metadata_wait": "30s", "transaction_timeout": "10s",
+                "chunk_size": f"{spec.chunk_bytes}B",
+                "batch_size": f"{spec.batch_bytes}B",
+                "lanes": spec.lanes,
+                "lease": "1s",
+                "lease_wait": "30s",
+                "metadata_wait": "30s",
+                "transaction_timeout": "10s",
             },
             "runner": {"cores": spec.tasks},
             "runs_uri": spec.runs,
         }
-    )  # fmt: skip
+    )
 
 
 def window_of(first: int, end: int) -> Window:
@@ -191,7 +209,8 @@ def window_of(first: int, end: int) -> Window:
 
 
 def perform(spec: RunSpec, leader: Leader) -> dict[str, Any]:
-    """Do what the run is asked for. Return what it says of itself; ``error`` is None if it succeeded. Raise ShipperError."""
+    """Do what the run is asked for. Return what it says of itself; ``error`` is None if it
+    succeeded. Raise ShipperError."""
     if spec.kind == "ship":
         return _ship(spec, leader)
     pipeline, cluster = pipeline_of(spec), cluster_of(spec)
@@ -201,7 +220,9 @@ def perform(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     if spec.kind == "replay":
         wanted = [
             replay_step.Repaired(
-                replay_step.RecordPosition(record.path, record.start, record.ordinal + 1), spec.topics[0], record.value
+                replay_step.RecordPosition(record.path, record.start, record.ordinal + 1),
+                spec.topics[0],
+                record.value,
             )
             for record in spec.replayed
         ]
@@ -223,22 +244,37 @@ def _ship(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     window = window_of(*spec.windows)
     folder = RunFolder(spec.runs, spec.pipeline, window.start, window.end, spec.run_id)
     context = RunContext(
-        pipeline=pipeline_of(spec), clusters={CLUSTER: cluster_of(spec)}, config_dir=Path(), window=window, folder=folder,
+        pipeline=pipeline_of(spec),
+        clusters={CLUSTER: cluster_of(spec)},
+        config_dir=Path(),
+        window=window,
+        folder=folder,
         engine=HistoryEngine(spec, leader),  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     times = {"started_at": _now(), "finished_at": _now()}
     files = [_planned(spec, file) for file in spec.files]
     plan = PlanResult(
-        **context.common("plan"), **times, transform_digest=context.pipeline.transform_digest(), files=files,
-        reship=spec.reship is not None, reship_id=spec.reship or "",
-        clusters=[ClusterPlan(cluster=CLUSTER, to_fence={CLUSTER: (2, 2)}, generation=_planned_at(spec))],
-    )  # fmt: skip
+        **context.common("plan"),
+        **times,
+        transform_digest=context.pipeline.transform_digest(),
+        files=files,
+        reship=spec.reship is not None,
+        reship_id=spec.reship or "",
+        clusters=[
+            ClusterPlan(cluster=CLUSTER, to_fence={CLUSTER: (2, 2)}, generation=_planned_at(spec))
+        ],
+    )
     folder.write("plan", plan)
     folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
     result = ship_step.ship(context, CLUSTER, _now())
     folder.write(f"ship.{CLUSTER}", result)
     error = None if result.status == "succeeded" else result.error
-    return {"error": error, "delivered": result.delivered, "before": result.before, "complete_files": result.unread_files}
+    return {
+        "error": error,
+        "delivered": result.delivered,
+        "before": result.before,
+        "complete_files": result.unread_files,
+    }
 
 
 def _planned_at(spec: RunSpec) -> int:
@@ -248,11 +284,21 @@ def _planned_at(spec: RunSpec) -> int:
 
 
 def _planned(spec: RunSpec, file: FileVersion) -> PlannedFile:
-    late = None if spec.windows[0] <= file.window < spec.windows[1] else str(window_of(file.window, file.window + 1))
+    late = (
+        None
+        if spec.windows[0] <= file.window < spec.windows[1]
+        else str(window_of(file.window, file.window + 1))
+    )
     return PlannedFile(
-        path=file.path, uri=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms, splits=len(file.born),
-        format="plain", late_window=late, late_for=(CLUSTER,) if late else (),
-    )  # fmt: skip
+        path=file.path,
+        uri=file.path,
+        size_bytes=file.size_bytes,
+        modified_ms=file.modified_ms,
+        splits=len(file.born),
+        format="plain",
+        late_window=late,
+        late_for=(CLUSTER,) if late else (),
+    )
 
 
 def _now() -> dt.datetime:
@@ -274,13 +320,21 @@ class HistoryEngine(NumberedEngine):
     def __init__(self, spec: RunSpec, leader: Leader) -> None:
         self._spec, self._leader = spec, leader
 
-    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> NumberedJob:
+    def job(
+        self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
+    ) -> NumberedJob:
         announce(event="shipping", generation=order.generation)
         reports: list[PieceReport] = []
-        return NumberedJob(lambda cancelled: self._run_all(order, cluster, cancelled, reports), reports)
+        return NumberedJob(
+            lambda cancelled: self._run_all(order, cluster, cancelled, reports), reports
+        )
 
     def _run_all(
-        self, order: ShipOrder, cluster: Cluster, cancelled: threading.Event, reports: list[PieceReport]
+        self,
+        order: ShipOrder,
+        cluster: Cluster,
+        cancelled: threading.Event,
+        reports: list[PieceReport],
     ) -> tuple[list[Receipt], Exception | None]:
         receipts: list[Receipt] = []
         failures: list[Exception] = []
@@ -295,7 +349,9 @@ class HistoryEngine(NumberedEngine):
                     reports.extend(answer.reports)
                     return
                 announce(event="failed", task=task, attempt=attempt, error=answer.error)
-            failures.append(RuntimeError("the job was cancelled" if cancelled.is_set() else answer.error))
+            failures.append(
+                RuntimeError("the job was cancelled" if cancelled.is_set() else answer.error)
+            )
 
         with ThreadPoolExecutor(self._spec.tasks) as pool:
             list(pool.map(run, range(self._spec.tasks)))
@@ -305,14 +361,19 @@ class HistoryEngine(NumberedEngine):
 def work(spec: RunSpec, order: ShipOrder, cluster: Cluster, task: int, attempt: int) -> Answer:
     """Make one task attempt, in its own process."""
     reader = Reader(spec, order, task, attempt)
-    receipt = sink_task.ship_task(order, cluster, reader.batches(), task, task + spec.tasks * attempt, attempt)
+    receipt = sink_task.ship_task(
+        order, cluster, reader.batches(), task, task + spec.tasks * attempt, attempt
+    )
     if reader.cut_off:
-        return Answer(error="the reader failed")  # as Spark says a moment after the stream has ended
+        return Answer(
+            error="the reader failed"
+        )  # as Spark says a moment after the stream has ended
     return Answer(receipt, reader.reports)
 
 
 class Reader:
-    """A task's share of the splits in the sink's columns, as Spark and the reader in Java make them."""
+    """A task's share of the splits in the sink's columns, as Spark and the reader in Java make
+    them."""
 
     def __init__(self, spec: RunSpec, order: ShipOrder, task: int, attempt: int) -> None:
         self._spec, self._order, self._task = spec, order, task
@@ -332,9 +393,15 @@ class Reader:
 
     def _all_batches(self) -> Iterator[pa.RecordBatch]:
         began, made = time.monotonic(), 0
-        mine = [entry for index, entry in enumerate(self._order.splits.items()) if index % self._spec.tasks == self._task]
+        mine = [
+            entry
+            for index, entry in enumerate(self._order.splits.items())
+            if index % self._spec.tasks == self._task
+        ]
         for number, split in mine:
-            file = self._files[split.id.file.path, (split.id.file.size_bytes, split.id.file.modified_ms)]
+            file = self._files[
+                split.id.file.path, (split.id.file.size_bytes, split.id.file.modified_ms)
+            ]
             records, place = file.split(split.id.start), (file.path, split.id.start)
             end = min(self._broken.get(place, len(records)), self._short.get(place, len(records)))
             problem = "it is damaged" if place in self._broken else ""
@@ -345,14 +412,25 @@ class Reader:
                 part = records[first : min(first + _SLICE, end)]
                 yield self._batch(number, part)
                 made += len(part)
-                time.sleep(max(0.0, began + made / self._spec.records_per_second - time.monotonic()))
+                time.sleep(
+                    max(0.0, began + made / self._spec.records_per_second - time.monotonic())
+                )
             if place in self._broken or place in self._short:
-                announce(event="not read whole", path=file.path, start=split.id.start, short=not problem)
+                announce(
+                    event="not read whole", path=file.path, start=split.id.start, short=not problem
+                )
             yield self._mark(~(number ^ _LOWEST) if problem else number ^ _SECOND)
             read = end * LINE_BYTES
             stored = SPLIT_BYTES if place in self._short and not problem else read
             self.reports.append(
-                PieceReport(number, stored, read, end, problem, passing=bool(problem) and place not in self._broken)
+                PieceReport(
+                    number,
+                    stored,
+                    read,
+                    end,
+                    problem,
+                    passing=bool(problem) and place not in self._broken,
+                )
             )
 
     def _is_there(self, file: FileVersion) -> bool:
@@ -367,8 +445,13 @@ class Reader:
             {
                 "split": pa.array([split] * len(values), pa.int64()),
                 "value": pa.array(values, pa.binary()),
-                "checksum": pa.array([value - (1 << 64) if value >= 1 << 63 else value for value in hashes], pa.int64()),
-                "topic": pa.array([record.topic if record.has_topic else -1 for record in records], pa.int32()),
+                "checksum": pa.array(
+                    [value - (1 << 64) if value >= 1 << 63 else value for value in hashes],
+                    pa.int64(),
+                ),
+                "topic": pa.array(
+                    [record.topic if record.has_topic else -1 for record in records], pa.int32()
+                ),
             }
         )
 
@@ -390,16 +473,24 @@ def lane_id(spec: RunSpec, task: int, lane: int) -> str:
 
 
 def said_of(spec: RunSpec, record: Record, files: Sequence[FileVersion]) -> list[str]:
-    """Return what the ledger says of a record: invalidations of its file, and chunks of its split around it."""
+    """Return what the ledger says of a record: invalidations of its file, and chunks of its split
+    around it."""
     pipeline, cluster = pipeline_of(spec), cluster_of(spec)
-    ledger = LedgerLog(ClusterClient(cluster), cluster, spec.pipeline, LedgerFolder(spec.runs, spec.pipeline, CLUSTER))
+    ledger = LedgerLog(
+        ClusterClient(cluster),
+        cluster,
+        spec.pipeline,
+        LedgerFolder(spec.runs, spec.pipeline, CLUSTER),
+    )
     ledger.lies_at(None, pipeline.source.formerly)
     state = ledger.look(AskState([record.path]), 30)
     said = [f"{file}: {over}" for file, over in state.invalidated.items()]
     for split, found in state.chunks.splits.items():
         if split.start == record.start:
             near = {
-                key: chunk for key, chunk in found.chunks.items() if key.first <= record.ordinal < max(chunk.last, key.first + 1)
+                key: chunk
+                for key, chunk in found.chunks.items()
+                if key.first <= record.ordinal < max(chunk.last, key.first + 1)
             }
             said.append(f"{split}: end {found.end}, complete {found.complete}")
             said += [f"  {key}: {chunk}" for key, chunk in near.items()]

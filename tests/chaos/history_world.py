@@ -1,4 +1,5 @@
-"""What a history works with: one broker or three behind proxies, the server that forks runs, and runs under way."""
+"""What a history works with: one broker or three behind proxies, the server that forks runs, and
+runs under way."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import site
 
 TOPICS = ("history.first", "history.second", "history.quarantine")
-#: From its start, or from when it was woken. A run that takes longer has missed its deadline, whatever the fault was.
+#: From its start, or from when it was woken. A run that takes longer has missed its deadline,
+#: whatever the fault was.
 RUN_ENDS_WITHIN_SECONDS = 120.0
 _ROOT = Path(__file__).resolve().parents[2]
 _SERVE = "from tests.chaos.history_processes import serve; serve()"
@@ -87,7 +89,9 @@ class Brokers:
 
     def create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.direct})
-        for made in admin.create_topics([NewTopic(topic, 2, self.replicas) for topic in TOPICS]).values():
+        for made in admin.create_topics(
+            [NewTopic(topic, 2, self.replicas) for topic in TOPICS]
+        ).values():
             made.result(60)
 
     def add_partition(self, topic: str) -> bool:
@@ -99,7 +103,8 @@ class Brokers:
         return True
 
     def count(self) -> Counter[Place]:
-        """Count every committed record, with a consumer that shares no code with shipper. Raise ValueError for a record that is no line."""
+        """Count every committed record, with a consumer that shares no code with shipper. Raise
+        ValueError for a record that is no line."""
         found: Counter[Place] = Counter()
         settings = {
             "bootstrap.servers": self.direct,
@@ -108,19 +113,30 @@ class Brokers:
             "auto.offset.reset": "earliest",
         }
         ends_of = Consumer({**settings, "isolation.level": "read_uncommitted"})
-        judge = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+        judge = Consumer(
+            {**settings, "isolation.level": "read_committed", "enable.partition.eof": True}
+        )
         try:
             left: dict[tuple[str, int], int] = {}
             for topic in TOPICS:
                 for number in ends_of.list_topics(topic, timeout=30).topics[topic].partitions:
-                    left[topic, number] = ends_of.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+                    left[topic, number] = ends_of.get_watermark_offsets(
+                        TopicPartition(topic, number), timeout=30
+                    )[1]
             judge.assign([TopicPartition(*place, 0) for place in left])
             deadline = time.monotonic() + 120
             while left:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"a transaction is open in {sorted(left)}, so the topics cannot be read to their ends")
+                    raise TimeoutError(
+                        f"a transaction is open in {sorted(left)}, so the topics cannot be read to "
+                        "their ends"
+                    )
                 for message in judge.consume(10_000, 0.2):
-                    topic, partition, error = message.topic() or "", message.partition() or 0, message.error()
+                    topic, partition, error = (
+                        message.topic() or "",
+                        message.partition() or 0,
+                        message.error(),
+                    )
                     if error is None:
                         found[Place(TOPICS.index(topic), record_of(message.value() or b""))] += 1
                     elif error.code() != KafkaError._PARTITION_EOF:
@@ -140,7 +156,12 @@ class OneBroker(Brokers):
         port = free_port()
         properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
         self._server = KafkaServer(
-            directory, properties=properties, far_port=port, heap_mb=384, java_options=SHORT_LIVED, die_with_parent=True
+            directory,
+            properties=properties,
+            far_port=port,
+            heap_mb=384,
+            java_options=SHORT_LIVED,
+            die_with_parent=True,
         )
         self._link = FaultProxy(self._server.far_listener, port)
 
@@ -178,7 +199,8 @@ class OneBroker(Brokers):
 
 
 class ThreeBrokers(Brokers):
-    """Three brokers. If one is away for four seconds, others lead; a broker that was paused does not know this when it wakes up."""
+    """Three brokers. If one is away for four seconds, others lead; a broker that was paused does
+    not know this when it wakes up."""
 
     longest_pause_seconds = 8.0
     replicas = 3
@@ -229,9 +251,13 @@ class RunServer:
     def __init__(self) -> None:
         path = os.pathsep.join([str(_ROOT), str(_ROOT / "tools")])
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-c", _SERVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
 
     def start(self, spec: RunSpec, events: Path, log: Path) -> int:
         """Start a run; return the number of its process group."""
@@ -269,7 +295,11 @@ class HistoryRun:
     @property
     def events(self) -> list[dict[str, Any]]:
         with contextlib.suppress(FileNotFoundError):
-            return [json.loads(line) for line in self._events.read_text().splitlines(keepends=True) if line.endswith("\n")]
+            return [
+                json.loads(line)
+                for line in self._events.read_text().splitlines(keepends=True)
+                if line.endswith("\n")
+            ]
         return []
 
     def event(self, name: str) -> dict[str, Any] | None:
@@ -291,7 +321,9 @@ class HistoryRun:
         if not self.alive:
             return False
         driver = self.event("driver")
-        return driver is None or (self.event("ended") is None and Path(f"/proc/{driver['pid']}").exists())
+        return driver is None or (
+            self.event("ended") is None and Path(f"/proc/{driver['pid']}").exists()
+        )
 
     @property
     def end(self) -> dict[str, Any]:
@@ -305,7 +337,11 @@ class HistoryRun:
     @property
     def stopped(self) -> list[str]:
         """The victims of strikes that have stopped processes until now."""
-        return [event["victim"] for event in self.events if event["event"] == "strike" and event["number"] == signal.SIGSTOP]
+        return [
+            event["victim"]
+            for event in self.events
+            if event["event"] == "strike" and event["number"] == signal.SIGSTOP
+        ]
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,9 @@
-"""Three Kafka brokers and a controller, each a process of its own, to be killed, paused and cut off.
+"""Three Kafka brokers and a controller, each a process of its own, to be killed, paused and cut
+off.
 
-Why one controller beside the brokers, rather than three nodes that are both: any two brokers may be killed or paused and
-somebody still elects leaders, so that "under min ISR" can be tested as well as "the leader died".
+Why one controller beside the brokers, rather than three nodes that are both: any two brokers may be
+killed or paused and somebody still elects leaders, so that "under min ISR" can be tested as well as
+"the leader died".
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ _PROPERTIES = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": str(_TRANSACTION_LOG_PARTITIONS),
-    # A broker that says nothing for so long is out, and others lead: 9 s by default, most of a fault's time.
+    # A broker that says nothing for so long is out, and others lead: 9 s by default, most of a
+    # fault's time.
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
     # How often brokers look for transactions that have timed out: 10 s by default.
@@ -58,8 +61,9 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Listener:
-    """Ports of a broker: the one that clients are told, and the one where it really listens for them (the same without a proxy); and that for
-    other brokers, which nothing is ever put before."""
+    """Ports of a broker: the one that clients are told, and the one where it really listens for
+    them (the same without a proxy); and that for other brokers, which nothing is ever put before.
+    """
 
     advertised_port: int
     port: int
@@ -81,8 +85,9 @@ class KafkaCluster:
             kafka.create_topic("logs", partitions=6)
             kafka.kill(kafka.leader_of("logs", 0))
 
-    Topics have three replicas, two of which must be in sync. Clients speak PLAINTEXT; brokers speak to each other and to the
-    controller on ports of their own, so that what is put before a broker (``front``) hurts clients alone.
+    Topics have three replicas, two of which must be in sync. Clients speak PLAINTEXT; brokers speak
+    to each other and to the controller on ports of their own, so that what is put before a broker
+    (``front``) hurts clients alone.
 
     Args:
         directory: made if it is not there.
@@ -102,23 +107,30 @@ class KafkaCluster:
         voters = {"controller.quorum.voters": f"{_CONTROLLER}@{LOOPBACK}:{voter_port}"}
         shared = _PROPERTIES | dict(properties or {}) | voters
         controller = _controller_properties(voter_port)
-        self._controller = _ClusterNode(cluster_id, directory / "controller", voter_port, shared | controller, heap_mb)
+        self._controller = _ClusterNode(
+            cluster_id, directory / "controller", voter_port, shared | controller, heap_mb
+        )
         self.listeners: dict[int, Listener] = {}
         self._brokers: dict[int, _ClusterNode] = {}
         for broker in BROKERS:
             port = free_port()
             self.listeners[broker] = Listener(front(broker, port), port, free_port())
             own = _broker_properties(broker, self.listeners[broker])
-            self._brokers[broker] = _ClusterNode(cluster_id, directory / f"broker-{broker}", port, shared | own, heap_mb)
+            self._brokers[broker] = _ClusterNode(
+                cluster_id, directory / f"broker-{broker}", port, shared | own, heap_mb
+            )
 
     @property
     def bootstrap(self) -> str:
         """All brokers, as clients see them."""
-        return ",".join(f"{LOOPBACK}:{listener.advertised_port}" for listener in self.listeners.values())
+        return ",".join(
+            f"{LOOPBACK}:{listener.advertised_port}" for listener in self.listeners.values()
+        )
 
     @property
     def direct_bootstrap(self) -> str:
-        """All brokers, for a first contact past whatever is in front of them; they advertise the front all the same."""
+        """All brokers, for a first contact past whatever is in front of them; they advertise the
+        front all the same."""
         return ",".join(f"{LOOPBACK}:{listener.port}" for listener in self.listeners.values())
 
     @property
@@ -150,7 +162,8 @@ class KafkaCluster:
             node.kill()
 
     def kill(self, broker: int) -> None:
-        """KILL. Other brokers lead its partitions after four seconds or so; see :meth:`wait_for`."""
+        """KILL. Other brokers lead its partitions after four seconds or so; see
+        :meth:`wait_for`."""
         self._brokers[broker].kill()
 
     def restart(self, broker: int, *, wait: bool = True) -> None:
@@ -176,7 +189,8 @@ class KafkaCluster:
         return self._brokers[broker].log
 
     def heal(self, within_seconds: float = 90.0) -> None:
-        """All brokers up, and every replica of every partition of the transaction log in sync again."""
+        """All brokers up, and every replica of every partition of the transaction log in sync
+        again."""
         for broker in BROKERS:
             self.restart(broker, wait=False)
         for node in self._brokers.values():
@@ -186,17 +200,22 @@ class KafkaCluster:
     # What it knows
 
     def partitions(self, topic: str) -> dict[int, PartitionMetadata]:
-        """Partition → its leader (:data:`NO_LEADER` while there is none), replicas and in-sync replicas; empty if there is no such topic. By a new
-        client each time, which asks one broker and remembers nothing: whoever has just killed a leader must know what is true now.
+        """Partition → its leader (:data:`NO_LEADER` while there is none), replicas and in-sync
+        replicas; empty if there is no such topic. By a new client each time, which asks one broker
+        and remembers nothing: whoever has just killed a leader must know what is true now.
 
         Raises:
             ServerDied: no broker answers.
         """
         for broker, listener in self.listeners.items():
             if self.running(broker):
-                client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{listener.internal_port}", "log_level": 0})
+                client = AdminClient(
+                    {"bootstrap.servers": f"{LOOPBACK}:{listener.internal_port}", "log_level": 0}
+                )
                 with contextlib.suppress(KafkaException):
-                    found: dict[int, PartitionMetadata] = client.list_topics(topic, timeout=1.0).topics[topic].partitions
+                    found: dict[int, PartitionMetadata] = (
+                        client.list_topics(topic, timeout=1.0).topics[topic].partitions
+                    )
                     return found
         raise ServerDied("No broker of the cluster answers.")
 
@@ -208,15 +227,22 @@ class KafkaCluster:
         return state.leader
 
     def coordinator_of(self, transactional_id: str) -> int:
-        """The broker that begins and ends this producer's transactions. Raises ServerDied if there is none now."""
-        return self.leader_of(_TRANSACTION_LOG, transaction_partition(transactional_id, _TRANSACTION_LOG_PARTITIONS))
+        """The broker that begins and ends this producer's transactions. Raises ServerDied if there
+        is none now."""
+        return self.leader_of(
+            _TRANSACTION_LOG, transaction_partition(transactional_id, _TRANSACTION_LOG_PARTITIONS)
+        )
 
     def wait_until_in_sync(self, topic: str, within_seconds: float = 60.0) -> None:
-        """Until every partition of ``topic`` has a leader and all its replicas in sync; at once if there is no such topic."""
+        """Until every partition of ``topic`` has a leader and all its replicas in sync; at once if
+        there is no such topic."""
 
         def in_sync() -> bool:
             states = self.partitions(topic).values()
-            return all(state.leader != NO_LEADER and len(state.isrs) == len(state.replicas) for state in states)
+            return all(
+                state.leader != NO_LEADER and len(state.isrs) == len(state.replicas)
+                for state in states
+            )
 
         self.wait_for(in_sync, f"all replicas of {topic} in sync", within_seconds)
 
@@ -228,13 +254,16 @@ class KafkaCluster:
                 if holds():
                     return
             if time.monotonic() > deadline:
-                raise DevServerError(f"The cluster did not get there within {within_seconds:.0f} s: {what}.")
+                raise DevServerError(
+                    f"The cluster did not get there within {within_seconds:.0f} s: {what}."
+                )
             time.sleep(0.1)
 
     # What an administrator does to it
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """``settings`` with underscores for dots: ``min_insync_replicas="3"``. One that is there stays as it is."""
+        """``settings`` with underscores for dots: ``min_insync_replicas="3"``. One that is there
+        stays as it is."""
         names = {name.replace("_", "."): value for name, value in settings.items()}
         ClusterClient(self.settings).create_topics({topic: partitions}, names, len(BROKERS))
         self.wait_for(lambda: len(self.partitions(topic)) == partitions, f"topic {topic} is there")
@@ -245,39 +274,80 @@ class KafkaCluster:
 
     def add_partitions(self, topic: str, total: int) -> None:
         self._tool("TopicCommand", "--alter", "--topic", topic, "--partitions", str(total))
-        self.wait_for(lambda: len(self.partitions(topic)) == total, f"topic {topic} has {total} partitions")
+        self.wait_for(
+            lambda: len(self.partitions(topic)) == total, f"topic {topic} has {total} partitions"
+        )
 
     def move_leader(self, topic: str, partition: int = 0) -> int:
-        """Makes the next replica the leader, as an administrator who reassigns partitions does; returns its number."""
+        """Makes the next replica the leader, as an administrator who reassigns partitions does;
+        returns its number."""
         state = self.partitions(topic)[partition]
-        chosen = next(broker for broker in BROKERS if broker != state.leader and broker in state.isrs)
+        chosen = next(
+            broker for broker in BROKERS if broker != state.leader and broker in state.isrs
+        )
         replicas = [chosen, *(broker for broker in state.replicas if broker != chosen)]
-        moves = {"version": 1, "partitions": [{"topic": topic, "partition": partition, "replicas": replicas}]}
+        moves = {
+            "version": 1,
+            "partitions": [{"topic": topic, "partition": partition, "replicas": replicas}],
+        }
         with _json_file(moves) as path:
-            self._tool("reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", path)
+            self._tool(
+                "reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", path
+            )
         self._tool(
-            "LeaderElectionCommand", "--election-type", "preferred", "--topic", topic, "--partition", str(partition)
-        )  # fmt: skip
-        self.wait_for(lambda: self.leader_of(topic, partition) == chosen, f"{topic}-{partition} is led by broker {chosen}")
+            "LeaderElectionCommand",
+            "--election-type",
+            "preferred",
+            "--topic",
+            topic,
+            "--partition",
+            str(partition),
+        )
+        self.wait_for(
+            lambda: self.leader_of(topic, partition) == chosen,
+            f"{topic}-{partition} is led by broker {chosen}",
+        )
         return chosen
 
     def _tool(self, name: str, *arguments: str) -> None:
-        run_kafka_tool(f"{_TOOLS}.{name}", ["--bootstrap-server", self.direct_bootstrap, *arguments], timeout_seconds=60)
+        run_kafka_tool(
+            f"{_TOOLS}.{name}",
+            ["--bootstrap-server", self.direct_bootstrap, *arguments],
+            timeout_seconds=60,
+        )
 
     def __enter__(self) -> KafkaCluster:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.stop()
 
 
 class _ClusterNode(KafkaServer):
     """One process of the cluster. It ends when this process does, however that went."""
 
-    def __init__(self, cluster_id: str, directory: Path, port: int, properties: Mapping[str, str], heap_mb: int) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        directory: Path,
+        port: int,
+        properties: Mapping[str, str],
+        heap_mb: int,
+    ) -> None:
         super().__init__(
-            directory, port, properties, heap_mb, java_options=SHORT_LIVED, cluster_id=cluster_id, die_with_parent=True
+            directory,
+            port,
+            properties,
+            heap_mb,
+            java_options=SHORT_LIVED,
+            cluster_id=cluster_id,
+            die_with_parent=True,
         )
 
     def kill(self) -> None:
@@ -295,7 +365,7 @@ def _controller_properties(port: int) -> dict[str, str]:
         "node.id": str(_CONTROLLER),
         "listeners": f"CONTROLLER://{LOOPBACK}:{port}",
         "advertised.listeners": f"CONTROLLER://{LOOPBACK}:{port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",  # noqa: E501
         "inter.broker.listener.name": "INTERNAL",
     }
 
@@ -307,7 +377,7 @@ def _broker_properties(broker: int, listener: Listener) -> dict[str, str]:
         "node.id": str(broker),
         "listeners": f"CLIENT://{LOOPBACK}:{listener.port},INTERNAL://{LOOPBACK}:{internal}",
         "advertised.listeners": f"CLIENT://{LOOPBACK}:{listener.advertised_port},INTERNAL://{LOOPBACK}:{internal}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",  # noqa: E501
         "inter.broker.listener.name": "INTERNAL",
     }
 
@@ -321,9 +391,11 @@ def _json_file(content: object) -> Iterator[str]:
 
 
 def transaction_partition(transactional_id: str, partitions: int) -> int:
-    """The partition of ``__transaction_state`` that keeps a transactional.id: Java's ``String.hashCode``, its absolute value, modulo.
+    """The partition of ``__transaction_state`` that keeps a transactional.id: Java's
+    ``String.hashCode``, its absolute value, modulo.
 
-    Its leader is the id's coordinator (kafka.coordinator.transaction.TransactionStateManager.partitionFor).
+    Its leader is the id's coordinator
+    (kafka.coordinator.transaction.TransactionStateManager.partitionFor).
     """
     value = 0
     units = transactional_id.encode("utf-16-be")

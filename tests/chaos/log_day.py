@@ -1,11 +1,15 @@
-"""A day of a real log directory, by a seed, through the commands that users have: ``python -m tests.chaos.log_day --seed 1``.
+"""A day of a real log directory, by a seed, through the commands that users have: ``python -m
+tests.chaos.log_day --seed 1``.
 
-Two pipelines: one reads a folder for each hour, the other one flat folder that logrotate rotates. Each step is an hour: files are written,
-come late, grow, are renamed, compressed, copied and moved away; entries that are no logs appear; then runs of the schedule, narrow and wide
-runs by hand, runs that are killed and repeated. After each run the script compares what the run sent and left out, and what `gaps` says,
-with what it knows itself. At the end an independent consumer must find each line of each file once.
+Two pipelines: one reads a folder for each hour, the other one flat folder that logrotate rotates.
+Each step is an hour: files are written, come late, grow, are renamed, compressed, copied and moved
+away; entries that are no logs appear; then runs of the schedule, narrow and wide runs by hand, runs
+that are killed and repeated. After each run the script compares what the run sent and left out, and
+what `gaps` says, with what it knows itself. At the end an independent consumer must find each line
+of each file once.
 
-Each choice has random numbers of its own, so ``--without`` and ``--only`` leave the others as they are: for a smaller reproduction.
+Each choice has random numbers of its own, so ``--without`` and ``--only`` leave the others as they
+are: for a smaller reproduction.
 """
 
 from __future__ import annotations
@@ -41,13 +45,42 @@ from tests.warm import kafka_tools
 
 #: Operation → probability in each step.
 OPERATIONS = {
-    "unfinished": 0.4, "young": 0.4, "open": 0.4, "late": 0.4, "odd": 0.3, "grow": 0.5, "rename": 0.4, "compress": 0.4, "into-done": 0.3,
-    "other-hour": 0.2, "away": 0.2, "copy": 0.2, "hostile": 0.4, "banner": 0.5, "rotate": 0.5, "copytruncate": 0.3, "half-packed": 0.2,
-    "kill": 0.2, "skip": 0.2, "wide": 0.25, "narrow": 0.3, "again": 0.2, "empty-fails": 0.5,
-}  # fmt: skip
+    "unfinished": 0.4,
+    "young": 0.4,
+    "open": 0.4,
+    "late": 0.4,
+    "odd": 0.3,
+    "grow": 0.5,
+    "rename": 0.4,
+    "compress": 0.4,
+    "into-done": 0.3,
+    "other-hour": 0.2,
+    "away": 0.2,
+    "copy": 0.2,
+    "hostile": 0.4,
+    "banner": 0.5,
+    "rotate": 0.5,
+    "copytruncate": 0.3,
+    "half-packed": 0.2,
+    "kill": 0.2,
+    "skip": 0.2,
+    "wide": 0.25,
+    "narrow": 0.3,
+    "again": 0.2,
+    "empty-fails": 0.5,
+}
 UNFINISHED = (".tmp", ".inprogress", "._COPYING_", ".part")
-#: Why a plan leaves something out, if somebody should hear of it: it may hold logs, so its hour is a gap.
-SUSPECT = {"unfinished", "unsettled", "open", "future", "dangling-link", "undecodable-name", "doubtful"}
+#: Why a plan leaves something out, if somebody should hear of it: it may hold logs, so its hour is
+#: a gap.
+SUSPECT = {
+    "unfinished",
+    "unsettled",
+    "open",
+    "future",
+    "dangling-link",
+    "undecodable-name",
+    "doubtful",
+}
 #: States of what counts as a file when a folder may be empty.
 FILES = {"done", "unfinished", "unsettled", "open", "future"}
 LOOKBACK, KEPT = 6, 4
@@ -98,18 +131,28 @@ class Day:
         self.world.write_pipeline(
             schedule={"cron": "0 * * * *", "start": f"{self.begin:%Y-%m-%dT%H:%M}"},
             source={
-                "path": f"{store.uri}/{self.pattern}", "settle": "10m", "recursive": True, "lookback": f"{LOOKBACK}h",
-                "split_size": "64KiB", "when_empty": "fail" if self.empty_fails else "succeed",
-                "on_replaced": "continue", **store.settings,
+                "path": f"{store.uri}/{self.pattern}",
+                "settle": "10m",
+                "recursive": True,
+                "lookback": f"{LOOKBACK}h",
+                "split_size": "64KiB",
+                "when_empty": "fail" if self.empty_fails else "succeed",
+                "on_replaced": "continue",
+                **store.settings,
             },
             runner=store.runner,
-        )  # fmt: skip
+        )
 
     def random(self, what: str, step: int | None = None) -> random.Random:
-        return random.Random(f"{self.options.seed} {self.name} {self.now if step is None else step} {what}")
+        return random.Random(
+            f"{self.options.seed} {self.name} {self.now if step is None else step} {what}"
+        )
 
     def chance(self, operation: str, step: int | None = None) -> bool:
-        return operation in self.options.operations and self.random(operation, step).random() < OPERATIONS[operation]
+        return (
+            operation in self.options.operations
+            and self.random(operation, step).random() < OPERATIONS[operation]
+        )
 
     def say(self, text: str) -> None:
         print(f"{self.now:3} {self.name:8} {text}", flush=True)
@@ -119,7 +162,10 @@ class Day:
         self.say(f"FAULT {text}")
 
     def lines(self, count: int) -> list[bytes]:
-        found = [b"%06d %s %s" % (n, self.name.encode(), b"x" * (n % 50)) for n in range(self._numbers, self._numbers + count)]
+        found = [
+            b"%06d %s %s" % (n, self.name.encode(), b"x" * (n % 50))
+            for n in range(self._numbers, self._numbers + count)
+        ]
         self._numbers += count
         return found
 
@@ -141,7 +187,9 @@ class Day:
     def append(self, file: LogFile, more: list[bytes]) -> None:
         self.say(f"grow: {file.name!r}, {len(file.lines)} lines and {len(more)} more")
         content = file.content
-        self.store.append(file.name, content, b"".join(line + b"\n" for line in more), file.modified)
+        self.store.append(
+            file.name, content, b"".join(line + b"\n" for line in more), file.modified
+        )
         file.lines += more
         file.changed = True
 
@@ -189,7 +237,14 @@ class Day:
 
     def run(self, first: int, end: int, *, scheduled: bool = False, killed: bool = False) -> None:
         window = "/".join(f"{self.begin + hour * HOUR:%Y-%m-%dT%H:%M}" for hour in (first, end))
-        arguments = ["run", self.world.name, "--window", window, "--json", *(["--scheduled"] if scheduled else [])]
+        arguments = [
+            "run",
+            self.world.name,
+            "--window",
+            window,
+            "--json",
+            *(["--scheduled"] if scheduled else []),
+        ]
         what = f"{'scheduled' if scheduled else 'by hand'} {first}–{end}"
         if killed:
             self.kill(arguments)
@@ -203,9 +258,13 @@ class Day:
             self.note_doubtful(done, report.plan)
         done = [file for file in done if not file.doubtful]
         new = sum(len(file.lines) - file.sent for file in done)
-        self.say(f"run {what}{' again' if killed else ''}: exit code {ran.returncode}, {new} new lines")
+        self.say(
+            f"run {what}{' again' if killed else ''}: exit code {ran.returncode}, {new} new lines"
+        )
         if ran.returncode != int(empty):
-            self.fault(f"run {what} ended with {ran.returncode}: {' '.join(ran.stderr.split())[-1500:]}")
+            self.fault(
+                f"run {what} ended with {ran.returncode}: {' '.join(ran.stderr.split())[-1500:]}"
+            )
         if report is None or ran.returncode:
             return
         delivered = account_of(report)["delivered"]
@@ -218,12 +277,17 @@ class Day:
             file.sent, file.changed = len(file.lines), False
         for hour in hours:
             left = {one.name for one in self.left_in(range(hour, hour + 1)) if one.code in SUSPECT}
-            held = any(one.state in FILES for one in self.in_hours(range(hour, hour + 1), [*self.files, *self.entries]))
+            held = any(
+                one.state in FILES
+                for one in self.in_hours(range(hour, hour + 1), [*self.files, *self.entries])
+            )
             self.hours[hour] = Hour(True, left, held or self.hours.get(hour, Hour()).held)
 
     def shipper(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command, which may take its time on a busy machine."""
-        return warm.run(["shipper", *arguments, "--config", str(self.world.root / "config")], timeout=1_800)
+        return warm.run(
+            ["shipper", *arguments, "--config", str(self.world.root / "config")], timeout=1_800
+        )
 
     def left_in(self, hours: range) -> list[LogFile | Entry]:
         """What a plan leaves out of the hours."""
@@ -231,18 +295,26 @@ class Day:
         for entry in self.entries:
             if entry.target:
                 entry.state = "link" if entry.target in names else "dangling-link"
-        return [one for one in self.in_hours(hours, [*self.files, *self.entries]) if one.code != "done"]
+        return [
+            one for one in self.in_hours(hours, [*self.files, *self.entries]) if one.code != "done"
+        ]
 
     def note_doubtful(self, files: Iterable[LogFile], plan: PlanResult) -> None:
-        """Believe a plan that nobody can tell whether a file was shipped, if the script knows why, and if the plan says what to do."""
-        reasons = {self.relative(one.path): one.reason for one in plan.left_out if one.code == "doubtful"}
+        """Believe a plan that nobody can tell whether a file was shipped, if the script knows why,
+        and if the plan says what to do."""
+        reasons = {
+            self.relative(one.path): one.reason for one in plan.left_out if one.code == "doubtful"
+        }
         for file in files:
             if file.doubtful and file.name not in reasons:
                 self.say(f"no longer doubtful: {file.name!r}")
             file.doubtful = file.name in reasons
             if file.doubtful:
                 self.say(f"doubtful: {file.name!r}")
-                if not self.may_be_doubtful(file) or "give it another name" not in reasons[file.name]:
+                if (
+                    not self.may_be_doubtful(file)
+                    or "give it another name" not in reasons[file.name]
+                ):
                     self.fault(f"{file.name!r} is doubtful: {reasons[file.name]}")
 
     def may_be_doubtful(self, file: LogFile) -> bool:
@@ -250,7 +322,8 @@ class Day:
         return any(file.name in one.sent_as for one in self.gone)
 
     def compare_left_out(self, what: str, hours: range, own: range, report: RunReport) -> None:
-        """Of the hours that a run looks back at, the plan need not repeat what nobody has to hear of."""
+        """Of the hours that a run looks back at, the plan need not repeat what nobody has to hear
+        of."""
         assert report.plan is not None
         expected = Counter[tuple[str, str]]()
         for one in self.left_in(hours):
@@ -263,32 +336,55 @@ class Day:
             if state not in SUSPECT and (folder, state) not in expected:
                 del found[folder, state]
         if found != expected:
-            self.fault(f"run {what}: the plan's `left_out` lacks {dict(expected - found)} and has {dict(found - expected)} more")
+            self.fault(
+                f"run {what}: the plan's `left_out` lacks {dict(expected - found)} and has "
+                f"{dict(found - expected)} more"
+            )
 
     def relative(self, path: str) -> str:
         return path.partition(f"{self.store.uri.partition('://')[2] or self.store.uri}/")[2]
 
     def folder_of(self, path: str) -> str:
-        """Return the folder of an entry; of an object in a hidden folder, the one that this lies in."""
+        """Return the folder of an entry; of an object in a hidden folder, the one that this lies
+        in."""
         parts = self.relative(path).split("/")
-        return "/".join(parts[: next((at for at, part in enumerate(parts) if part[:1] in ("_", ".")), len(parts) - 1)])
+        return "/".join(
+            parts[
+                : next(
+                    (at for at, part in enumerate(parts) if part[:1] in ("_", ".")), len(parts) - 1
+                )
+            ]
+        )
 
     def kill(self, arguments: list[str]) -> None:
         """Kill a run with -9: while it starts, or after its plan."""
         rng, runs = self.random("when"), self.world.root / "runs"
         early, plans = rng.random() < 0.2, len([*runs.rglob("plan.json")])
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+        quiet: dict[str, Any] = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "start_new_session": True,
+        }
         process = subprocess.Popen(self.world.command(*arguments), env=environment, **quiet)
         until = time.monotonic() + (rng.uniform(0, 10) if early else 120)
-        while process.poll() is None and time.monotonic() < until and (early or len([*runs.rglob("plan.json")]) == plans):
+        while (
+            process.poll() is None
+            and time.monotonic() < until
+            and (early or len([*runs.rglob("plan.json")]) == plans)
+        ):
             time.sleep(0.05)
         time.sleep(rng.uniform(0, 6))
         with contextlib.suppress(psutil.NoSuchProcess):
-            for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+            for member in [
+                *psutil.Process(process.pid).children(recursive=True),
+                psutil.Process(process.pid),
+            ]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.kill()
-        self.say(f"killed a run, which had {'not ' if process.wait() == -signal.SIGKILL else ''}ended")
+        self.say(
+            f"killed a run, which had {'not ' if process.wait() == -signal.SIGKILL else ''}ended"
+        )
 
     def runs(self) -> None:
         """The runs of an hour, at its end."""
@@ -307,19 +403,36 @@ class Day:
             self.run(other, other + 1, scheduled=True)
 
     def compare_gaps(self, final: bool = False) -> None:
-        """Where every hour has the same folder, what is being written is the next run's: then a gap is allowed, until the end."""
+        """Where every hour has the same folder, what is being written is the next run's: then a gap
+        is allowed, until the end."""
         hours = {hour: self.hours.get(hour, Hour()) for hour in range(self.now + 1)}
-        may = {hour for hour, seen in hours.items() if not seen.looked_at or seen.left or (self.empty_fails and not seen.held)}
+        may = {
+            hour
+            for hour, seen in hours.items()
+            if not seen.looked_at or seen.left or (self.empty_fails and not seen.held)
+        }
         must = may if self.pattern or final else {hour for hour in may if not hours[hour].looked_at}
-        done = self.shipper("gaps", self.world.name, "--since", f"{self.begin:%Y-%m-%dT%H:%M}", "--json")
+        done = self.shipper(
+            "gaps", self.world.name, "--since", f"{self.begin:%Y-%m-%dT%H:%M}", "--json"
+        )
         assert done.returncode < 2, done.stderr[-2_000:]
         found = {}
         for gap in json.loads(done.stdout)["gaps"]:
-            begin, end = (int((dt.datetime.fromisoformat(at) - self.begin) / HOUR) for at in gap["window"].split("/"))
-            found |= {hour: (gap["why"], gap["paths"]) for hour in range(begin, end) if hour <= self.now}
+            begin, end = (
+                int((dt.datetime.fromisoformat(at) - self.begin) / HOUR)
+                for at in gap["window"].split("/")
+            )
+            found |= {
+                hour: (gap["why"], gap["paths"]) for hour in range(begin, end) if hour <= self.now
+            }
         if not must <= set(found) <= may:
-            lacks = {hour: hours[hour].left or "nobody looked" for hour in sorted(must - set(found))}
-            self.fault(f"`gaps` lacks {lacks} and has { ({hour: found[hour] for hour in sorted(set(found) - may)}) } more")
+            lacks = {
+                hour: hours[hour].left or "nobody looked" for hour in sorted(must - set(found))
+            }
+            self.fault(
+                f"`gaps` lacks {lacks} and has "
+                f"{ ({hour: found[hour] for hour in sorted(set(found) - may)}) } more"
+            )
 
     def judge(self) -> None:
         """Let all files be done, run over the whole day, and compare the topic with the files."""
@@ -337,7 +450,11 @@ class Day:
         self.say(f"{found.total():,} records: {lost.total()} lost, {doubled.total()} doubled")
         for what, lines in (("lost", lost), ("doubled", doubled)):
             if lines:
-                files = [file.name for file in [*self.files, *self.gone] if lines.keys() & set(file.lines)]
+                files = [
+                    file.name
+                    for file in [*self.files, *self.gone]
+                    if lines.keys() & set(file.lines)
+                ]
                 self.fault(f"{lines.total()} lines are {what}: {sorted(lines)[0]!r}, … of {files}")
 
 
@@ -349,7 +466,9 @@ class HourlyDay(Day):
     def name_in(self, hour: int, name: str) -> str:
         return f"{self.begin + hour * HOUR:%Y-%m-%d/%H}/{name}"
 
-    def new(self, operation: str, hour: int, name: str = "", state: str = "done", end: str = "") -> LogFile:
+    def new(
+        self, operation: str, hour: int, name: str = "", state: str = "done", end: str = ""
+    ) -> LogFile:
         rng = self.random(f"new {operation}")
         name = self.name_in(hour, name or f"{operation}-{self.now}.log{end}")
         return LogFile(name, self.some_lines(rng), self.time_in(hour, rng), hour, state)
@@ -359,9 +478,13 @@ class HourlyDay(Day):
         if not self.chance(operation):
             return None
         fit = [
-            file for file in self.files
-            if file.state == "done" and not file.pinned and packed >= file.packed and (not shipped or file.sent == len(file.lines))
-        ]  # fmt: skip
+            file
+            for file in self.files
+            if file.state == "done"
+            and not file.pinned
+            and packed >= file.packed
+            and (not shipped or file.sent == len(file.lines))
+        ]
         return self.random(f"pick {operation}").choice(fit) if fit else None
 
     def work(self) -> None:
@@ -370,7 +493,10 @@ class HourlyDay(Day):
         if rng.random() < 0.8:
             self.write(self.new("host", self.now), "new")
         if self.chance("unfinished"):
-            self.write(self.new("unfinished", self.now, state="unfinished", end=rng.choice(UNFINISHED)), "unfinished")
+            self.write(
+                self.new("unfinished", self.now, state="unfinished", end=rng.choice(UNFINISHED)),
+                "unfinished",
+            )
         if self.chance("young"):
             self.write(self.new("young", rng.randrange(self.now + 1), state="unsettled"), "young")
         if self.chance("open") and self.store.knows_open_files:
@@ -378,7 +504,9 @@ class HourlyDay(Day):
         if self.chance("late"):
             self.write(self.new("late", rng.randrange(self.now + 1)), "late")
         if self.chance("odd"):
-            self.write(self.new("odd", self.now, f"{self.now}{rng.choice(self.store.odd_names)}"), "odd")
+            self.write(
+                self.new("odd", self.now, f"{self.now}{rng.choice(self.store.odd_names)}"), "odd"
+            )
         self.change()
         if self.chance("hostile"):
             self.plant()
@@ -397,14 +525,20 @@ class HourlyDay(Day):
             self.rename(file, f"{folder}/done/{name}", "into-done")
         if file := self.pick("other-hour"):
             file.hour = rng.randrange(self.now + 1)
-            self.rename(file, self.name_in(file.hour, f"moved-{self.now}-{file.name.rpartition('/')[2]}"), "other-hour")
+            self.rename(
+                file,
+                self.name_in(file.hour, f"moved-{self.now}-{file.name.rpartition('/')[2]}"),
+                "other-hour",
+            )
         if file := self.pick("away", shipped=True):
             self.rename(file, f"archive/{self.now}-{file.name.rpartition('/')[2]}", "away")
             self.files.remove(file)
             self.gone.append(file)
         if (file := self.pick("copy", packed=False)) and file.copy is None and not file.changed:
             hour = rng.randrange(self.now + 1)
-            copy = LogFile(self.name_in(hour, f"copy-{self.now}.log"), [*file.lines], file.modified, hour)
+            copy = LogFile(
+                self.name_in(hour, f"copy-{self.now}.log"), [*file.lines], file.modified, hour
+            )
             file.copy = copy.copy = copy
             self.write(copy, f"copy of {file.name!r}")
 
@@ -416,7 +550,11 @@ class HourlyDay(Day):
             "undecodable-name": os.fsdecode(b"bad-%d-\xff.log" % self.now),
         }.get(state, f"{state}-{self.now}.log")  # fmt: skip
         name = self.name_in(hour, base)
-        here = [file.name for file in self.files if file.name.rpartition("/")[0] == name.rpartition("/")[0]]
+        here = [
+            file.name
+            for file in self.files
+            if file.name.rpartition("/")[0] == name.rpartition("/")[0]
+        ]
         target = (here[0] if here else "nothing") if state == "link" else ""
         self.say(f"{state}: {name!r}")
         self.store.plant(state, name, target.rpartition("/")[2], b"what nobody wants\n")
@@ -425,7 +563,8 @@ class HourlyDay(Day):
 
 
 class RotatedDay(Day):
-    """One flat folder that every hour's run reads, with a file that logrotate rotates and compresses."""
+    """One flat folder that every hour's run reads, with a file that logrotate rotates and
+    compresses."""
 
     name, pattern = "rotated", ""
 
@@ -434,13 +573,21 @@ class RotatedDay(Day):
 
     def work(self) -> None:
         rng = self.random("work")
-        all_of_them = rng.random() < 0.6  # the live file is never done before the one that was rotated
+        all_of_them = (
+            rng.random() < 0.6
+        )  # the live file is never done before the one that was rotated
         self.settle_some(lambda: all_of_them)
         for _ in range(rng.choice([1, 1, 2])):
             self.write_on(rng)
-            if self.chance("rotate") and not any(file.sent < len(file.lines) for file in self.rotated(KEPT)):
+            if self.chance("rotate") and not any(
+                file.sent < len(file.lines) for file in self.rotated(KEPT)
+            ):
                 self.rotate(rng)
-        if self.chance("half-packed") and self.rotated(1) and not (file := self.rotated(1)[0]).packed:
+        if (
+            self.chance("half-packed")
+            and self.rotated(1)
+            and not (file := self.rotated(1)[0]).packed
+        ):
             half = f"{file.name}.gz"
             self.say(f"half-packed: {half!r}")
             self.store.write(half, gzip.compress(file.content)[:-9], time.time())
@@ -456,8 +603,12 @@ class RotatedDay(Day):
         file, modified = self.live(), self.time_in(self.now, rng)
         if file is None:
             banner = [b"#Fields: time host request"] * 60 if self.chance("banner", step=-1) else []
-            state = next((one.state for one in self.rotated(1)), "done")  # it is younger than what was rotated
-            self.write(LogFile("app.log", [*banner, *self.some_lines(rng)], modified, state=state), "new")
+            state = next(
+                (one.state for one in self.rotated(1)), "done"
+            )  # it is younger than what was rotated
+            self.write(
+                LogFile("app.log", [*banner, *self.some_lines(rng)], modified, state=state), "new"
+            )
             return
         file.modified = modified
         self.append(file, self.some_lines(rng))
@@ -482,7 +633,9 @@ class RotatedDay(Day):
             return
         self.say("copytruncate: 'app.log' → 'app.log.1'")
         self.store.write("app.log.1", file.content, file.shown_time)
-        emptied = LogFile("app.log", [], file.modified, state=file.state)  # a moment after the copy was made
+        emptied = LogFile(
+            "app.log", [], file.modified, state=file.state
+        )  # a moment after the copy was made
         file.name = "app.log.1"
         self.write(emptied, "empty")
 
@@ -507,25 +660,40 @@ def run_day(options: Options, folder: Path, bootstrap: str) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--fs", choices=("file", "hdfs", "s3"), default="file")
-    parser.add_argument("--only", default=",".join(OPERATIONS), help="operations, with commas between them")
+    parser.add_argument(
+        "--only", default=",".join(OPERATIONS), help="operations, with commas between them"
+    )
     parser.add_argument("--without", default="", help="operations, with commas between them")
     parser.add_argument("--pipelines", default="hourly,rotated")
     asked = parser.parse_args()
     operations = {*asked.only.split(",")} - {*asked.without.split(",")}
-    options = Options(asked.seed, asked.steps, asked.fs, frozenset(operations), tuple(asked.pipelines.split(",")))
+    options = Options(
+        asked.seed, asked.steps, asked.fs, frozenset(operations), tuple(asked.pipelines.split(","))
+    )
     folder = Path(tempfile.mkdtemp(prefix="log-day-"))
     print(f"seed {options.seed}, {options.steps} steps on {options.fs}, in {folder}", flush=True)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that servers are stopped
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: sys.exit(143)
+    )  # so that servers are stopped
     try:
-        with kafka_tools.for_readers(), KafkaServer(folder / "kafka", java_options=SHORT_LIVED, die_with_parent=True) as kafka:
+        with (
+            kafka_tools.for_readers(),
+            KafkaServer(folder / "kafka", java_options=SHORT_LIVED, die_with_parent=True) as kafka,
+        ):
             faults = run_day(options, folder, kafka.bootstrap)
     finally:
         warm.end()
-    print("\n".join([f"{len(faults)} faults with {' '.join(sys.argv[1:])} --seed {options.seed}", *faults]))
+    print(
+        "\n".join(
+            [f"{len(faults)} faults with {' '.join(sys.argv[1:])} --seed {options.seed}", *faults]
+        )
+    )
     return 1 if faults else 0
 
 

@@ -1,4 +1,5 @@
-"""The files of a day, and where they lie: here, in HDFS or in S3. Names are relative to a pipeline's source folder."""
+"""The files of a day, and where they lie: here, in HDFS or in S3. Names are relative to a
+pipeline's source folder."""
 
 from __future__ import annotations
 
@@ -32,15 +33,18 @@ class LogFile:
     """``done``, or why a plan leaves it out: ``unfinished``, ``unsettled``, ``open``."""
     packed: bool = False
     doubtful: bool = False
-    """True if the last run that looked left it out, since nobody can tell whether it was shipped."""
+    """True if the last run that looked left it out, since nobody can tell whether it was
+    shipped."""
     sent: int = 0
     """Number of lines that a run has shipped."""
     sent_as: set[str] = field(default_factory=set)
     """Names that it had when a run shipped lines of it."""
     changed: bool = False
-    """Since a run has seen it. Until the next one nothing tells a copy from the file itself: content is what a file is known by."""
+    """Since a run has seen it. Until the next one nothing tells a copy from the file itself:
+    content is what a file is known by."""
     copy: LogFile | None = None
-    """A second file of the same content, which may be this one. Until that was shipped nothing tells a copy from a file that was renamed."""
+    """A second file of the same content, which may be this one. Until that was shipped nothing
+    tells a copy from a file that was renamed."""
     stream: OpenFile | None = None
 
     @property
@@ -83,8 +87,15 @@ class Entry:
 
 class Store:
     states: tuple[str, ...] = ("hidden", "hidden-folder", "future")
-    """Reasons for which a plan leaves an entry out that is no log, and of which there can be some here."""
-    odd_names: tuple[str, ...] = ("a b.log", "100%25.log", "x[1]{2}.log", "straße-日本.log", "a+b&c=d,e;f'g.log")
+    """Reasons for which a plan leaves an entry out that is no log, and of which there can be some
+    here."""
+    odd_names: tuple[str, ...] = (
+        "a b.log",
+        "100%25.log",
+        "x[1]{2}.log",
+        "straße-日本.log",
+        "a+b&c=d,e;f'g.log",
+    )
     """Names that are awkward, and allowed."""
     knows_open_files = False
     hidden_folder = "hidden-folder"
@@ -118,7 +129,11 @@ class Store:
 
     def plant(self, state: str, name: str, target: str, content: bytes) -> None:
         """Make an entry that is no log. ``target``: what a link leads to, beside it."""
-        self.write(name, content, time.time() + 10 * DAY_SECONDS if state == "future" else time.time() - DAY_SECONDS)
+        self.write(
+            name,
+            content,
+            time.time() + 10 * DAY_SECONDS if state == "future" else time.time() - DAY_SECONDS,
+        )
 
     def open(self, name: str, content: bytes) -> OpenFile:
         """Write a file and leave it open. Only where the file system knows such things."""
@@ -127,10 +142,22 @@ class Store:
 
 class LocalStore(Store):
     states = (*Store.states, "link", "special", "undecodable-name")
-    odd_names = (*Store.odd_names, "10:30:00.log", "back\\slash.log", "*?.log", "tab\tname.log", " leading.log")
+    odd_names = (
+        *Store.odd_names,
+        "10:30:00.log",
+        "back\\slash.log",
+        "*?.log",
+        "tab\tname.log",
+        " leading.log",
+    )
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.uri, self.settings, self.runner = folder, str(folder), {}, {"driver_memory": "1g"}
+        self.folder, self.uri, self.settings, self.runner = (
+            folder,
+            str(folder),
+            {},
+            {"driver_memory": "1g"},
+        )
 
     def write(self, name: str, content: bytes, modified: float) -> None:
         path = self.folder / name
@@ -204,7 +231,8 @@ class HdfsStore(Store):
 
 
 class S3Store(Store):
-    """The server keeps an object as a file, and takes the object's time of modification from that."""
+    """The server keeps an object as a file, and takes the object's time of modification
+    from that."""
 
     hidden_folder = "hidden"  # a bucket has no folders, only objects whose keys have a hidden part
 
@@ -225,7 +253,8 @@ class S3Store(Store):
         self._server.client.delete(self._bucket, name)
 
     def rename(self, name: str, to: str, content: bytes, modified: float) -> None:
-        """A copy has a time of its own; it is as new as what is still being written, or an hour old."""
+        """A copy has a time of its own; it is as new as what is still being written, or an hour
+        old."""
         super().rename(name, to, content, max(modified, time.time() - 3_600))
 
     def touch(self, name: str, modified: float) -> None:
@@ -237,7 +266,10 @@ def stores(kind: str, folder: Path) -> Iterator[list[Store]]:
     """Two stores, one for each pipeline."""
     names = ("hourly", "rotated")
     if kind == "hdfs":
-        with HdfsServer(folder / "hdfs", die_with_parent=True) as server, hdfs_files(server) as files:
+        with (
+            HdfsServer(folder / "hdfs", die_with_parent=True) as server,
+            hdfs_files(server) as files,
+        ):
             yield [HdfsStore(files, f"/logs/{name}") for name in names]
     elif kind == "s3":
         with S3Server(folder / "s3", die_with_parent=True) as server:

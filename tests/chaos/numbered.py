@@ -1,4 +1,5 @@
-"""Records that carry their own identity, so that a topic says of itself what is lost and what is doubled."""
+"""Records that carry their own identity, so that a topic says of itself what is lost and what is
+doubled."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from typing import Any
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 
-#: Bytes of every line with its end. As long as a log line is, so that a chunk has some hundreds of them; and all the same, so that the bytes of
-#: a split's records are exactly the bytes of the split.
+#: Bytes of every line with its end. As long as a log line is, so that a chunk has some hundreds of
+#: them; and all the same, so that the bytes of a split's records are exactly the bytes of the
+#: split.
 LINE_BYTES = 200
 _PADDING = b"as long as a log line is, and as long as every other one here " * 4
 
@@ -31,7 +33,8 @@ class Kill:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A ship of numbered records: what there is to ship, and how. The files exist on paper only, with the sizes that their records add up to."""
+    """A ship of numbered records: what there is to ship, and how. The files exist on paper only,
+    with the sizes that their records add up to."""
 
     name: str
     """The pipeline's."""
@@ -55,7 +58,8 @@ class Numbered:
     reship: bool = False
     kill: Kill | None = None
     pauses: dict[str, float] = field(default_factory=dict)
-    """Method (see ship_numbered.owner) → seconds that it waits first: transactions are open for longer, so that a fault finds one."""
+    """Method (see ship_numbered.owner) → seconds that it waits first: transactions are open for
+    longer, so that a fault finds one."""
     properties: dict[str, Any] = field(default_factory=dict)
     """librdkafka's, in the cluster's config."""
     delivery: dict[str, Any] = field(default_factory=dict)
@@ -63,15 +67,24 @@ class Numbered:
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster.model_validate({"cluster": "three", "bootstrap": self.bootstrap, "properties": self.properties})
+        return Cluster.model_validate(
+            {"cluster": "three", "bootstrap": self.bootstrap, "properties": self.properties}
+        )
 
     @property
     def pipeline(self) -> Pipeline:
         delivery = {
-            "chunk_size": "40kB", "batch_size": "20kB", "lanes": self.lanes, "lease": "2s", "lease_wait": "60s",
-            "metadata_wait": "40s", "transaction_timeout": "20s",
-        }  # fmt: skip
-        routes: list[dict[str, str]] = [{"when": "true", "topic": topic} for topic in self.topics[:-1]]
+            "chunk_size": "40kB",
+            "batch_size": "20kB",
+            "lanes": self.lanes,
+            "lease": "2s",
+            "lease_wait": "60s",
+            "metadata_wait": "40s",
+            "transaction_timeout": "20s",
+        }
+        routes: list[dict[str, str]] = [
+            {"when": "true", "topic": topic} for topic in self.topics[:-1]
+        ]
         return Pipeline.model_validate(
             {
                 "pipeline": self.name,
@@ -127,14 +140,16 @@ def value_of(path: str, start: int, ordinal: int) -> bytes:
 
 
 def padded(identity: bytes, line_bytes: int) -> bytes:
-    """Fill ``identity`` up to a line of ``line_bytes``, its end included. Raise ValueError if the line is too short for ``identity``."""
+    """Fill ``identity`` up to a line of ``line_bytes``, its end included. Raise ValueError if the
+    line is too short for ``identity``."""
     if not 0 <= line_bytes - 1 - len(identity) <= len(_PADDING):
         raise ValueError(f"{identity!r} cannot be padded to {line_bytes} bytes")
     return identity + _PADDING[: line_bytes - 1 - len(identity)]
 
 
 def identity_of(value: bytes) -> tuple[str, int, int]:
-    """Return (path, start of the split, ordinal). Raise ValueError for a value that is not whole."""
+    """Return (path, start of the split, ordinal). Raise ValueError for a value that is not
+    whole."""
     path, start, ordinal, _ = value.split(b" ", 3)
     found = path.decode(), int(start), int(ordinal)
     if value != value_of(*found):

@@ -1,7 +1,8 @@
-"""Ship after ship while random faults come and go: ``python -m tests.chaos.random_run --seconds 600 --seed 1``.
+"""Ship after ship while random faults come and go: ``python -m tests.chaos.random_run --seconds 600
+--seed 1``.
 
-The seed decides which faults come, in which order and for how long; what they hit depends on the machine as well, so that a
-seed repeats a run in its course, not to the millisecond.
+The seed decides which faults come, in which order and for how long; what they hit depends on the
+machine as well, so that a seed repeats a run in its course, not to the millisecond.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tests.chaos.world import END_TXN, Pipe, Ship, Site, site
 
 _FILES_PER_SHIP = 6
 _MOST_PARTITIONS = 9
-#: Longer than any that is met in practice; a ship that takes longer has missed its deadline, whatever the fault was.
+#: Longer than any that is met in practice; a ship that takes longer has missed its deadline,
+#: whatever the fault was.
 _SHIP_ENDS_WITHIN_SECONDS = 300.0
 
 #: Ends a fault.
@@ -88,7 +90,8 @@ class Run:
         try:
             undo = FAULTS[name](self, ship)
         except (ServerDied, DevServerError, KafkaException, KeyError, StopIteration):
-            return  # nothing to hit right now: a partition without a leader, a broker that is down already
+            # nothing to hit right now: a partition without a leader, a broker that is down already
+            return
         if undo is not None:
             self.fired[name] += 1
             if undo is not nothing:
@@ -134,7 +137,8 @@ class Run:
     def hold(self, do: str) -> Undo:
         link = self.site.links[self.coordinator()]
         getattr(link, do)(END_TXN)
-        # Released before librdkafka gives it up: what becomes of an EndTxn that comes later is a test of its own.
+        # Released before librdkafka gives it up: what becomes of an EndTxn that comes later is a
+        # test of its own.
         time.sleep(self.rng.uniform(0.2, 3))
         link.release()
         return nothing
@@ -157,7 +161,9 @@ class Run:
         return nothing
 
     def hijack(self) -> Undo:
-        thief = Producer({"bootstrap.servers": self.site.kafka.bootstrap, "transactional.id": self.lane_id()})
+        thief = Producer(
+            {"bootstrap.servers": self.site.kafka.bootstrap, "transactional.id": self.lane_id()}
+        )
         thief.init_transactions(5)
         thief.begin_transaction()
         thief.produce(self.pipe.topic, b"stolen: never to be committed")
@@ -208,7 +214,11 @@ def run(seconds: float, seed: int, folder: Path) -> bool:
     """Whether nothing was lost or doubled. Prints what happened."""
     print(f"seed {seed}, {seconds:.0f} s, logs in {folder}", flush=True)
     with site(folder / "cluster") as found:
-        settings = {"records_per_second": 1500.0, "properties": {"socket.timeout.ms": 5000}, "delivery": {"metadata_wait": "90s"}}
+        settings = {
+            "records_per_second": 1500.0,
+            "properties": {"socket.timeout.ms": 5000},
+            "delivery": {"metadata_wait": "90s"},
+        }
         pipe = Pipe(found, folder, topics=2, settings=settings)
         try:
             course = Run(found, pipe, random.Random(seed))
@@ -223,7 +233,9 @@ def run(seconds: float, seed: int, folder: Path) -> bool:
         finally:
             pipe.stop()
     fired = ", ".join(f"{name} {times}" for name, times in course.fired.most_common())
-    print(f"{len(pipe.ships)} ships, {course.again} of them failed or were killed and were run again")
+    print(
+        f"{len(pipe.ships)} ships, {course.again} of them failed or were killed and were run again"
+    )
     print(f"{course.fired.total()} faults fired: {fired}")
     print(count)
     if not count.exact:
@@ -232,16 +244,24 @@ def run(seconds: float, seed: int, folder: Path) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that servers are stopped
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: sys.exit(143)
+    )  # so that servers are stopped
     try:
         return 0 if run(arguments.seconds, arguments.seed, folder) else 1
     except BaseException:
-        print(f"repeat it with: make chaos SEED={arguments.seed} SECONDS={arguments.seconds:.0f}; logs in {folder}", flush=True)
+        print(
+            f"repeat it with: make chaos SEED={arguments.seed} SECONDS={arguments.seconds:.0f}; "
+            f"logs in {folder}",
+            flush=True,
+        )
         raise
 
 

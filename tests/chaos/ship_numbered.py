@@ -1,9 +1,10 @@
 """A ship without Spark, to be killed: :func:`main` gets a Numbered as JSON.
 
-The ship step is the real one (lease, takeover, what remains, account), and so is the sink's writer in each task. Only Spark
-is not there: records are made instead of read, each task attempt runs in a process of its own, and a task whose process
-dies or raises gets another attempt, four in all, as with Spark. That starts in two seconds instead of ten, and each of its
-processes can be killed at a chosen point.
+The ship step is the real one (lease, takeover, what remains, account), and so is the sink's writer
+in each task. Only Spark is not there: records are made instead of read, each task attempt runs in a
+process of its own, and a task whose process dies or raises gets another attempt, four in all, as
+with Spark. That starts in two seconds instead of ten, and each of its processes can be killed at a
+chosen point.
 
 Standard output is one JSON document per line: what started, with process numbers, and how it ended.
 """
@@ -70,7 +71,8 @@ def announce(**event: Any) -> None:
 
 
 def ship(numbered: Numbered, run_tasks: RunTasks) -> ShipResult:
-    """The ship step with ``run_tasks`` in Spark's place. Raises ShipperError for what was found before anything was sent."""
+    """The ship step with ``run_tasks`` in Spark's place. Raises ShipperError for what was found
+    before anything was sent."""
     context = _context(numbered, NumberedEngine(numbered, run_tasks))
     _write_earlier_steps(context, numbered)
     result = ship_step.ship(context, "three", _now())
@@ -107,13 +109,20 @@ class NumberedEngine:
     def headers_of_files(self, uris: Sequence[str]) -> dict[str, tuple[tuple[str, bytes], ...]]:
         return {}
 
-    def job(self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool) -> NumberedJob:
+    def job(
+        self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
+    ) -> NumberedJob:
         announce(event="shipping", generation=order.generation)
         options = replace(order.lane_options, parking_bytes=self._numbered.parking_bytes)
         order = replace(order, lane_options=options)
         numbered = self._numbered
-        reports = [PieceReport(split, numbered.split_bytes, numbered.split_bytes, numbered.records, "") for split in order.splits]
-        return NumberedJob(lambda cancelled: self._run_tasks(numbered, order, cluster, cancelled), reports)
+        reports = [
+            PieceReport(split, numbered.split_bytes, numbered.split_bytes, numbered.records, "")
+            for split in order.splits
+        ]
+        return NumberedJob(
+            lambda cancelled: self._run_tasks(numbered, order, cluster, cancelled), reports
+        )
 
     def reason(self, error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
@@ -121,7 +130,9 @@ class NumberedEngine:
 
 class NumberedJob:
     def __init__(
-        self, run_tasks: Callable[[threading.Event], tuple[list[Receipt], Exception | None]], reports: list[PieceReport]
+        self,
+        run_tasks: Callable[[threading.Event], tuple[list[Receipt], Exception | None]],
+        reports: list[PieceReport],
     ) -> None:
         """``reports``: what the reader says of every split, once all of them are read."""
         self._run_tasks = run_tasks
@@ -146,23 +157,39 @@ def _context(numbered: Numbered, engine: NumberedEngine) -> RunContext:
     window = parse_window(_WINDOW)
     folder = RunFolder(numbered.runs, numbered.name, window.start, window.end, numbered.run_id)
     return RunContext(
-        pipeline=numbered.pipeline, clusters={"three": numbered.cluster}, config_dir=Path(), window=window, folder=folder,
+        pipeline=numbered.pipeline,
+        clusters={"three": numbered.cluster},
+        config_dir=Path(),
+        window=window,
+        folder=folder,
         engine=engine,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
     files = [
         PlannedFile(
-            path=path, uri=path, size_bytes=numbered.file_bytes, modified_ms=_MODIFIED_MS, splits=numbered.splits, format="plain"
+            path=path,
+            uri=path,
+            size_bytes=numbered.file_bytes,
+            modified_ms=_MODIFIED_MS,
+            splits=numbered.splits,
+            format="plain",
         )
         for path in numbered.file_paths
     ]
     times = {"started_at": _now(), "finished_at": _now()}
     digest = context.pipeline.transform_digest()
-    clusters = [ClusterPlan(cluster="three", to_fence={"three": (numbered.tasks, 2)})]  # a guess, as any plan's
+    clusters = [
+        ClusterPlan(cluster="three", to_fence={"three": (numbered.tasks, 2)})
+    ]  # a guess, as any plan's
     plan = PlanResult(
-        **context.common("plan"), **times, transform_digest=digest, files=files, reship=numbered.reship, clusters=clusters
+        **context.common("plan"),
+        **times,
+        transform_digest=digest,
+        files=files,
+        reship=numbered.reship,
+        clusters=clusters,
     )
     context.folder.write("plan", plan)
     context.folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
@@ -173,7 +200,9 @@ def _now() -> dt.datetime:
 
 
 #: Runs all tasks; returns their receipts and what made the job fail, if it did.
-RunTasks = Callable[[Numbered, ShipOrder, Cluster, threading.Event], tuple[list[Receipt], Exception | None]]
+RunTasks = Callable[
+    [Numbered, ShipOrder, Cluster, threading.Event], tuple[list[Receipt], Exception | None]
+]
 
 
 def in_processes(
@@ -201,12 +230,20 @@ def in_processes(
 
 
 def _attempt(
-    numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int, cancelled: threading.Event
+    numbered: Numbered,
+    order: ShipOrder,
+    cluster: Cluster,
+    task: int,
+    attempt: int,
+    cancelled: threading.Event,
 ) -> tuple[bool, Any]:
-    """(True, receipt), or (False, what was raised). A forked process of a server that never had threads."""
+    """(True, receipt), or (False, what was raised). A forked process of a server that never had
+    threads."""
     processes = multiprocessing.get_context("forkserver")
     here, there = processes.Pipe()
-    process = processes.Process(target=work, args=(numbered, order, cluster, task, attempt, os.getpid(), there))
+    process = processes.Process(
+        target=work, args=(numbered, order, cluster, task, attempt, os.getpid(), there)
+    )
     process.start()
     there.close()
     announce(event="task", task=task, attempt=attempt, pid=process.pid)
@@ -227,7 +264,13 @@ def _attempt(
 
 
 def work(
-    numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int, driver: int, answer: Connection
+    numbered: Numbered,
+    order: ShipOrder,
+    cluster: Cluster,
+    task: int,
+    attempt: int,
+    driver: int,
+    answer: Connection,
 ) -> None:
     """One task attempt, in its own process."""
     _set_up_logging()
@@ -238,19 +281,30 @@ def work(
     try:
         answer.send((True, write(numbered, order, cluster, task, attempt)))
     except BaseException as error:
-        answer.send((False, RuntimeError(f"{type(error).__module__}.{type(error).__name__}: {error}")))
+        answer.send(
+            (False, RuntimeError(f"{type(error).__module__}.{type(error).__name__}: {error}"))
+        )
 
 
-def write(numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int) -> Receipt:
+def write(
+    numbered: Numbered, order: ShipOrder, cluster: Cluster, task: int, attempt: int
+) -> Receipt:
     """What the sink's writer does in one task."""
     of_all = task + numbered.tasks * attempt
-    return sink_task.ship_task(order, cluster, batches(numbered, order, task), task, of_all, attempt)
+    return sink_task.ship_task(
+        order, cluster, batches(numbered, order, task), task, of_all, attempt
+    )
 
 
 def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
-    """The task's share of the splits, in the sink's columns, at the pace of ``records_per_second``."""
+    """The task's share of the splits, in the sink's columns, at the pace of
+    ``records_per_second``."""
     began, made = time.monotonic(), 0
-    mine = [(number, split.id) for index, (number, split) in enumerate(order.splits.items()) if index % numbered.tasks == task]
+    mine = [
+        (number, split.id)
+        for index, (number, split) in enumerate(order.splits.items())
+        if index % numbered.tasks == task
+    ]
     for number, split in mine:
         for first in range(0, numbered.records, _SLICE):
             ordinals = range(first, min(first + _SLICE, numbered.records))
@@ -260,7 +314,9 @@ def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.Reco
         yield _end(numbered, number)
 
 
-def _batch(numbered: Numbered, split: int, path: str, start: int, ordinals: range) -> pa.RecordBatch:
+def _batch(
+    numbered: Numbered, split: int, path: str, start: int, ordinals: range
+) -> pa.RecordBatch:
     values = [value_of(path, start, ordinal) for ordinal in ordinals]
     checksums = [_signed(xxhash.xxh64_intdigest(value, 42)) for value in values]
     columns = {
@@ -269,7 +325,9 @@ def _batch(numbered: Numbered, split: int, path: str, start: int, ordinals: rang
         "checksum": pa.array(checksums, pa.int64()),
     }
     if len(numbered.topics) > 1:
-        columns["topic"] = pa.array([numbered.topic_of(ordinal) for ordinal in ordinals], pa.int32())
+        columns["topic"] = pa.array(
+            [numbered.topic_of(ordinal) for ordinal in ordinals], pa.int32()
+        )
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -337,13 +395,18 @@ def arm(kill: Kill, driver: int) -> None:
 
 
 def _set_up_logging() -> None:
-    logging.basicConfig(level="INFO", format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level="INFO",
+        format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
 
 
 def main() -> int:
     """0: everything was shipped. 1: it was not, and the last line on standard output says why.
 
-    To be called from ``python -c``: of a module that runs as ``__main__`` every task's process would make another copy."""
+    To be called from ``python -c``: of a module that runs as ``__main__`` every task's process
+    would make another copy."""
     numbered = Numbered.from_json(sys.argv[1])
     _set_up_logging()
     multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.chaos.ship_numbered"])
@@ -351,8 +414,21 @@ def main() -> int:
     try:
         result = ship(numbered, in_processes)
     except ShipperError as error:
-        announce(event="ended", error=error.message, kind=type(error).__name__, retriable=error.retriable)
+        announce(
+            event="ended", error=error.message, kind=type(error).__name__, retriable=error.retriable
+        )
         return 1
-    counts = {"delivered": result.delivered, "before": result.before, "read": result.read, "unread": result.unread}
-    announce(event="ended", error=result.error, **counts, lane_reopened=result.lane_reopened, task_retries=result.task_retries)
+    counts = {
+        "delivered": result.delivered,
+        "before": result.before,
+        "read": result.read,
+        "unread": result.unread,
+    }
+    announce(
+        event="ended",
+        error=result.error,
+        **counts,
+        lane_reopened=result.lane_reopened,
+        task_retries=result.task_retries,
+    )
     return 0 if result.status == "succeeded" else 1

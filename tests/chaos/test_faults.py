@@ -1,4 +1,5 @@
-"""One fault from outside at a time. After each: the ship ended, a rerun finishes it, and the count is exact."""
+"""One fault from outside at a time. After each: the ship ended, a rerun finishes it, and the count
+is exact."""
 
 from __future__ import annotations
 
@@ -47,9 +48,14 @@ def test_the_leader_is_killed(new_pipe: New):
     finish(pipe)
 
 
-@pytest.mark.parametrize("committed", [pytest.param(True, marks=pytest.mark.short), False], ids=["committed", "not committed"])
+@pytest.mark.parametrize(
+    "committed",
+    [pytest.param(True, marks=pytest.mark.short), False],
+    ids=["committed", "not committed"],
+)
 def test_the_coordinator_is_killed_during_a_commit(new_pipe: New, committed: bool):
-    """The lane does not get an answer to its EndTxn, which the coordinator has carried out, or has never seen."""
+    """The lane does not get an answer to its EndTxn, which the coordinator has carried out, or has
+    never seen."""
     pipe = new_pipe()
     ship = begun(pipe)
     coordinator = pipe.site.kafka.coordinator_of(pipe.lane_id())
@@ -81,7 +87,10 @@ def test_too_few_replicas_are_in_sync(new_pipe: New):
     ship = begun(pipe)
     for broker in BROKERS[:2]:
         kafka.kill(broker)
-    kafka.wait_for(lambda: kafka.partitions(pipe.topic)[0].isrs == list(BROKERS[2:]), "one replica is left in sync")
+    kafka.wait_for(
+        lambda: kafka.partitions(pipe.topic)[0].isrs == list(BROKERS[2:]),
+        "one replica is left in sync",
+    )
     time.sleep(5)
     assert ship.running
     kafka.heal()
@@ -90,14 +99,27 @@ def test_too_few_replicas_are_in_sync(new_pipe: New):
 
 
 def test_the_ledger_alone_has_too_few_replicas_in_sync(new_pipe: New):
-    """The data could be written. The ship ends, says that it is the ledger, and everything is there once it is well."""
-    pipe = new_pipe(tasks=1, lanes=1, delivery={"metadata_wait": "10s", "transaction_timeout": "10s"})
+    """The data could be written. The ship ends, says that it is the ledger, and everything is there
+    once it is well."""
+    pipe = new_pipe(
+        tasks=1, lanes=1, delivery={"metadata_wait": "10s", "transaction_timeout": "10s"}
+    )
     kafka, ledger = pipe.site.kafka, pipe.numbered().cluster.ledger_topic(pipe.name)
     kafka.create_topic(
-        ledger, 2, min_insync_replicas="3", cleanup_policy="compact", message_timestamp_type="LogAppendTime"
-    )  # fmt: skip
+        ledger,
+        2,
+        min_insync_replicas="3",
+        cleanup_policy="compact",
+        message_timestamp_type="LogAppendTime",
+    )
     ship = begun(pipe)
-    kafka.kill(next(broker for broker in BROKERS if broker not in (kafka.leader_of(ledger, 0), kafka.leader_of(ledger, 1))))
+    kafka.kill(
+        next(
+            broker
+            for broker in BROKERS
+            if broker not in (kafka.leader_of(ledger, 0), kafka.leader_of(ledger, 1))
+        )
+    )
     end = ship.wait(300)
     assert ship.process.returncode == 1
     assert ledger in end["error"], end
@@ -132,7 +154,9 @@ def test_connections_are_broken_again_and_again(new_pipe: New, how: Callable[[Fa
     finish(pipe)
 
 
-@pytest.mark.parametrize("shape", [{"jitter_ms": 200}, {"bytes_per_second": 125_000}], ids=["200 ms jitter", "1 Mbit/s"])
+@pytest.mark.parametrize(
+    "shape", [{"jitter_ms": 200}, {"bytes_per_second": 125_000}], ids=["200 ms jitter", "1 Mbit/s"]
+)
 def test_the_link_is_bad(new_pipe: New, shape: dict[str, float]):
     """The codec is none, so that a megabit is less than what is read."""
     pipe = new_pipe(files=(0, 2), delivery={"compression": "none"})
@@ -155,7 +179,8 @@ def test_nothing_moves_for_longer_than_the_socket_timeout(new_pipe: New):
 
 
 def test_a_topic_is_never_created(new_pipe: New):
-    """The ship ends, says which topic is missing, and everything is there once somebody created it."""
+    """The ship ends, says which topic is missing, and everything is there once somebody
+    created it."""
     pipe = new_pipe(missing=1, delivery={"metadata_wait": "10s"})
     ship = pipe.ship()
     end = ship.wait()
@@ -175,9 +200,12 @@ def test_a_topic_is_created_late(new_pipe: New):
     finish(pipe)
 
 
-@pytest.mark.parametrize("recreated", [False, True], ids=["and created later", "and created at once"])
+@pytest.mark.parametrize(
+    "recreated", [False, True], ids=["and created later", "and created at once"]
+)
 def test_a_topic_is_deleted_in_an_open_transaction(new_pipe: New, recreated: bool):
-    """Records that were committed to it before are gone: the next run names the topic and sends nothing, and a resend restores exactly them."""
+    """Records that were committed to it before are gone: the next run names the topic and sends
+    nothing, and a resend restores exactly them."""
     pipe = new_pipe(topics=2, tasks=1, lanes=1, delivery={"metadata_wait": "15s"})
     kept, deleted = pipe.topic_names
     kafka = pipe.site.kafka
@@ -211,9 +239,11 @@ def test_a_hijacked_transactional_id_is_taken_back(new_pipe: New):
     ship = begun(pipe)
     ship.signal_all(
         signal.SIGSTOP
-    )  # else the lane takes its id back each time before the thief, who tries twice a second, has it
+    )  # else the lane takes its id back each time before the thief, who tries twice a second, has it  # noqa: E501
     assert pipe.in_ledger() < 16_000
-    thief = Producer({"bootstrap.servers": pipe.site.kafka.bootstrap, "transactional.id": pipe.lane_id()})
+    thief = Producer(
+        {"bootstrap.servers": pipe.site.kafka.bootstrap, "transactional.id": pipe.lane_id()}
+    )
     thief.init_transactions(30)
     thief.begin_transaction()
     thief.produce(pipe.topic, b"stolen")
@@ -248,10 +278,12 @@ def test_a_paused_ship_that_wakes_up_after_a_takeover_sends_nothing_more(new_pip
 
 
 @pytest.mark.parametrize("victim", ["worker", "driver", "all"])
-@pytest.mark.parametrize("point", ["before begin", "after produce", "after flush", "during commit", "after commit"])
+@pytest.mark.parametrize(
+    "point", ["before begin", "after produce", "after flush", "during commit", "after commit"]
+)
 def test_kill_9(new_pipe: New, point: str, victim: str):
-    """A worker that is killed gets another attempt. A driver that is killed leaves its workers behind, which go on until they
-    are done or the rerun fences them."""
+    """A worker that is killed gets another attempt. A driver that is killed leaves its workers
+    behind, which go on until they are done or the rerun fences them."""
     pipe = new_pipe()
     ship = pipe.ship(kill=Kill(point, victim))
     end = ship.wait()
@@ -265,7 +297,9 @@ def test_kill_9(new_pipe: New, point: str, victim: str):
     pipe.assert_exact()
 
 
-@pytest.mark.parametrize("victim", [pytest.param("driver", marks=pytest.mark.short), "worker", "all"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param("driver", marks=pytest.mark.short), "worker", "all"]
+)
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "not committed"])
 def test_kill_9_between_the_commit_and_its_answer(new_pipe: New, victim: str, committed: bool):
     pipe = new_pipe()

@@ -1,4 +1,5 @@
-"""A short history; ``make history`` is the long one. And what histories have found, each by itself."""
+"""A short history; ``make history`` is the long one. And what histories have found, each by
+itself."""
 
 from __future__ import annotations
 
@@ -44,9 +45,12 @@ def wait(holds: Callable[[], bool], run: HistoryRun) -> None:
         time.sleep(0.05)
 
 
-def test_a_reship_that_was_taken_over_before_it_invalidated_anything_changes_nothing_any_more(tmp_path: Path):
-    """Reship 1 sleeps before it writes its invalidation. Reships 2 and 3 are done meanwhile. Then reship 1 wakes up and invalidates all chunks
-    that are older than itself: those of reship 2 count again, beside those of reship 3, and the file is never complete."""
+def test_a_reship_that_was_taken_over_before_it_invalidated_anything_changes_nothing_any_more(
+    tmp_path: Path,
+):
+    """Reship 1 sleeps before it writes its invalidation. Reships 2 and 3 are done meanwhile. Then
+    reship 1 wakes up and invalidates all chunks that are older than itself: those of reship 2 count
+    again, beside those of reship 3, and the file is never complete."""
     with quiet_history(tmp_path) as history:
         history.hour = 1
         history.write(FileVersion("history:///0001/1.log", 1, 1_000, (0,)))
@@ -66,12 +70,16 @@ def test_a_reship_that_was_taken_over_before_it_invalidated_anything_changes_not
         assert (history.judge(), history.faults) == ([], [])
 
 
-def test_a_run_that_planned_a_file_before_it_was_replaced_invalidates_nothing_of_its_successor(tmp_path: Path):
-    """``on_replaced: reship``. A run plans version 1 and sleeps; version 2 is shipped by another; the first one wakes up. By its plan version 2
-    was replaced by version 1: it invalidates version 2, and cannot read version 1. The next run ships version 2 once more."""
+def test_a_run_that_planned_a_file_before_it_was_replaced_invalidates_nothing_of_its_successor(
+    tmp_path: Path,
+):
+    """``on_replaced: reship``. A run plans version 1 and sleeps; version 2 is shipped by another;
+    the first one wakes up. By its plan version 2 was replaced by version 1: it invalidates version
+    2, and cannot read version 1. The next run ships version 2 once more."""
     with quiet_history(tmp_path) as history:
         old, new = (
-            FileVersion("history:///0001/1.log", 1, modified_ms, (born,)) for born, modified_ms in enumerate((1_000, 2_000))
+            FileVersion("history:///0001/1.log", 1, modified_ms, (born,))
+            for born, modified_ms in enumerate((1_000, 2_000))
         )
         history.hour = 1
         history.write(old)

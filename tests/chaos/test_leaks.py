@@ -44,7 +44,11 @@ class Census:
         )
 
     def within(self, other: Census) -> bool:
-        return self.threads <= other.threads and self.sockets <= other.sockets and self.producers <= other.producers
+        return (
+            self.threads <= other.threads
+            and self.sockets <= other.sockets
+            and self.producers <= other.producers
+        )
 
 
 def _is_socket(entry: Path) -> bool:
@@ -58,8 +62,9 @@ def _is_socket(entry: Path) -> bool:
 def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
     new_pipe: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, restarts: int
 ):
-    """One task with four lanes in this very process, which go on while one broker after the other is killed and comes back.
-    Commits are slow, so that several transactions are in flight at any moment."""
+    """One task with four lanes in this very process, which go on while one broker after the other
+    is killed and comes back. Commits are slow, so that several transactions are in flight at any
+    moment."""
     pipe = new_pipe(tasks=1, lanes=_LANES, splits=8)
     kafka = pipe.site.kafka
     hurry = threading.Event()
@@ -69,7 +74,9 @@ def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
     before = _settled(Census.now())
     hurry.clear()
     commit = Transactions.commit
-    monkeypatch.setattr(Transactions, "commit", lambda self, *rest: (hurry.wait(1.0), commit(self, *rest))[1])
+    monkeypatch.setattr(
+        Transactions, "commit", lambda self, *rest: (hurry.wait(1.0), commit(self, *rest))[1]
+    )
     files = (0, 4 * restarts + 8)
     results: list[object] = []
     spec = pipe.numbered(files=files, run_id="restarted")
@@ -92,11 +99,15 @@ def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
             kafka.wait_until_in_sync(pipe.topic)
             there = pipe.in_ledger()
             _wait(lambda there=there: pipe.in_ledger() > there + 1000, ship)
-            # N lanes are N producers, and theirs are the only threads: also while they are opened anew. The one consumer that comes
-            # with the first of these reads the ledger.
+            # N lanes are N producers, and theirs are the only threads: also while they are opened
+            # anew. The one consumer that comes with the first of these reads the ledger.
             most = during.threads + _CONSUMER_THREADS
             _wait(
-                lambda most=most: (now := Census.now()).producers <= during.producers and now.threads <= most, ship, f"{during}"
+                lambda most=most: (
+                    (now := Census.now()).producers <= during.producers and now.threads <= most
+                ),
+                ship,
+                f"{during}",
             )
     finally:
         hurry.set()
@@ -137,7 +148,9 @@ def _settled(census: Census) -> Census:
         census = now
 
 
-def _wait(holds: Callable[[], bool], ship: threading.Thread | None, what: str = "", timeout: float = 120) -> None:
+def _wait(
+    holds: Callable[[], bool], ship: threading.Thread | None, what: str = "", timeout: float = 120
+) -> None:
     deadline = time.monotonic() + timeout
     while not holds():
         assert ship is None or ship.is_alive(), "the ship ended"

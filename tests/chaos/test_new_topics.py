@@ -22,7 +22,9 @@ def test_a_new_topic_can_be_written_to_whichever_broker_was_behind(shared_site: 
     shared_site.heal()
     kafka = shared_site.kafka
     for behind in BROKERS:
-        client = ClusterClient(Cluster.model_validate({"cluster": "c", "bootstrap": kafka.bootstrap}))
+        client = ClusterClient(
+            Cluster.model_validate({"cluster": "c", "bootstrap": kafka.bootstrap})
+        )
         topic = f"new-{behind}-{time.time_ns()}"
         client.topics()
         awake = threading.Event()

@@ -1,4 +1,5 @@
-"""A topic that is deleted and created anew does not hold what the ledger says: no run is green over it, and none sends twice because of it."""
+"""A topic that is deleted and created anew does not hold what the ledger says: no run is green over
+it, and none sends twice because of it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def assert_each_record_once(pipe: Pipe) -> None:
 
 @pytest.mark.short
 def test_a_topic_that_is_recreated_between_two_runs(new_pipe: New):
-    """All of it is gone. The same command again says so and sends nothing; with the policy it sends everything, once, and then nothing more."""
+    """All of it is gone. The same command again says so and sends nothing; with the policy it sends
+    everything, once, and then nothing more."""
     pipe = new_pipe()
     sent = pipe.ship().succeeds()["delivered"]
     recreate(pipe)
@@ -54,8 +56,9 @@ def test_a_topic_that_is_recreated_between_two_runs(new_pipe: New):
 
 @pytest.mark.parametrize("absent_seconds", [0.0, 4.0])
 def test_a_topic_that_is_recreated_during_a_run(new_pipe: New, absent_seconds: float):
-    """R1: the run is red and names the topic; the same command again is red; with the policy exactly what is gone is sent again, in other chunks than
-    before, and what had reached the new topic is not."""
+    """R1: the run is red and names the topic; the same command again is red; with the policy
+    exactly what is gone is sent again, in other chunks than before, and what had reached the new
+    topic is not."""
     pipe = new_pipe(files=(0, 8), delivery={"metadata_wait": "60s"})
     ship = pipe.ship()
     assert ship.wait_for("shipping"), ship.last_words()

@@ -1,4 +1,5 @@
-"""What a fault test works with: the cluster behind proxies, ships in processes of their own, and the final count."""
+"""What a fault test works with: the cluster behind proxies, ships in processes of their own, and
+the final count."""
 
 from __future__ import annotations
 
@@ -107,7 +108,11 @@ class Ship:
 
     def worker(self, task: int) -> int:
         """The process number of the task's latest attempt."""
-        return [event["pid"] for event in self.events if event["event"] == "task" and event["task"] == task][-1]
+        return [
+            event["pid"]
+            for event in self.events
+            if event["event"] == "task" and event["task"] == task
+        ][-1]
 
     @property
     def running(self) -> bool:
@@ -125,14 +130,20 @@ class Ship:
             os.killpg(self.process.pid, number)
 
     def wait(self, timeout: float = 180) -> dict[str, Any]:
-        """How it ended; ``{}`` if the driver was killed. Fails the test if it does not end by its deadline."""
+        """How it ended; ``{}`` if the driver was killed. Fails the test if it does not end by its
+        deadline."""
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.signal_all(signal.SIGKILL)
-            raise AssertionError(f"the ship did not end within {timeout:.0f} s; {self.last_words()}") from None
+            raise AssertionError(
+                f"the ship did not end within {timeout:.0f} s; {self.last_words()}"
+            ) from None
         deadline = time.monotonic() + 5
-        while not (ends := [event for event in self.events if event["event"] == "ended"]) and time.monotonic() < deadline:
+        while (
+            not (ends := [event for event in self.events if event["event"] == "ended"])
+            and time.monotonic() < deadline
+        ):
             if self.process.returncode < 0:
                 break
             time.sleep(0.02)
@@ -148,14 +159,18 @@ class Ship:
         return [pid for pid in _processes() if _group(pid) == self.process.pid]
 
     def wait_for_orphans(self, timeout: float) -> None:
-        """Workers whose driver is dead go on until they are done or fenced; after ``timeout`` they are killed."""
+        """Workers whose driver is dead go on until they are done or fenced; after ``timeout`` they
+        are killed."""
         deadline = time.monotonic() + timeout
         while self.orphans() and time.monotonic() < deadline:
             time.sleep(0.1)
         self.signal_all(signal.SIGKILL)
 
     def last_words(self) -> str:
-        return f"events {self.events[-5:]}, log {self.log}:\n" + self.log.read_text(errors="replace")[-6000:]
+        return (
+            f"events {self.events[-5:]}, log {self.log}:\n"
+            + self.log.read_text(errors="replace")[-6000:]
+        )
 
 
 def _processes() -> Iterator[int]:
@@ -174,7 +189,8 @@ def _group(pid: int) -> int | None:
 
 @dataclass(frozen=True)
 class Count:
-    """What an independent reader found in the topics, against what should be there and what the ledger says is there."""
+    """What an independent reader found in the topics, against what should be there and what the
+    ledger says is there."""
 
     expected: int
     lost: int
@@ -210,7 +226,9 @@ class Pipe:
     """Fields of Numbered, for every ship."""
 
     def __post_init__(self) -> None:
-        self.topic_names = tuple(f"{self.name}.t{index}" for index in range(self.topics + self.missing))
+        self.topic_names = tuple(
+            f"{self.name}.t{index}" for index in range(self.topics + self.missing)
+        )
         for topic in self.topic_names[: self.topics]:
             self.site.kafka.create_topic(topic, self.partitions)
 
@@ -219,7 +237,13 @@ class Pipe:
         return self.topic_names[0]
 
     def numbered(self, **changes: Any) -> Numbered:
-        spec = Numbered(self.name, self.site.kafka.bootstrap, self.topic_names, str(self.folder / "runs"), **self.settings)
+        spec = Numbered(
+            self.name,
+            self.site.kafka.bootstrap,
+            self.topic_names,
+            str(self.folder / "runs"),
+            **self.settings,
+        )
         return dataclasses.replace(spec, **changes)
 
     def ship(self, **changes: Any) -> Ship:
@@ -256,9 +280,13 @@ class Pipe:
         return ledger.look(AskState(), wait_seconds).chunks
 
     def uncommitted_end(self) -> int:
-        """Offsets taken in the first topic, over its partitions: by records of open transactions, too."""
+        """Offsets taken in the first topic, over its partitions: by records of open transactions,
+        too."""
         client = ClusterClient(self.numbered().cluster)
-        return sum(client.end_offset(self.topic, partition) for partition in self.site.kafka.partitions(self.topic))
+        return sum(
+            client.end_offset(self.topic, partition)
+            for partition in self.site.kafka.partitions(self.topic)
+        )
 
     def in_ledger(self) -> int:
         return sum(state.records for state in self.chunks().splits.values())
@@ -273,7 +301,10 @@ class Pipe:
 
     def read(self, topic: str) -> Counter[tuple[str, int, int]]:
         """Every committed record, by Java's consumer."""
-        return Counter(identity_of(value) for value in read_topic(self.site.kafka.bootstrap, topic, timeout_seconds=300))
+        return Counter(
+            identity_of(value)
+            for value in read_topic(self.site.kafka.bootstrap, topic, timeout_seconds=300)
+        )
 
     def count(self, topics: tuple[str, ...] | None = None, **changes: Any) -> Count:
         """``topics``: those to look at, all if None. ``changes``: of what should be there."""
@@ -289,7 +320,9 @@ class Pipe:
             expected = _expected(numbered, index)
             lost, foreign = expected - there.keys(), there.keys() - expected
             doubled = {record: times for record, times in there.items() if times > 1}
-            found += Counter(expected=len(expected), lost=len(lost), doubled=len(doubled), foreign=len(foreign))
+            found += Counter(
+                expected=len(expected), lost=len(lost), doubled=len(doubled), foreign=len(foreign)
+            )
             examples += [("lost", *record) for record in sorted(lost)[:3]]
             examples += [("doubled", *record) for record in sorted(doubled)[:3]]
             faults += _ledger_faults(chunks, numbered, index, there.keys())
@@ -302,26 +335,42 @@ class Pipe:
 
 
 def _expected(numbered: Numbered, topic: int) -> set[tuple[str, int, int]]:
-    ordinals = [ordinal for ordinal in range(numbered.records) if numbered.topic_of(ordinal) == topic]
+    ordinals = [
+        ordinal for ordinal in range(numbered.records) if numbered.topic_of(ordinal) == topic
+    ]
     return {(path, start, ordinal) for path, start in numbered.split_ids() for ordinal in ordinals}
 
 
 def _ledger_faults(chunks: Chunks, numbered: Numbered, topic: int, there: Any) -> Iterator[str]:
-    """Whether the ledger's intervals for the topic hold exactly the records that the reader found, each once."""
+    """Whether the ledger's intervals for the topic hold exactly the records that the reader found,
+    each once."""
     name = numbered.topics[topic]
     said: Counter[tuple[str, int, int]] = Counter()
     for split, state in chunks.splits.items():
         for (first, of), chunk in state.chunks.items():
-            ordinals = [n for n in range(first, chunk.last) if numbered.topic_of(n) == topic] if of == name else []
+            ordinals = (
+                [n for n in range(first, chunk.last) if numbered.topic_of(n) == topic]
+                if of == name
+                else []
+            )
             if of == name and len(ordinals) != chunk.records:
-                yield f"ledger: {split} [{first}, {chunk.last}) says {chunk.records} records of {name}, not {len(ordinals)}"
+                yield (
+                    f"ledger: {split} [{first}, {chunk.last}) says {chunk.records} records of "
+                    f"{name}, not {len(ordinals)}"
+                )
             said.update((split.file.path, split.start, ordinal) for ordinal in ordinals)
     twice = sum(times > 1 for times in said.values())
     if twice:
         yield f"ledger: {twice} records of {name} are in two chunks"
     if missing := there - said.keys():
-        yield f"ledger: {len(missing)} records that are in {name} are not in the ledger, such as {min(missing)}"
+        yield (
+            f"ledger: {len(missing)} records that are in {name} are not in the ledger, such as "
+            f"{min(missing)}"
+        )
     if wrong := said.keys() - there:
-        yield f"ledger: {len(wrong)} records that are not in {name} are in the ledger, such as {min(wrong)}"
+        yield (
+            f"ledger: {len(wrong)} records that are not in {name} are in the ledger, such as "
+            f"{min(wrong)}"
+        )
     if not all(state.complete for state in chunks.splits.values()):
         yield "ledger: a split is not complete"

@@ -1,4 +1,5 @@
-"""Airflow in a folder of its own, configured before it is imported; and a Spark side that does as it is told."""
+"""Airflow in a folder of its own, configured before it is imported; and a Spark side that does as
+it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An auth manager that tests configure: Airflow's simple one with rights DAG by DAG, as others have them."""
+"""An auth manager that tests configure: Airflow's simple one with rights DAG by DAG, as others have
+them."""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleA
 
 
 class DagByDag(SimpleAuthManager):
-    """`web_only` sees the DAG web alone, and `no_logs` no task's log; all others what their role sees."""
+    """`web_only` sees the DAG web alone, and `no_logs` no task's log; all others what their role
+    sees."""
 
-    def is_authorized_dag(self, *, user: Any, access_entity: Any = None, details: Any = None, **options: Any) -> bool:
+    def is_authorized_dag(
+        self, *, user: Any, access_entity: Any = None, details: Any = None, **options: Any
+    ) -> bool:
         if user.username == "web_only" and (details is None or details.id != "web"):
             return False
         if user.username == "no_logs" and access_entity == DagAccessEntity.TASK_LOGS:
             return False
-        return super().is_authorized_dag(user=user, access_entity=access_entity, details=details, **options)
+        return super().is_authorized_dag(
+            user=user, access_entity=access_entity, details=details, **options
+        )

@@ -1,4 +1,5 @@
-"""What DAG tests work with: a config folder to write into, and a Spark side that does as it is told."""
+"""What DAG tests work with: a config folder to write into, and a Spark side that does as it is
+told."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ HOURLY = '{cron: "0 * * * *", start: 2026-11-01}'
 
 
 def told(notices: Path) -> list[dict[str, str]]:
-    """What file_notifier.FileNotifier wrote. (That module imports Airflow, which tests configure before they import it.)"""
-    return [json.loads(line) for line in notices.read_text().splitlines()] if notices.exists() else []
+    """What file_notifier.FileNotifier wrote. (That module imports Airflow, which tests configure
+    before they import it.)"""
+    return (
+        [json.loads(line) for line in notices.read_text().splitlines()] if notices.exists() else []
+    )
 
 
 class FakeSpark:
@@ -32,18 +36,27 @@ class FakeSpark:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.python = folder / "python"
-        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("fake_spark.py")}" "$@"\n')
+        self.python.write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("fake_spark.py")}" '
+            '"$@"\n'
+        )
         self.python.chmod(0o755)
 
     def script(self, **steps: list[str]) -> None:
-        """``ship_near=["fail"]``: what step ``ship:near`` does at its first call, the second, …; the last stays."""
-        words = {step.replace("_near", ":near").replace("_far", ":far"): word for step, word in steps.items()}
+        """``ship_near=["fail"]``: what step ``ship:near`` does at its first call, the second, …;
+        the last stays."""
+        words = {
+            step.replace("_near", ":near").replace("_far", ":far"): word
+            for step, word in steps.items()
+        }
         (self.folder / "script.json").write_text(json.dumps(words))
 
     @property
     def calls(self) -> list[dict[str, str]]:
         lines = self.folder / "calls"
-        return [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+        return (
+            [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+        )
 
     @property
     def steps(self) -> list[str]:
@@ -73,6 +86,8 @@ class Config:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def pipeline(self, name: str, schedule: str = HOURLY, more: str = "", settle: str = "10m") -> None:
+    def pipeline(
+        self, name: str, schedule: str = HOURLY, more: str = "", settle: str = "10m"
+    ) -> None:
         text = PIPELINE.format(name=name, schedule=schedule, settle=settle, python=self.python)
         self.write(f"pipelines/{name}.yaml", text + more)

@@ -1,4 +1,5 @@
-"""What the drills share: waiting, and the processes of a real Airflow and of its Spark sides, which drills kill."""
+"""What the drills share: waiting, and the processes of a real Airflow and of its Spark sides, which
+drills kill."""
 
 from __future__ import annotations
 
@@ -15,21 +16,27 @@ wait_for = partial(wait_until, every_seconds=0.5)
 
 
 def spark_sides(config: Path, step: str = "") -> list[psutil.Process]:
-    """Return the processes that run a step whose name begins with ``step``, without their JVMs and workers."""
+    """Return the processes that run a step whose name begins with ``step``, without their JVMs and
+    workers."""
     return [process for process in psutil.process_iter() if _runs_step(process, str(config), step)]
 
 
 def _runs_step(process: psutil.Process, config: str, step: str) -> bool:
     line = _command(process)
     try:
-        is_side = "spark_jobs" in line and config in line and any(word.startswith(step) for word in line[-1:])
+        is_side = (
+            "spark_jobs" in line
+            and config in line
+            and any(word.startswith(step) for word in line[-1:])
+        )
         return is_side and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
 def part(airflow: Airflow, name: str) -> psutil.Process:
-    """Return ``scheduler`` or ``dag-processor``: the process, not the workers that it has forked."""
+    """Return ``scheduler`` or ``dag-processor``: the process, not the workers that it has
+    forked."""
     found = {each.pid: each for each in psutil.process_iter() if _is_part(each, airflow, name)}
     (process,) = [each for each in found.values() if each.ppid() not in found]
     return process
@@ -37,7 +44,9 @@ def part(airflow: Airflow, name: str) -> psutil.Process:
 
 def _is_part(process: psutil.Process, airflow: Airflow, name: str) -> bool:
     try:
-        return _command(process)[-1:] == [name] and process.environ().get("AIRFLOW_HOME") == str(airflow.home)
+        return _command(process)[-1:] == [name] and process.environ().get("AIRFLOW_HOME") == str(
+            airflow.home
+        )
     except psutil.Error:
         return False
 

@@ -1,8 +1,10 @@
-"""Stands in for the Python of the Spark side (``runner.python``): called as ``fake -m spark_jobs … STEP``.
+"""Stands in for the Python of the Spark side (``runner.python``): called as ``fake -m spark_jobs …
+STEP``.
 
-Notes its arguments in ``$SPARK_FAKE/calls``, and does what ``$SPARK_FAKE/script.json`` says for the step:
-``{"ship:near": ["fail", "ok"]}`` fails the first time and succeeds from then on. Without a word it succeeds. ``gather`` makes
-the report of what the other steps have left, as the real one does.
+Notes its arguments in ``$SPARK_FAKE/calls``, and does what ``$SPARK_FAKE/script.json`` says for the
+step: ``{"ship:near": ["fail", "ok"]}`` fails the first time and succeeds from then on. Without a
+word it succeeds. ``gather`` makes the report of what the other steps have left, as the real one
+does.
 """
 
 from __future__ import annotations
@@ -24,11 +26,27 @@ from shipper.report.account import first_failure, steps
 from shipper.report.gaps import gaps_before
 from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, PlanResult
-from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.results import (
+    CheckResult,
+    DeliveryGateResult,
+    GateResult,
+    RunReport,
+    ShipResult,
+    TopicAccount,
+)
 from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
 
-EXIT_CODES = {"ok": 0, "gather": 0, "warn": 0, "silent": 0, "fail": 1, "final": 1, "template": 1, "usage": 2}
+EXIT_CODES = {
+    "ok": 0,
+    "gather": 0,
+    "warn": 0,
+    "silent": 0,
+    "fail": 1,
+    "final": 1,
+    "template": 1,
+    "usage": 2,
+}
 
 
 def result(step: str, word: str, common: dict[str, Any]) -> Any:
@@ -36,10 +54,14 @@ def result(step: str, word: str, common: dict[str, Any]) -> Any:
     topics = [TopicAccount(topic="logs.web", delivered=7, ledger=7)]
     severity: Any = "warn" if word == "warn" else "block"
     passed = common["status"] != "failed" and word != "warn"
-    check = CheckResult(check="files", severity=severity, passed=passed, expected=">= 1", observed="1")
+    check = CheckResult(
+        check="files", severity=severity, passed=passed, expected=">= 1", observed="1"
+    )
     match kind:
         case "plan":
-            return PlanResult(clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")], **common)
+            return PlanResult(
+                clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")], **common
+            )
         case "gate_source":
             return GateResult(step="gate_source", checks=[check], **common)
         case "ship":
@@ -52,13 +74,20 @@ def result(step: str, word: str, common: dict[str, Any]) -> Any:
 def gathered(folder: RunFolder, pipeline: Pipeline, common: dict[str, Any]) -> RunReport:
     plan, gate = folder.find("plan", PlanResult), folder.find("gate_source", GateResult)
     ships = [folder.find(f"ship.{cluster}", ShipResult) for cluster in ("near", "far")]
-    gates = [folder.find(f"gate_delivery.{cluster}", DeliveryGateResult) for cluster in ("near", "far")]
+    gates = [
+        folder.find(f"gate_delivery.{cluster}", DeliveryGateResult) for cluster in ("near", "far")
+    ]
     runs_uri = folder.uri.rsplit("/", 3)[0]
     found = RunReport(
-        **common, plan=plan, gate_source=gate, ships=[one for one in ships if one], delivery_gates=[one for one in gates if one],
-        page=folder.path("report.html"), gaps=gaps_before(runs_uri, pipeline, common["window_start"]),
+        **common,
+        plan=plan,
+        gate_source=gate,
+        ships=[one for one in ships if one],
+        delivery_gates=[one for one in gates if one],
+        page=folder.path("report.html"),
+        gaps=gaps_before(runs_uri, pipeline, common["window_start"]),
         fresh_until=fresh_until(runs_uri, pipeline.name, pipeline.clusters, common["finished_at"]),
-    )  # fmt: skip
+    )
     first = first_failure(steps(found))
     if first and first.result:
         found.first_cause = f"{first.key}: {first.result.error}"
@@ -94,19 +123,33 @@ def main() -> int:
         time.sleep(600)
     start, end = (dt.datetime.fromisoformat(moment) for moment in arguments.window.split("/"))
     now = dt.datetime.now(dt.UTC)
-    common = {"pipeline": arguments.pipeline, "window_start": start, "window_end": end, "run_id": arguments.run_id}
+    common = {
+        "pipeline": arguments.pipeline,
+        "window_start": start,
+        "window_end": end,
+        "run_id": arguments.run_id,
+    }
     common |= {"started_at": now, "finished_at": now, "status": "failed"}
     if word in ("ok", "gather", "warn"):
         common["status"] = "succeeded"
     else:
         # As the real steps: a gate that closes stays closed.
-        common["final"] = word == "final" or step.partition(":")[0] in ("gate_source", "gate_delivery")
-        common["error"] = "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
+        common["final"] = word == "final" or step.partition(":")[0] in (
+            "gate_source",
+            "gate_delivery",
+        )
+        common["error"] = (
+            "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
+        )
     if word != "silent":
         runs = arguments.runs_uri or Path(arguments.config).parent / "runs"
         run_folder = RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id)
         left = (
-            gathered(run_folder, load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING), common)
+            gathered(
+                run_folder,
+                load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING),
+                common,
+            )
             if word == "gather"
             else result(step, word, common)
         )

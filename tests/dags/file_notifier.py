@@ -13,7 +13,9 @@ from airflow.sdk import BaseNotifier
 class FileNotifier(BaseNotifier):
     template_fields: Sequence[str] = ("text", "fields")
 
-    def __init__(self, *, path: str, text: str = "{{ notice.text }}", fields: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *, path: str, text: str = "{{ notice.text }}", fields: dict[str, str] | None = None
+    ) -> None:
         super().__init__()
         self.path = path
         self.text = text
@@ -21,7 +23,10 @@ class FileNotifier(BaseNotifier):
 
     def notify(self, context: Any) -> None:
         with Path(self.path).open("a") as lines:
-            print(json.dumps({"event": context["notice"].event, "text": self.text, **self.fields}), file=lines)
+            print(
+                json.dumps({"event": context["notice"].event, "text": self.text, **self.fields}),
+                file=lines,
+            )
 
 
 class SilentNotifier(FileNotifier):

@@ -1,7 +1,9 @@
-"""Stands in for the Python of the Spark side, as fake_spark.py does, but for the ship: that is the real step, lanes and ledger with numbered records
-(tests/chaos/ship_numbered.py), one file for each window. Every record of it is once in the topic, or something is wrong.
+"""Stands in for the Python of the Spark side, as fake_spark.py does, but for the ship: that is the
+real step, lanes and ledger with numbered records (tests/chaos/ship_numbered.py), one file for each
+window. Every record of it is once in the topic, or something is wrong.
 
-``$SPARK_FAKE_BOOTSTRAP`` names the broker. (A job is given no variable of another name: shipper/job_environment.py.)
+``$SPARK_FAKE_BOOTSTRAP`` names the broker. (A job is given no variable of another name:
+shipper/job_environment.py.)
 """
 
 from __future__ import annotations
@@ -35,7 +37,12 @@ def result(step: str, word: str, common: dict[str, Any]) -> Any:
 def shipped(cluster: str, common: dict[str, Any]) -> ShipResult:
     from tests.chaos import ship_numbered
 
-    numbered = of_window(common["pipeline"], common["window_start"], Path(os.environ["SPARK_FAKE"]) / "ships", common["run_id"])
+    numbered = of_window(
+        common["pipeline"],
+        common["window_start"],
+        Path(os.environ["SPARK_FAKE"]) / "ships",
+        common["run_id"],
+    )
 
     def run_tasks(
         numbered: Numbered, order: ShipOrder, cluster: Cluster, cancelled: threading.Event
@@ -46,17 +53,34 @@ def shipped(cluster: str, common: dict[str, Any]) -> ShipResult:
         found = ship_numbered.ship(numbered, run_tasks)
     except ShipperError as error:
         print(f"ERROR {error.message}", file=sys.stderr)
-        return ShipResult(cluster=cluster, **common | {"status": "failed", "error": error.message, "final": not error.retriable})
-    end = {"status": found.status, "error": found.error, "final": found.final, "finished_at": dt.datetime.now(dt.UTC)}
+        return ShipResult(
+            cluster=cluster,
+            **common | {"status": "failed", "error": error.message, "final": not error.retriable},
+        )
+    end = {
+        "status": found.status,
+        "error": found.error,
+        "final": found.final,
+        "finished_at": dt.datetime.now(dt.UTC),
+    }
     return ShipResult(cluster=cluster, read=found.read, topics=found.topics, **common | end)
 
 
 def of_window(pipeline: str, start: dt.datetime, folder: Path, run_id: str) -> Numbered:
     number = int(start.timestamp()) // 60 % 100_000
     return Numbered(
-        pipeline, os.environ["SPARK_FAKE_BOOTSTRAP"], (pipeline,), str(folder), run_id,
-        files=(number, number + 1), splits=1, records=400, records_per_second=1000, tasks=1, lanes=1,
-    )  # fmt: skip
+        pipeline,
+        os.environ["SPARK_FAKE_BOOTSTRAP"],
+        (pipeline,),
+        str(folder),
+        run_id,
+        files=(number, number + 1),
+        splits=1,
+        records=400,
+        records_per_second=1000,
+        tasks=1,
+        lanes=1,
+    )
 
 
 if __name__ == "__main__":

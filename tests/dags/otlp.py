@@ -14,15 +14,22 @@ class Received:
     def __init__(self) -> None:
         self.url = ""
         self.points: list[tuple[str, dict[str, str], float]] = []
-        """(name, tags, value) in the order of arrival; a counter's value is its sum in the process that sent it."""
+        """(name, tags, value) in the order of arrival; a counter's value is its sum in the process
+        that sent it."""
 
     def of(self, name: str, **tags: str) -> list[float]:
-        return [value for found, its, value in self.points if found == name and tags.items() <= its.items()]
+        return [
+            value
+            for found, its, value in self.points
+            if found == name and tags.items() <= its.items()
+        ]
 
 
 @contextmanager
 def receiver() -> Iterator[Received]:
-    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
 
     received = Received()
 

@@ -1,4 +1,5 @@
-"""A receiver of StatsD on loopback: what arrives, and the series of Prometheus that the example's mapping makes of it."""
+"""A receiver of StatsD on loopback: what arrives, and the series of Prometheus that the example's
+mapping makes of it."""
 
 from __future__ import annotations
 
@@ -23,19 +24,27 @@ class StatsdReceived:
     """In the order of arrival."""
 
     def series(self) -> dict[str, float]:
-        """Name with its labels, by name → value, as statsd_exporter has them: counters add up, gauges are replaced."""
+        """Name with its labels, by name → value, as statsd_exporter has them: counters add up,
+        gauges are replaced."""
         found: dict[str, float] = {}
         for line in self.lines:
             if (match := _LINE.fullmatch(line)) and (name := _mapped(match[1], match[4])):
-                labels = ",".join(re.sub("=(.*)", r'="\1"', tag) for tag in sorted(match[2].split(",")[1:]))
+                labels = ",".join(
+                    re.sub("=(.*)", r'="\1"', tag) for tag in sorted(match[2].split(",")[1:])
+                )
                 series = f"{name}{{{labels}}}"
-                found[series] = float(match[3]) + (found.get(series, 0.0) if match[4] == "c" else 0.0)
+                found[series] = float(match[3]) + (
+                    found.get(series, 0.0) if match[4] == "c" else 0.0
+                )
         return found
 
 
 def _mapped(name: str, kind: str) -> str | None:
-    """By the first rule of the example's mapping that matches; None for a metric that no rule is about."""
-    rules: list[Mapping[str, str]] = YAML(typ="safe").load(EXAMPLE / "statsd-mapping.yml")["mappings"]
+    """By the first rule of the example's mapping that matches; None for a metric that no rule is
+    about."""
+    rules: list[Mapping[str, str]] = YAML(typ="safe").load(EXAMPLE / "statsd-mapping.yml")[
+        "mappings"
+    ]
     for rule in rules:
         pattern = re.escape(rule["match"]).replace(r"\*", r"([^.]*)")
         if rule["match_metric_type"][0] == kind and (match := re.fullmatch(pattern, name)):

@@ -1,5 +1,6 @@
-"""Thirty days (or `SHIPPER_BACKFILL_DAYS`) sent by backfills, forwards by the command and backwards by the REST API, while the schedule goes on:
-with real Airflow on PostgreSQL, real Spark and a real broker. In the end no window is missing and every line is there once.
+"""Thirty days (or `SHIPPER_BACKFILL_DAYS`) sent by backfills, forwards by the command and backwards
+by the REST API, while the schedule goes on: with real Airflow on PostgreSQL, real Spark and a real
+broker. In the end no window is missing and every line is there once.
 
 Two DAG runs a day, some 7 CPU seconds each.
 """
@@ -79,7 +80,8 @@ class Month:
 
 @pytest.fixture
 def month(world: World) -> Month:
-    """Before Airflow starts: that stores another version of a DAG half a minute after the first at the earliest."""
+    """Before Airflow starts: that stores another version of a DAG half a minute after the first at
+    the earliest."""
     return Month(world)
 
 
@@ -94,9 +96,9 @@ def airflow(world: World, month: Month) -> Iterator[Airflow]:
 
 
 def runs_of(airflow: Airflow, kind: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = airflow.call("GET", f"dags/daily/dagRuns?run_type={kind}&limit=100&order_by=start_date")[
-        "dag_runs"
-    ]
+    found: list[dict[str, Any]] = airflow.call(
+        "GET", f"dags/daily/dagRuns?run_type={kind}&limit=100&order_by=start_date"
+    )["dag_runs"]
     return found
 
 
@@ -108,7 +110,10 @@ def all_over(airflow: Airflow, kind: str, count: int) -> list[dict[str, Any]] | 
 
 
 def spans(entries: list[dict[str, Any]]) -> list[Span]:
-    moments = [(dt.datetime.fromisoformat(each["start_date"]), dt.datetime.fromisoformat(each["end_date"])) for each in entries]
+    moments = [
+        (dt.datetime.fromisoformat(each["start_date"]), dt.datetime.fromisoformat(each["end_date"]))
+        for each in entries
+    ]
     return sorted(moments)
 
 
@@ -125,7 +130,11 @@ def most_at_once(of: list[Span]) -> int:
 def ships(airflow: Airflow) -> list[Span]:
     """Of all runs, the last attempt of each."""
     found: list[dict[str, Any]] = []
-    while len(page := airflow.call("GET", f"dags/daily/dagRuns/~/taskInstances?limit=100&offset={len(found)}")["task_instances"]):
+    while len(
+        page := airflow.call(
+            "GET", f"dags/daily/dagRuns/~/taskInstances?limit=100&offset={len(found)}"
+        )["task_instances"]
+    ):
         found += page
     return spans([task for task in found if task["task_id"] == "to_local.ship"])
 
@@ -134,25 +143,50 @@ def asked_of(world: World, days: list[dt.datetime]) -> Counter[str | None]:
     """The cap that each ship of these days' windows was given, by its result."""
     found: Counter[str | None] = Counter()
     for day in days:
-        for result in (world.root / "runs" / "daily").glob(f"{day:%Y%m%dT%H%M%SZ}--*/*/ship.local.json"):
+        for result in (world.root / "runs" / "daily").glob(
+            f"{day:%Y%m%dT%H%M%SZ}--*/*/ship.local.json"
+        ):
             found[(json.loads(result.read_text()).get("asked") or {}).get("rate_limit")] += 1
     return found
 
 
-def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(world: World, month: Month, airflow: Airflow) -> None:
+def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(
+    world: World, month: Month, airflow: Airflow
+) -> None:
     days = [month.start + n * DAY for n in range(DAYS)]
     wait_for(lambda: airflow.call("GET", "dags")["total_entries"], within_seconds=180)
     airflow.cli("dags", "unpause", "daily", "--yes")
 
-    # Forwards, by the command, up to the day that the schedule is at; that one and what comes after it is left to the schedule.
+    # Forwards, by the command, up to the day that the schedule is at; that one and what comes after
+    # it is left to the schedule.
     wait_for(lambda: runs_of(airflow, "scheduled"), within_seconds=60)
     began = time.monotonic()
     conf = json.dumps({"rate_limit": CAP})
-    span = ("--from-date", month.start.date().isoformat(), "--to-date", month.on_schedule[0].date().isoformat())
-    airflow.cli("backfill", "create", "--dag-id", "daily", *span, "--max-active-runs", "4", "--dag-run-conf", conf)
-    backfilled = wait_for(lambda: all_over(airflow, "backfill", DAYS - ON_SCHEDULE), within_seconds=WITHIN_SECONDS)
+    span = (
+        "--from-date",
+        month.start.date().isoformat(),
+        "--to-date",
+        month.on_schedule[0].date().isoformat(),
+    )
+    airflow.cli(
+        "backfill",
+        "create",
+        "--dag-id",
+        "daily",
+        *span,
+        "--max-active-runs",
+        "4",
+        "--dag-run-conf",
+        conf,
+    )
+    backfilled = wait_for(
+        lambda: all_over(airflow, "backfill", DAYS - ON_SCHEDULE), within_seconds=WITHIN_SECONDS
+    )
     scheduled = wait_for(lambda: all_over(airflow, "scheduled", ON_SCHEDULE), within_seconds=300)
-    print(f"forwards: {len(backfilled)} runs beside {len(scheduled)} of the schedule in {time.monotonic() - began:.0f} s")
+    print(
+        f"forwards: {len(backfilled)} runs beside {len(scheduled)} of the schedule in "
+        f"{time.monotonic() - began:.0f} s"
+    )
     assert len(backfilled) + len(scheduled) == DAYS
     named = {f"backfill__{day.isoformat()}" for day in days} | {
         f"scheduled__{day:%Y-%m-%dT%H:%MZ}--{day + DAY:%Y-%m-%dT%H:%MZ}" for day in days
@@ -161,7 +195,9 @@ def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(world: 
     assert 2 <= most_at_once(spans(backfilled)) <= 4
     assert most_at_once(spans(scheduled)) == 1
     assert min(spans(backfilled)) < max(spans(scheduled)), "the schedule went on meanwhile"
-    assert most_at_once(ships(airflow)) == 1, "whatever runs are beside each other, ships of a pipeline are not"
+    assert most_at_once(ships(airflow)) == 1, (
+        "whatever runs are beside each other, ships of a pipeline are not"
+    )
 
     # A second file for each day, and all days once more, the last one first, by the API.
     month.write("second.log")
@@ -178,13 +214,23 @@ def test_a_month_of_backfills_beside_the_schedule_leaves_every_line_once(world: 
     airflow.call("POST", "backfills", asked)
 
     def again() -> list[dict[str, Any]] | None:
-        runs = [run for kind in ("backfill", "scheduled") for run in all_over(airflow, kind, 1) or []]
-        anew = [run for run in runs if run["start_date"] and dt.datetime.fromisoformat(run["start_date"]) > before]
+        runs = [
+            run for kind in ("backfill", "scheduled") for run in all_over(airflow, kind, 1) or []
+        ]
+        anew = [
+            run
+            for run in runs
+            if run["start_date"] and dt.datetime.fromisoformat(run["start_date"]) > before
+        ]
         return anew if len(anew) == DAYS else None
 
-    anew = sorted(wait_for(again, within_seconds=WITHIN_SECONDS), key=lambda run: str(run["start_date"]))
+    anew = sorted(
+        wait_for(again, within_seconds=WITHIN_SECONDS), key=lambda run: str(run["start_date"])
+    )
     print(f"backwards: {len(anew)} runs in {time.monotonic() - began:.0f} s")
-    first, last = (dt.datetime.fromisoformat(anew[place]["data_interval_start"]) for place in (0, -1))
+    first, last = (
+        dt.datetime.fromisoformat(anew[place]["data_interval_start"]) for place in (0, -1)
+    )
     assert first > month.end - DAYS / 2 * DAY > last, "the newest came first"
     assert 2 <= most_at_once(spans(anew)) <= 4
 

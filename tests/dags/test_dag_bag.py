@@ -23,7 +23,9 @@ def bag() -> Any:
     from airflow.dag_processing.dagbag import BundleDagBag
 
     loaded = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
-    assert {Path(name).name for name in loaded.import_errors} <= {"shipper_faults.py"}, loaded.import_errors
+    assert {Path(name).name for name in loaded.import_errors} <= {"shipper_faults.py"}, (
+        loaded.import_errors
+    )
     return loaded
 
 
@@ -44,7 +46,9 @@ def serialized(dag: Any) -> dict[str, Any]:
 def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Config) -> None:
     config.pipeline("web")
     config.pipeline("app")
-    config.write("pipelines/sad file.yaml", "pipeline: sad\nsorce: logs/\ntopic: t\nclusters: [near]\n")
+    config.write(
+        "pipelines/sad file.yaml", "pipeline: sad\nsorce: logs/\ntopic: t\nclusters: [near]\n"
+    )
     dags = bag().dags
     assert set(dags) == {"web", "app", "sad_file"}
     assert "sorce" in dags["sad_file"].doc_md
@@ -60,7 +64,9 @@ def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Con
 def test_a_cluster_may_have_the_name_of_a_step(config: Config) -> None:
     for name in ("plan", "report"):
         config.write(f"clusters/{name}.yaml", CLUSTER.format(name=name))
-    config.write("pipelines/web.yaml", "pipeline: web\nsource: logs/\ntopic: t\nclusters: [plan, report]\n")
+    config.write(
+        "pipelines/web.yaml", "pipeline: web\nsource: logs/\ntopic: t\nclusters: [plan, report]\n"
+    )
     assert {"plan", "report", "to_plan.ship", "to_report.ship"} <= set(bag().dags["web"].task_ids)
 
 
@@ -72,7 +78,9 @@ def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> 
     assert [name for name, dag in dags.items() if "broken-config" in dag.tags] == ["my_web_broken"]
 
 
-def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.pipeline("web")
     config.write("clusters/far.yaml", "cluster: far\nbotstrap: x\n")
     config.write("pipelines/app.yaml", "pipeline: app\nsource: logs/\ntopic: t\nclusters: [near]\n")
@@ -83,7 +91,8 @@ def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(config:
 
 
 def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config: Config) -> None:
-    """A DAG without them would make Airflow remove the tasks of runs in progress and end their processes."""
+    """A DAG without them would make Airflow remove the tasks of runs in progress and end their
+    processes."""
     config.pipeline("web")
     whole = bag().dags["web"]
     config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
@@ -99,11 +108,15 @@ def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config: Config)
 
 
 @pytest.mark.parametrize("breaks", ["pipelines/web.yaml", "shipper.yaml"])
-def test_a_pipeline_that_lives_by_the_platforms_defaults_keeps_its_tasks_too(config: Config, breaks: str) -> None:
-    """Its own file says neither when it runs nor where to; and the platform's file can be the one that breaks, for all pipelines at once."""
+def test_a_pipeline_that_lives_by_the_platforms_defaults_keeps_its_tasks_too(
+    config: Config, breaks: str
+) -> None:
+    """Its own file says neither when it runs nor where to; and the platform's file can be the one
+    that breaks, for all pipelines at once."""
     config.write(
         "shipper.yaml",
-        "defaults: {schedule: {cron: '7 * * * *', start: 2026-11-01}, clusters: [near], owner: platform}\n"
+        "defaults: {schedule: {cron: '7 * * * *', start: 2026-11-01}, clusters: [near], owner: "
+        "platform}\n"
         f"allow: {{sources: ['{config.folder.parent}/logs/']}}\n",
     )
     config.write("pipelines/web.yaml", "pipeline: web\nsource: logs/\ntopic: t\n")
@@ -144,8 +157,14 @@ def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config: 
         for number in range(1, task.retries + 1):
             ended = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
             at = SimpleNamespace(
-                task=task, dag_id="web", task_id=task_id, logical_date=ended, try_number=number, end_date=ended, retry_delay_override=None
-            )  # fmt: skip
+                task=task,
+                dag_id="web",
+                task_id=task_id,
+                logical_date=ended,
+                try_number=number,
+                end_date=ended,
+                retry_delay_override=None,
+            )
             pauses.append((TaskInstance.next_retry_datetime(at) - ended).total_seconds() / 60)
         assert pauses == sorted(pauses)
         assert pauses[0] <= 1, "what is over at once is not waited for"
@@ -154,13 +173,20 @@ def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config: 
 
 
 def test_roles_reach_the_dag(config: Config) -> None:
-    config.pipeline("web", more="access_control: {edge-team: [can_read, can_edit], guests: [can_read]}\n")
+    config.pipeline(
+        "web", more="access_control: {edge-team: [can_read, can_edit], guests: [can_read]}\n"
+    )
     dag = bag().dags["web"]
-    assert dag.access_control == {"edge-team": {"DAGs": {"can_read", "can_edit"}}, "guests": {"DAGs": {"can_read"}}}
+    assert dag.access_control == {
+        "edge-team": {"DAGs": {"can_read", "can_edit"}},
+        "guests": {"DAGs": {"can_read"}},
+    }
     serialized(dag)
 
 
-def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such as one with a cron expression that shipper takes and Airflow does not."""
     from airflow.exceptions import AirflowTimetableInvalid
     from airflow.timetables.interval import CronDataIntervalTimetable
@@ -178,7 +204,9 @@ def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config: Config,
     assert "broken-config" not in dags["web"].tags
 
 
-def test_a_missing_config_folder_is_a_dag_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_config_folder_is_a_dag_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHIPPER_CONFIG", str(tmp_path / "nowhere"))
     dags = bag().dags
     assert list(dags) == ["shipper_config"]
@@ -186,7 +214,10 @@ def test_a_missing_config_folder_is_a_dag_that_says_so(tmp_path: Path, monkeypat
 
 
 def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
-    config.pipeline("web", schedule='{cron: "0 6 * * *", timezone: Europe/Berlin, start: 2026-11-01, catchup: true}')
+    config.pipeline(
+        "web",
+        schedule='{cron: "0 6 * * *", timezone: Europe/Berlin, start: 2026-11-01, catchup: true}',
+    )
     dag = bag().dags["web"]
     assert dag.catchup
     assert dag.start_date == dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -204,7 +235,9 @@ def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
     serialized(dag)
 
 
-def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
     tasks = bag().dags["web"].task_dict
@@ -225,7 +258,9 @@ def test_without_a_schedule_a_pipeline_runs_by_hand_only(config: Config) -> None
     serialized(dag)
 
 
-@pytest.mark.parametrize("schedule", ['"@hourly"', '"0 * * * *"', '{cron: "0 6 * * *", timezone: Europe/Berlin}'])
+@pytest.mark.parametrize(
+    "schedule", ['"@hourly"', '"0 * * * *"', '{cron: "0 6 * * *", timezone: Europe/Berlin}']
+)
 def test_intervals_have_a_width_and_follow_each_other(config: Config, schedule: str) -> None:
     from airflow.serialization.encoders import coerce_to_core_timetable
     from airflow.timetables.base import DataInterval, TimeRestriction
@@ -236,7 +271,9 @@ def test_intervals_have_a_width_and_follow_each_other(config: Config, schedule: 
     restriction = TimeRestriction(earliest=dag.start_date, latest=None, catchup=True)
     last: DataInterval | None = None
     for _ in range(400):
-        info = timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
+        info = timetable.next_dagrun_info(
+            last_automated_data_interval=last, restriction=restriction
+        )
         assert info is not None
         assert info.data_interval.start < info.data_interval.end
         assert last is None or info.data_interval.start == last.end
@@ -267,13 +304,20 @@ def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config)
     assert serialized(bag().dags["web"]) == serialized(bag().dags["web"])
 
 
-def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thing_once(config: Config) -> None:
-    """Airflow's form puts a star at each field whose type lacks "null", and opens the fields without a section alone."""
+def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thing_once(
+    config: Config,
+) -> None:
+    """Airflow's form puts a star at each field whose type lacks "null", and opens the fields
+    without a section alone."""
     config.pipeline("web")
     params = bag().dags["web"].params
     fields = {name: params.get_param(name) for name in params}
     assert [name for name, field in fields.items() if "null" not in field.schema["type"]] == []
-    said = [sentence for field in fields.values() for sentence in re.split(r"(?<=[.:;]) ", field.description or "")]
+    said = [
+        sentence
+        for field in fields.values()
+        for sentence in re.split(r"(?<=[.:;]) ", field.description or "")
+    ]
     assert sorted(said) == sorted(set(said))
     assert [name for name, field in fields.items() if "section" not in field.schema] == [
         "window_start", "window_end", "plan_only", "clusters", "rate_limit"
@@ -283,12 +327,17 @@ def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thin
 def test_params_are_checked_a_few_times_for_a_dag_and_not_for_each_of_its_tasks(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each check costs 2 ms, for it checks the param's schema as well: at 70 for a DAG they were four fifths of what a parse of many took."""
+    """Each check costs 2 ms, for it checks the param's schema as well: at 70 for a DAG they were
+    four fifths of what a parse of many took."""
     from airflow.sdk.definitions.param import Param
 
     config.pipeline("web")
     checked, resolve = [], Param.resolve
-    monkeypatch.setattr(Param, "resolve", lambda self, *given, **named: checked.append(self) or resolve(self, *given, **named))
+    monkeypatch.setattr(
+        Param,
+        "resolve",
+        lambda self, *given, **named: checked.append(self) or resolve(self, *given, **named),
+    )
     dag = bag().dags["web"]
     serialized(dag)
     assert len(dag.params) <= len(checked) <= 5 * len(dag.params)
@@ -300,7 +349,9 @@ def parse_seconds() -> float:
     return time.perf_counter() - started
 
 
-def test_a_task_parses_its_own_pipeline_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_parses_its_own_pipeline_only(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(100):
         config.pipeline(f"web{number}")
     bag()
@@ -310,31 +361,43 @@ def test_a_task_parses_its_own_pipeline_only(config: Config, monkeypatch: pytest
     assert min(parse_seconds() for _ in range(3)) < everything / 10
 
 
-def test_a_task_of_a_broken_pipeline_finds_its_dag(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_of_a_broken_pipeline_finds_its_dag(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.pipeline("web")
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
     monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "sad")
     assert list(bag().dags) == ["sad"]
 
 
-def test_the_doctor_sees_what_airflow_sees(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_sees_what_airflow_sees(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a Python of its own, with the DAG folder that Airflow is configured with."""
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
     web = load_pipeline(config.folder, "web")
     seen, waits = doctor_machine.airflow(Examined(config.folder, web, 120))
     assert (seen.status, "makes the DAG web" in seen.says) == ("ok", True), seen
-    assert (waits.status, "no pool to near" in waits.says, "ships of web would never begin" in waits.says) == (
+    assert (
+        waits.status,
+        "no pool to near" in waits.says,
+        "ships of web would never begin" in waits.says,
+    ) == (
         "failed",
         True,
         True,
     )
     assert "airflow pools set 'to near'" in waits.remedy
-    (absent,) = doctor_machine.airflow(Examined(config.folder, web.model_copy(update={"name": "app"}), 120))
+    (absent,) = doctor_machine.airflow(
+        Examined(config.folder, web.model_copy(update={"name": "app"}), 120)
+    )
     assert (absent.status, "makes no DAG app" in absent.says) == ("failed", True), absent
     broken = tmp_path / "broken"
     broken.mkdir()
-    (broken / "shipper_dags.py").write_text("from airflow.sdk import DAG\nimport nothing_of_that_name\n")
+    (broken / "shipper_dags.py").write_text(
+        "from airflow.sdk import DAG\nimport nothing_of_that_name\n"
+    )
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(broken))
     (unimportable,) = doctor_machine.airflow(Examined(config.folder, web, 120))
     assert unimportable.status == "failed"
@@ -370,4 +433,6 @@ def test_the_last_pipeline_too_keeps_its_tasks_when_its_file_is_removed(config: 
     tasks = bag().dags["web"].task_ids
     (config.folder / "pipelines" / "web.yaml").unlink()
     dags = bag().dags
-    assert (len(dags), dags["web"].task_ids) == (2, tasks), "and one that says that there is no pipeline"
+    assert (len(dags), dags["web"].task_ids) == (2, tasks), (
+        "and one that says that there is no pipeline"
+    )

@@ -28,7 +28,13 @@ def job(tmp_path: Path, script: str) -> Job:
     python.write_text(f"#!/bin/bash\n{script}\n")
     python.chmod(0o755)
     pipeline = Pipeline.model_validate(
-        {"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"], "runner": {"python": str(python)}}
+        {
+            "pipeline": "web",
+            "source": "logs/",
+            "topic": "t",
+            "clusters": ["near"],
+            "runner": {"python": str(python)},
+        }
     )
     return Job(pipeline, tmp_path, NOON, NOON + dt.timedelta(hours=1), "r1", ("plan",))
 
@@ -48,7 +54,9 @@ def wait_until_dead(pid: int, seconds: float = 5) -> None:
 
 def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path: Path) -> None:
     lines: list[str] = []
-    code = Child(job(tmp_path, "echo out; echo err >&2; printf 'no newline'; exit 3")).run(lines.append)
+    code = Child(job(tmp_path, "echo out; echo err >&2; printf 'no newline'; exit 3")).run(
+        lines.append
+    )
     assert (code, lines) == (3, ["out", "err", "no newline"])
 
 
@@ -68,8 +76,12 @@ class TimeIsUpError(Exception):
     pass
 
 
-def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shipper_factory.step.GRACE_SECONDS", 1.0)  # of what is left when the process has ended
+def test_whatever_interrupts_the_task_ends_the_whole_process_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "shipper_factory.step.GRACE_SECONDS", 1.0
+    )  # of what is left when the process has ended
     pids: list[int] = []
 
     def interrupt(line: str) -> None:
@@ -96,14 +108,20 @@ def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) 
     wait_until_dead(pids[0])
 
 
-def test_a_child_that_ignores_term_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ignores_term_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shipper_factory.step.GRACE_SECONDS", 0.5)
     child = Child(job(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done"))
     assert child.run(lambda line: child.ask_to_stop()) == -signal.SIGKILL
 
 
-#: A step that works until it is stopped, as the real ones can be (shipper.stopping), and a task that runs it under a supervisor.
-_STEP = "import os, time; from shipper.stopping import raise_when_stopped; raise_when_stopped(28); print(os.getpid(), flush=True); time.sleep(600)"
+#: A step that works until it is stopped, as the real ones can be (shipper.stopping), and a task
+#: that runs it under a supervisor.
+_STEP = (
+    "import os, time; from shipper.stopping import raise_when_stopped; raise_when_stopped(28); "
+    "print(os.getpid(), flush=True); time.sleep(600)"
+)
 _TASK = """
 import os, sys
 sys.path[:0] = [{dags!r}, {tests!r}]
@@ -120,10 +138,14 @@ else:
 
 
 @pytest.mark.parametrize("killed", ["task", "supervisor"])
-def test_a_spark_side_whose_task_or_its_supervisor_was_killed_ends_by_itself(tmp_path: Path, killed: str) -> None:
+def test_a_spark_side_whose_task_or_its_supervisor_was_killed_ends_by_itself(
+    tmp_path: Path, killed: str
+) -> None:
     (tmp_path / "step.py").write_text(_STEP)
     script = f"exec {sys.executable} {tmp_path / 'step.py'}"
-    text = _TASK.format(dags=str(DAGS), tests=str(Path(__file__).parent), folder=str(tmp_path), script=script)
+    text = _TASK.format(
+        dags=str(DAGS), tests=str(Path(__file__).parent), folder=str(tmp_path), script=script
+    )
     supervisor = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert supervisor.stdout is not None
     task, step = (int(supervisor.stdout.readline()) for _ in range(2))

@@ -26,7 +26,7 @@ SPEC = """
       - on: [late]
         notifier: airflow.providers.slack.notifications.slack.SlackNotifier
         with: {channel: logs, hook: {url: "https://hooks.example/canary-hook"}, text: "{{ notice.text }}"}
-"""
+"""  # noqa: E501
 
 
 def shown(tmp_path: Path, text: str = SPEC) -> str:

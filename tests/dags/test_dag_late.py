@@ -37,36 +37,63 @@ def notices(tmp_path: Path) -> Path:
 @pytest.fixture
 def notify(config: Config, notices: Path) -> Callable[..., None]:
     def write(*on: list[str], notifier: str = NOTIFIER) -> None:
-        entries = [{"on": each, "notifier": notifier, "with": {"path": f"{notices}{n or ''}"}} for n, each in enumerate(on)]
+        entries = [
+            {"on": each, "notifier": notifier, "with": {"path": f"{notices}{n or ''}"}}
+            for n, each in enumerate(on)
+        ]
         config.pipeline("web", LATE, f"notify: {json.dumps(entries)}\n")
 
     return write
 
 
 class Runs:
-    """Runs of the schedule that have ended: what they leave, and the callback of their report. (`dag.test` cannot end a run of a DAG with a
-    deadline; tests/dags/test_scheduler.py has a real one.)"""
+    """Runs of the schedule that have ended: what they leave, and the callback of their report.
+    (`dag.test` cannot end a run of a DAG with a deadline; tests/dags/test_scheduler.py has a real
+    one.)"""
 
     def __init__(self, config: Config, uri: str) -> None:
         self.config, self.uri = config, uri
         beginnings(uri, "web", ("near", "far"), SIX - HOUR, None, keep=True)
 
     def end(
-        self, end: dt.datetime, fault: str = "", *, scheduled: bool = False, took: dt.timedelta = MINUTE, run_id: str = "run",
-        committed: dt.timedelta | None = None, empty: bool = False,
-    ) -> None:  # fmt: skip
-        """A run over the hour before ``end``, that began then or hours later; ``fault``: why near got nothing; ``committed``: how long after
-        that hour the last record was; ``empty``: there was none."""
+        self,
+        end: dt.datetime,
+        fault: str = "",
+        *,
+        scheduled: bool = False,
+        took: dt.timedelta = MINUTE,
+        run_id: str = "run",
+        committed: dt.timedelta | None = None,
+        empty: bool = False,
+    ) -> None:
+        """A run over the hour before ``end``, that began then or hours later; ``fault``: why near
+        got nothing; ``committed``: how long after that hour the last record was; ``empty``: there
+        was none."""
         from shipper_factory.notice import RunEnded
 
         pipeline = load_pipeline(self.config.folder, "web")
         folder = RunFolder(self.uri, "web", end - HOUR, end, run_id)
-        common: dict[str, Any] = {"pipeline": "web", "window_start": end - HOUR, "window_end": end, "run_id": run_id}
+        common: dict[str, Any] = {
+            "pipeline": "web",
+            "window_start": end - HOUR,
+            "window_end": end,
+            "run_id": run_id,
+        }
         common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
         folder.write("gate_source", GateResult(step="gate_source", **common))
-        known = {} if empty else None if committed is None else {str(Window(end - HOUR, end)): end + committed}
+        known = (
+            {}
+            if empty
+            else None
+            if committed is None
+            else {str(Window(end - HOUR, end)): end + committed}
+        )
         gates = [
-            DeliveryGateResult(cluster=cluster, coverage=Coverage(start=end - HOUR, end=end, committed=known), **common)
+            DeliveryGateResult(
+                cluster=cluster,
+                coverage=Coverage(start=end - HOUR, end=end, committed=known),
+                **common,
+            )
             for cluster in (("far",) if fault else ("near", "far"))
         ]
         for gate in gates:
@@ -74,9 +101,20 @@ class Runs:
         found = gaps_before(self.uri, pipeline, end - HOUR)
         folder.write(
             "report",
-            RunReport(gaps=found, delivery_gates=gates, first_cause=fault or None, page=folder.path("report.html"), **common),
+            RunReport(
+                gaps=found,
+                delivery_gates=gates,
+                first_cause=fault or None,
+                page=folder.path("report.html"),
+                **common,
+            ),
         )
-        xcom = {"window_start": (end - HOUR).isoformat(), "window_end": end.isoformat(), "run_id": run_id, "scheduled": scheduled}
+        xcom = {
+            "window_start": (end - HOUR).isoformat(),
+            "window_end": end.isoformat(),
+            "run_id": run_id,
+            "scheduled": scheduled,
+        }
         states = {"web": {"to_near.ship": "failed"}} if fault else {}
         task = SimpleNamespace(
             xcom_pull=lambda task_ids, key="": xcom if task_ids == "resolve_window" else None,
@@ -93,21 +131,29 @@ def runs(config: Config, notify: Callable[..., None]) -> Runs:
     return Runs(config, str(config.folder.parent / "runs"))
 
 
-def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(runs: Runs, notices: Path) -> None:
+def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(
+    runs: Runs, notices: Path
+) -> None:
     runs.end(SIX)
     assert told(notices) == []
     runs.end(SIX + 3 * HOUR)
     (notice,) = told(notices)
     title, cause, clusters, page, *_ = notice["text"].splitlines()
-    assert title == "web 2026-11-01 06:00–08:00 UTC: Late: 2 windows of the schedule are not complete"
+    assert (
+        title == "web 2026-11-01 06:00–08:00 UTC: Late: 2 windows of the schedule are not complete"
+    )
     assert cause == "Look at: far: 2026-11-01 06:00–08:00 UTC (2 windows): no run"
     assert clusters.endswith("; near: 2026-11-01 06:00–08:00 UTC (2 windows): no run")
-    assert page.endswith("/shipper/shipments?dag_id=web&window=web%202026-11-01T06%3A00%3A00Z%2F2026-11-01T07%3A00%3A00Z")
+    assert page.endswith(
+        "/shipper/shipments?dag_id=web&window=web%202026-11-01T06%3A00%3A00Z%2F2026-11-01T07%3A00%3A00Z"
+    )
     runs.end(SIX + 4 * HOUR)
     runs.end(SIX + 4 * HOUR)
     assert len(told(notices)) == 1
     runs.end(SIX + 6 * HOUR)
-    assert [notice["text"].partition(": ")[0] for notice in told(notices)[1:]] == ["web 2026-11-01 10:00–11:00 UTC"]
+    assert [notice["text"].partition(": ")[0] for notice in told(notices)[1:]] == [
+        "web 2026-11-01 10:00–11:00 UTC"
+    ]
 
 
 def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failure(
@@ -120,7 +166,8 @@ def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failur
     (late,) = told(notices)
     assert late["text"].splitlines()[:2] == [
         "web 2026-11-01 05:00–06:00 UTC: Late: 1 window of the schedule is not complete",
-        "Look at: near: 2026-11-01 05:00–06:00 UTC: its run failed, or is not over: ship:near: no broker at x answers",
+        "Look at: near: 2026-11-01 05:00–06:00 UTC: its run failed, or is not over: ship:near: no "
+        "broker at x answers",
     ]
     runs.end(SIX + 2 * HOUR)
     assert len(told(notices)) == 1
@@ -140,8 +187,11 @@ def test_a_notice_that_did_not_arrive_is_tried_again_by_the_next_run(
     assert Told(runs.uri, "web").of("late") == {Window(SIX, SIX + HOUR)}
 
 
-def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_them(runs: Runs, notices: Path) -> None:
-    """Airflow was away, so no deadline was ever missed: each run of theirs is quick, and hours late."""
+def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_them(
+    runs: Runs, notices: Path
+) -> None:
+    """Airflow was away, so no deadline was ever missed: each run of theirs is quick, and hours
+    late."""
     for n in range(3):
         runs.end(SIX + n * HOUR, scheduled=True, took=5 * HOUR)
     (notice,) = told(notices)
@@ -151,7 +201,9 @@ def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_t
     assert cause == "Look at: The run began 4h59m after that, and took 1m."
 
 
-def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_its_run_ended(runs: Runs, notices: Path) -> None:
+def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_its_run_ended(
+    runs: Runs, notices: Path
+) -> None:
     runs.end(SIX, scheduled=True, took=HOUR, committed=44 * MINUTE)
     assert told(notices) == []
     runs.end(SIX + HOUR, scheduled=True, took=HOUR, committed=46 * MINUTE)
@@ -159,7 +211,9 @@ def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_
     assert notice["text"].startswith("web 2026-11-01 06:00–07:00 UTC: Late: delivered 46m after ")
 
 
-def test_a_window_without_records_is_not_late_however_late_it_is_run_again(runs: Runs, notices: Path) -> None:
+def test_a_window_without_records_is_not_late_however_late_it_is_run_again(
+    runs: Runs, notices: Path
+) -> None:
     runs.end(SIX, scheduled=True, took=5 * HOUR, empty=True)
     assert told(notices) == []
 
@@ -178,7 +232,9 @@ def deadline(config: Config, **run: Any) -> None:
         "conf": {},
         **run,
     }
-    run_is_late(config_dir=str(config.folder), pipeline="web", context={"dag_run": dag_run, "deadline": {}})
+    run_is_late(
+        config_dir=str(config.folder), pipeline="web", context={"dag_run": dag_run, "deadline": {}}
+    )
 
 
 def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
@@ -189,7 +245,10 @@ def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
     deadline(config)
     (notice,) = told(notices)
     assert notice["event"] == "late"
-    start = "web 2026-11-01 05:00–06:00 UTC: Late: not finished within 45m\nLook at: The run is running since 2026-11-01 06:00:04 UTC.\n"
+    start = (
+        "web 2026-11-01 05:00–06:00 UTC: Late: not finished within 45m\nLook at: The run is "
+        "running since 2026-11-01 06:00:04 UTC.\n"
+    )
     assert notice["text"].startswith(start)
     assert "/dags/web/runs/scheduled__2026-11-01T06%3A00%3A00%2B00%3A00" in notice["text"]
     runs.end(SIX + HOUR)
@@ -207,22 +266,41 @@ def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no
     config.write("pipelines/web.yaml", "pipeline: web\nsource:")
     deadline(config, state="queued", start_date=None, queued_at="2026-11-01T06:00:01Z")
     (notice,) = told(notices)
-    assert "Look at: The run is queued since 2026-11-01 06:00:01 UTC: it waits for the run before it.\n" in notice["text"]
+    assert (
+        "Look at: The run is queued since 2026-11-01 06:00:01 UTC: it waits for the run before "
+        "it.\n" in notice["text"]
+    )
 
 
 @pytest.mark.parametrize(
     ("near", "says"),
     [
-        (None, "ship:near is not done: it is at work, or waits for a worker or a pool; far has everything."),
-        ("no broker answers", "ship:near failed, and is tried again or given up: no broker answers; far has everything."),
+        (
+            None,
+            "ship:near is not done: it is at work, or waits for a worker or a pool; far has "
+            "everything.",
+        ),
+        (
+            "no broker answers",
+            "ship:near failed, and is tried again or given up: no broker answers; far has "
+            "everything.",
+        ),
     ],
 )
-def test_a_late_run_says_where_it_stands(near: str | None, says: str, notices: Path, config: Config, runs: Runs) -> None:
-    folder = RunFolder(runs.uri, "web", FIVE_TO_SIX.start, FIVE_TO_SIX.end, "20261101T060005-abcdef")
+def test_a_late_run_says_where_it_stands(
+    near: str | None, says: str, notices: Path, config: Config, runs: Runs
+) -> None:
+    folder = RunFolder(
+        runs.uri, "web", FIVE_TO_SIX.start, FIVE_TO_SIX.end, "20261101T060005-abcdef"
+    )
     common: dict[str, Any] = {
-        "pipeline": "web", "window_start": FIVE_TO_SIX.start, "window_end": SIX, "run_id": folder.run_id,
-        "started_at": SIX, "finished_at": SIX,
-    }  # fmt: skip
+        "pipeline": "web",
+        "window_start": FIVE_TO_SIX.start,
+        "window_end": SIX,
+        "run_id": folder.run_id,
+        "started_at": SIX,
+        "finished_at": SIX,
+    }
     folder.write("plan", PlanResult(**common))
     folder.write("gate_source", GateResult(step="gate_source", **common))
     folder.write("ship.far", ShipResult(cluster="far", **common))
@@ -230,7 +308,10 @@ def test_a_late_run_says_where_it_stands(near: str | None, says: str, notices: P
     if near:
         folder.write("ship.near", ShipResult(cluster="near", status="failed", error=near, **common))
     deadline(config)
-    assert f"Look at: The run is running since 2026-11-01 06:00:04 UTC; {says}\n" in told(notices)[0]["text"]
+    assert (
+        f"Look at: The run is running since 2026-11-01 06:00:04 UTC; {says}\n"
+        in told(notices)[0]["text"]
+    )
 
 
 def test_a_window_whose_failure_was_told_is_not_told_as_late_to_the_same_people(
@@ -248,7 +329,7 @@ def test_a_window_whose_failure_was_told_is_not_told_as_late_to_the_same_people(
     assert "Look at: The run failed at 2026-11-01 06:03:10 UTC.\n" in late["text"]
 
 
-def test_a_window_that_was_told_as_failed_is_told_as_delivered_late_to_those_who_did_not_hear_of_the_failure(
+def test_a_window_that_was_told_as_failed_is_told_as_delivered_late_to_those_who_did_not_hear_of_the_failure(  # noqa: E501
     notify: Callable[..., None], notices: Path, runs: Runs
 ) -> None:
     notify(["failure", "late"], ["late"])

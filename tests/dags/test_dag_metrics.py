@@ -1,4 +1,5 @@
-"""Metrics of a run as Airflow sends them: received over OpenTelemetry by the names that docs/operations.md promises."""
+"""Metrics of a run as Airflow sends them: received over OpenTelemetry by the names that
+docs/operations.md promises."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_metrics_of_a_run_arrive_by_opentelemetry(otlp: Received, config: Config
     near = {"pipeline": "web", "cluster": "near"}
     assert otlp.of("airflow.shipper.records_delivered", **near) == [7]
     assert otlp.of("airflow.shipper.records_delivered", pipeline="web", cluster="far") == [7]
-    assert otlp.of("airflow.shipper.gate_checks_failed", gate="delivery", severity="block", **near) == [0]
+    assert otlp.of(
+        "airflow.shipper.gate_checks_failed", gate="delivery", severity="block", **near
+    ) == [0]
     assert otlp.of("airflow.shipper.gate_checks_passed", gate="source", pipeline="web") == [1]
     (lag,) = otlp.of("airflow.shipper.lag_seconds", **near)
     now = (dt.datetime.now(dt.UTC) - SIX).total_seconds()
@@ -67,7 +70,9 @@ def test_metrics_of_a_run_arrive_by_opentelemetry(otlp: Received, config: Config
 def test_failed_attempts_and_closed_gates_count_too(
     otlp: Received, config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)})
+    monkeypatch.setattr(
+        "shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
+    )
     spark.script(ship_near=["fail", "ok"], gate_delivery_near=["fail"], report=["gather"])
     assert run(config).state == "failed"
     flush()
@@ -76,10 +81,14 @@ def test_failed_attempts_and_closed_gates_count_too(
     assert otlp.of("airflow.shipper.gates_closed", **near) == [1]
     assert otlp.of("airflow.shipper.lag_seconds", **near) == []
     assert otlp.of("airflow.shipper.fresh_until", **near) == []
-    assert otlp.of("airflow.shipper.fresh_until", pipeline="web", cluster="far") == [SIX.timestamp()]
+    assert otlp.of("airflow.shipper.fresh_until", pipeline="web", cluster="far") == [
+        SIX.timestamp()
+    ]
 
 
-def test_a_backend_that_is_away_harms_no_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_is_away_harms_no_run(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow.sdk.observability import stats
 
     def away(*_: object, **__: object) -> None:

@@ -1,4 +1,5 @@
-"""Who is told what when a run ends, by a real notifier of Airflow's; and what is wrong with one, before anything runs."""
+"""Who is told what when a run ends, by a real notifier of Airflow's; and what is wrong with one,
+before anything runs."""
 
 from __future__ import annotations
 
@@ -21,12 +22,16 @@ SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = "2026-11-01 05:00–06:00 UTC"
 
 
-FIELDS = {name: f"{{{{ notice.{name} }}}}" for name in ("window", "cause", "at", "report", "page", "log")}
+FIELDS = {
+    name: f"{{{{ notice.{name} }}}}" for name in ("window", "cause", "at", "report", "page", "log")
+}
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> None:
-    monkeypatch.setattr("shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)})
+    monkeypatch.setattr(
+        "shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
+    )
     spark.script(report=["gather"])
 
 
@@ -35,8 +40,14 @@ def notices(tmp_path: Path) -> Path:
     return tmp_path / "notices"
 
 
-def entry(path: Path, *on: str, notifier: str = "file_notifier.FileNotifier", **more: Any) -> dict[str, Any]:
-    return {"on": list(on) or ["failure"], "notifier": notifier, "with": {"path": str(path), **more}}
+def entry(
+    path: Path, *on: str, notifier: str = "file_notifier.FileNotifier", **more: Any
+) -> dict[str, Any]:
+    return {
+        "on": list(on) or ["failure"],
+        "notifier": notifier,
+        "with": {"path": str(path), **more},
+    }
 
 
 @pytest.fixture
@@ -57,7 +68,9 @@ def run(**conf: Any) -> Any:
     return dags()["web"].test(logical_date=SIX, run_conf=conf)
 
 
-def test_failed_run_is_told_with_first_cause_and_links(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+def test_failed_run_is_told_with_first_cause_and_links(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
     notify(entry(notices))
     spark.script(ship_near=["fail"], report=["gather"])
     began = dt.datetime.now(dt.UTC)
@@ -66,18 +79,35 @@ def test_failed_run_is_told_with_first_cause_and_links(notify: Callable[..., Non
     (notice,) = told(notices)
     assert notice["event"] == "failure"
     title, *facts = notice["text"].splitlines()
-    assert title == f"web {WINDOW}: Failed while shipping to near, after 7 records; far has everything"
+    assert (
+        title == f"web {WINDOW}: Failed while shipping to near, after 7 records; far has everything"
+    )
     found = dict(line.split(": ", 1) for line in facts)
     assert found["First cause"] == "ship:near says why it failed"
     assert found["Clusters"] == "near: failed, 7 delivered; far: shipped, 7 delivered"
     (folder,) = notices.parent.glob("runs/web/2*/*")
-    assert urlsplit(found["Report"]).path == f"/shipper/api/report/web/{folder.parent.name}/{folder.name}"
+    assert (
+        urlsplit(found["Report"]).path
+        == f"/shipper/api/report/web/{folder.parent.name}/{folder.name}"
+    )
     page = urlsplit(found["Window"])
     assert (page.path, page.fragment) == ("/shipper/shipments", "")
-    assert parse_qs(page.query) == {"dag_id": ["web"], "window": ["web 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"]}
-    failed_at = dt.datetime.strptime(found["Failed at"], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=dt.UTC)
-    assert dag_run.start_date < began <= failed_at + dt.timedelta(seconds=1) <= dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
-    assert found["Log"].endswith(f"/dags/web/runs/{dag_run.run_id.replace('+', '%2B').replace(':', '%3A')}/tasks/to_near.ship")
+    assert parse_qs(page.query) == {
+        "dag_id": ["web"],
+        "window": ["web 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"],
+    }
+    failed_at = dt.datetime.strptime(found["Failed at"], "%Y-%m-%d %H:%M:%S UTC").replace(
+        tzinfo=dt.UTC
+    )
+    assert (
+        dag_run.start_date
+        < began
+        <= failed_at + dt.timedelta(seconds=1)
+        <= dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
+    )
+    assert found["Log"].endswith(
+        f"/dags/web/runs/{dag_run.run_id.replace('+', '%2B').replace(':', '%3A')}/tasks/to_near.ship"  # noqa: E501
+    )
     assert found["Owner"] == "edge-team"
 
 
@@ -92,7 +122,9 @@ def test_closed_gate_is_told_by_the_check_that_does_not_hold(
     assert notice["cause"] == "Source gate: files: expected >= 1, observed 1"
 
 
-@pytest.mark.parametrize(("on", "events"), [("failure", []), ("warning", []), ("success", ["success"])])
+@pytest.mark.parametrize(
+    ("on", "events"), [("failure", []), ("warning", []), ("success", ["success"])]
+)
 def test_good_run_is_told_to_those_who_want_to_hear_it(
     on: str, events: list[str], notify: Callable[..., None], notices: Path
 ) -> None:
@@ -100,10 +132,15 @@ def test_good_run_is_told_to_those_who_want_to_hear_it(
     assert run().state == "success"
     assert [notice["event"] for notice in told(notices)] == events
     if events:
-        assert told(notices)[0]["text"].startswith(f"web {WINDOW}: Shipped 7 records to each of near and far\n")
+        assert told(notices)[0]["text"].startswith(
+            f"web {WINDOW}: Shipped 7 records to each of near and far\n"
+        )
 
 
-@pytest.mark.parametrize(("on", "count"), [(["warning"], 1), (["success"], 1), (["warning", "success"], 1), (["failure"], 0)])
+@pytest.mark.parametrize(
+    ("on", "count"),
+    [(["warning"], 1), (["success"], 1), (["warning", "success"], 1), (["failure"], 0)],
+)
 def test_run_with_a_warning_is_told_once(
     on: list[str], count: int, notify: Callable[..., None], notices: Path, spark: FakeSpark
 ) -> None:
@@ -112,7 +149,9 @@ def test_run_with_a_warning_is_told_once(
     assert run().state == "success"
     found = told(notices)
     assert [notice["event"] for notice in found] == ["warning"] * count
-    assert all("Look at: Source: files: expected >= 1, observed 1" in notice["text"] for notice in found)
+    assert all(
+        "Look at: Source: files: expected >= 1, observed 1" in notice["text"] for notice in found
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,13 +180,20 @@ def test_a_run_without_any_window_is_told_in_the_words_of_the_task_that_looked_f
     notify: Callable[..., None], notices: Path
 ) -> None:
     notify(entry(notices, fields=FIELDS))
-    assert dags()["web"].test(logical_date=None, run_conf={"window_start": "2026-10-01T00:00:00Z"}).state == "failed"
+    assert (
+        dags()["web"]
+        .test(logical_date=None, run_conf={"window_start": "2026-10-01T00:00:00Z"})
+        .state
+        == "failed"
+    )
     (notice,) = told(notices)
     assert (notice["window"], "window_end" in notice["cause"]) == ("None", True)
     assert urlsplit(notice["log"]).path.endswith("/tasks/resolve_window")
 
 
-def test_the_first_cause_is_the_one_that_came_first_in_time(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+def test_the_first_cause_is_the_one_that_came_first_in_time(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
     """near stands first, and fails for good only after far: it is tried again."""
     notify(entry(notices, fields=FIELDS))
     spark.script(ship_near=["fail"], ship_far=["usage"], report=["gather"])
@@ -158,7 +204,9 @@ def test_the_first_cause_is_the_one_that_came_first_in_time(notify: Callable[...
     assert urlsplit(notice["log"]).path.endswith("/tasks/to_far.ship")
 
 
-def test_the_words_of_a_task_that_left_no_result_are_told(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+def test_the_words_of_a_task_that_left_no_result_are_told(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
     notify(entry(notices, fields=FIELDS))
     spark.script(ship_near=["killed"], report=["gather"])
     assert run().state == "failed"
@@ -184,7 +232,9 @@ def test_a_window_that_fails_again_in_the_same_way_is_told_once(
         assert [notice["event"] for notice in told(notices)[before:]] == told_then, script
 
 
-def test_report_that_died_is_told_without_its_words(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+def test_report_that_died_is_told_without_its_words(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
     notify(entry(notices))
     spark.script(report=["killed"])
     run()
@@ -195,7 +245,8 @@ def test_report_that_died_is_told_without_its_words(notify: Callable[..., None],
 def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_says(
     notify: Callable[..., None], notices: Path
 ) -> None:
-    """Then the DAG processor calls the callback: without an exception, after the report may have been written."""
+    """Then the DAG processor calls the callback: without an exception, after the report may have
+    been written."""
     from shipper_factory.notice import RunEnded
 
     notify(entry(notices))
@@ -203,7 +254,10 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
     dag_run = dag.test(logical_date=SIX, run_conf={})
     (callback,) = dag.get_task("report").on_failure_callback
     assert isinstance(callback, RunEnded)
-    window = {"window_start": "2026-11-01T05:00:00+00:00", "window_end": "2026-11-01T06:00:00+00:00"}
+    window = {
+        "window_start": "2026-11-01T05:00:00+00:00",
+        "window_end": "2026-11-01T06:00:00+00:00",
+    }
     (folder,) = notices.parent.glob("runs/web/*/*")
 
     class Task:
@@ -216,16 +270,25 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
     callback({"ti": Task()})
     (notice,) = told(notices)
     assert notice["event"] == "failure"
-    assert notice["text"].startswith(f"web {WINDOW}: Failed\nFirst cause: the report task died and left no word\n")
+    assert notice["text"].startswith(
+        f"web {WINDOW}: Failed\nFirst cause: the report task died and left no word\n"
+    )
 
 
-def test_notifier_that_cannot_send_stops_no_other_and_not_the_run(notify: Callable[..., None], notices: Path) -> None:
-    notify(entry(notices, "success", notifier="file_notifier.SilentNotifier"), entry(notices, "success"))
+def test_notifier_that_cannot_send_stops_no_other_and_not_the_run(
+    notify: Callable[..., None], notices: Path
+) -> None:
+    notify(
+        entry(notices, "success", notifier="file_notifier.SilentNotifier"),
+        entry(notices, "success"),
+    )
     assert run().state == "success"
     assert len(told(notices)) == 1
 
 
-def test_text_of_an_error_is_no_template(notify: Callable[..., None], notices: Path, spark: FakeSpark) -> None:
+def test_text_of_an_error_is_no_template(
+    notify: Callable[..., None], notices: Path, spark: FakeSpark
+) -> None:
     notify(entry(notices, text="{{ notice.cause }}"))
     spark.script(plan=["template"], report=["gather"])
     run()
@@ -235,11 +298,27 @@ def test_text_of_an_error_is_no_template(notify: Callable[..., None], notices: P
 @pytest.mark.parametrize(
     ("notifier", "arguments", "says"),
     [
-        ("file_notifier.NoSuchNotifier", {}, "cannot be imported (module 'file_notifier' has no attribute 'NoSuchNotifier')"),
-        ("airflow.providers.pigeon.PigeonNotifier", {}, "cannot be imported (No module named 'airflow.providers.pigeon')"),
-        ("file_notifier.NoNotifier", {}, "is no notifier: a subclass of airflow.sdk.BaseNotifier is needed"),
+        (
+            "file_notifier.NoSuchNotifier",
+            {},
+            "cannot be imported (module 'file_notifier' has no attribute 'NoSuchNotifier')",
+        ),
+        (
+            "airflow.providers.pigeon.PigeonNotifier",
+            {},
+            "cannot be imported (No module named 'airflow.providers.pigeon')",
+        ),
+        (
+            "file_notifier.NoNotifier",
+            {},
+            "is no notifier: a subclass of airflow.sdk.BaseNotifier is needed",
+        ),
         ("file_notifier.FileNotifier", {}, "missing a required argument: 'path'; see `with`"),
-        ("file_notifier.FileNotifier", {"path": "x", "tekst": "y"}, "got an unexpected keyword argument 'tekst'; see `with`"),
+        (
+            "file_notifier.FileNotifier",
+            {"path": "x", "tekst": "y"},
+            "got an unexpected keyword argument 'tekst'; see `with`",
+        ),
     ],
 )
 def test_wrong_notifier_breaks_its_own_pipeline_and_no_other(
@@ -260,14 +339,29 @@ def test_wrong_notifier_breaks_its_own_pipeline_and_no_other(
     assert validate(config, "--no-sql").stdout == ""
 
 
-def validate(config: Config, *options: str, python: str = sys.executable, **environment: str) -> subprocess.CompletedProcess[str]:
+def validate(
+    config: Config, *options: str, python: str = sys.executable, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """`shipper validate`, by its exit code and its words."""
     paths = {"PYTHONPATH": str(Path(__file__).parent), **environment}
-    command = [python, "-m", "shipper", "validate", "--no-sql", "--config", str(config.folder), *(options or ["--json"])]
-    return subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, check=False)
+    command = [
+        python,
+        "-m",
+        "shipper",
+        "validate",
+        "--no-sql",
+        "--config",
+        str(config.folder),
+        *(options or ["--json"]),
+    ]
+    return subprocess.run(
+        command, env=os.environ | paths, capture_output=True, text=True, check=False
+    )
 
 
-def test_validate_takes_a_notifier_that_airflow_takes(config: Config, notify: Callable[..., None], notices: Path) -> None:
+def test_validate_takes_a_notifier_that_airflow_takes(
+    config: Config, notify: Callable[..., None], notices: Path
+) -> None:
     notify(entry(notices))
     done = validate(config)
     found = json.loads(done.stdout)
@@ -283,10 +377,15 @@ def test_validate_without_airflow_says_that_it_checked_no_notifier(
     hidden.write_text("import sys\nsys.modules['airflow'] = None\n")
     done = validate(config, PYTHONPATH=str(hidden.parent))
     assert (done.returncode, json.loads(done.stdout)["notifiers_checked"]) == (0, False)
-    assert "notifiers were not checked" in validate(config, "--no-secrets", PYTHONPATH=str(hidden.parent)).stdout
+    assert (
+        "notifiers were not checked"
+        in validate(config, "--no-secrets", PYTHONPATH=str(hidden.parent)).stdout
+    )
 
 
-def test_parsing_makes_no_notifier(notify: Callable[..., None], notices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parsing_makes_no_notifier(
+    notify: Callable[..., None], notices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import file_notifier
 
     def reaches_out(self: object, **_: object) -> None:
@@ -306,7 +405,9 @@ def test_nobody_is_told_by_default(config: Config) -> None:
 LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
 
 
-def test_deadline_survives_serialisation_and_counts_from_the_windows_end(notify: Callable[..., None], notices: Path) -> None:
+def test_deadline_survives_serialisation_and_counts_from_the_windows_end(
+    notify: Callable[..., None], notices: Path
+) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     notify(entry(notices, "late"), schedule=LATE)
@@ -334,9 +435,20 @@ def deadlines(alert: dict[str, Any]) -> dict[str, str]:
     with create_session() as session:
         for kind in (DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.BACKFILL_JOB):
             run_id, at = f"deadline__{kind.value}", dt.datetime(2026, 11, 1, 6, 10, tzinfo=dt.UTC)
-            session.add(DagRun(dag_id="web", run_id=run_id, run_type=kind, queued_at=at, run_after=at, state="queued"))
+            session.add(
+                DagRun(
+                    dag_id="web",
+                    run_id=run_id,
+                    run_type=kind,
+                    queued_at=at,
+                    run_after=at,
+                    state="queued",
+                )
+            )
             session.flush()
             asked = {"dag_id": "web", "run_id": run_id}
-            found[kind.value] = f"{decoded.reference.evaluate_with(session=session, interval=decoded.interval, **asked):%H:%M}"
+            found[kind.value] = (
+                f"{decoded.reference.evaluate_with(session=session, interval=decoded.interval, **asked):%H:%M}"  # noqa: E501
+            )
         session.rollback()
     return found

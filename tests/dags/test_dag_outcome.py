@@ -54,7 +54,10 @@ def test_a_failed_result_is_a_failure_whatever_the_exit_code(folder: RunFolder) 
 
 def test_a_report_that_was_written_is_no_failure_of_the_report(folder: RunFolder) -> None:
     """What failed is red already, and fails the run: one cause is one red task."""
-    assert failure_of("report", 0, RunReport(**COMMON, first_cause="near: broker away"), folder) is None
+    assert (
+        failure_of("report", 0, RunReport(**COMMON, first_cause="near: broker away"), folder)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,15 +72,23 @@ def test_a_report_that_was_written_is_no_failure_of_the_report(folder: RunFolder
         ("gate_delivery:near", 1, False, False),
     ],
 )
-def test_the_step_itself_says_whether_a_retry_may_help(folder: RunFolder, step: str, code: int, says: bool, final: bool) -> None:
+def test_the_step_itself_says_whether_a_retry_may_help(
+    folder: RunFolder, step: str, code: int, says: bool, final: bool
+) -> None:
     failure = failure_of(step, code, GateResult(step=step, **failed("closed"), final=says), folder)
     assert failure is not None
     assert failure.final is final
 
 
-@pytest.mark.parametrize("step", ["plan", "gate_source", "ship:near", "gate_delivery:near", "report"])
-@pytest.mark.parametrize(("code", "says"), [(-9, "memory"), (-15, "stopped"), (143, "stopped"), (1, "exit code 1")])
-def test_an_end_without_a_result_is_explained_and_may_be_tried_again(folder: RunFolder, step: str, code: int, says: str) -> None:
+@pytest.mark.parametrize(
+    "step", ["plan", "gate_source", "ship:near", "gate_delivery:near", "report"]
+)
+@pytest.mark.parametrize(
+    ("code", "says"), [(-9, "memory"), (-15, "stopped"), (143, "stopped"), (1, "exit code 1")]
+)
+def test_an_end_without_a_result_is_explained_and_may_be_tried_again(
+    folder: RunFolder, step: str, code: int, says: str
+) -> None:
     failure = failure_of(step, code, None, folder)
     assert failure is not None
     assert says in failure.message

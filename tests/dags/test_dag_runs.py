@@ -1,4 +1,5 @@
-"""Whole runs of a DAG by ``dag.test()``: Airflow's own scheduling rules, with a Spark side that does as it is told."""
+"""Whole runs of a DAG by ``dag.test()``: Airflow's own scheduling rules, with a Spark side that
+does as it is told."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ ALL = {
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
-    monkeypatch.setattr("shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)})
+    monkeypatch.setattr(
+        "shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
+    )
     config.pipeline("web")
 
 
@@ -48,9 +51,17 @@ def test_a_run_ships_its_data_interval_step_by_step(spark: FakeSpark) -> None:
     assert states(dag_run) == dict.fromkeys(ALL, "success")
     assert spark.steps[:2] == ["plan", "gate_source"]
     assert spark.steps[-1] == "report"
-    assert sorted(spark.steps[2:-1]) == ["gate_delivery:far", "gate_delivery:near", "ship:far", "ship:near"]
-    # An hourly interval before the logical date, which dag.test takes for the moment of a manual trigger.
-    assert {call["window"] for call in spark.calls} == {"2026-11-01T05:00:00+00:00/2026-11-01T06:00:00+00:00"}
+    assert sorted(spark.steps[2:-1]) == [
+        "gate_delivery:far",
+        "gate_delivery:near",
+        "ship:far",
+        "ship:near",
+    ]
+    # An hourly interval before the logical date, which dag.test takes for the moment of a manual
+    # trigger.
+    assert {call["window"] for call in spark.calls} == {
+        "2026-11-01T05:00:00+00:00/2026-11-01T06:00:00+00:00"
+    }
     assert len({call["run_id"] for call in spark.calls}) == 1
 
 
@@ -58,8 +69,13 @@ def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
     config: Config, spark: FakeSpark, airflow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when whoever parses the DAG knows none of them."""
-    references = "{sasl.password: '${NEAR_PASSWORD}', sasl.username: '${airflow:kafka.near.login}', ssl.key.pem: '${airflow:nowhere.password}'}"
-    config.write("clusters/near.yaml", f"cluster: near\nbootstrap: 127.0.0.1:1\nproperties: {references}\n")
+    references = (
+        "{sasl.password: '${NEAR_PASSWORD}', sasl.username: '${airflow:kafka.near.login}', "
+        "ssl.key.pem: '${airflow:nowhere.password}'}"
+    )
+    config.write(
+        "clusters/near.yaml", f"cluster: near\nbootstrap: 127.0.0.1:1\nproperties: {references}\n"
+    )
     dag = parsed()
     assert "broken-config" not in dag.tags
     monkeypatch.setenv("NEAR_PASSWORD", "canary-near")
@@ -69,29 +85,44 @@ def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
     assert dag_run.state == "success"
     handed_on = spark.environment("plan")
     assert handed_on["NEAR_PASSWORD"] == "canary-near"
-    assert json.loads(handed_on["SHIPPER_REFERENCES"]) == {"airflow:kafka.near.login": "canary-login"}
+    assert json.loads(handed_on["SHIPPER_REFERENCES"]) == {
+        "airflow:kafka.near.login": "canary-login"
+    }
     assert {"PATH", "HOME"} <= handed_on.keys()
     assert not [name for name in handed_on if name.startswith("AIRFLOW")]
     assert "canary-other" not in json.dumps(handed_on)
     # Logs, XCom and the serialised DAG.
-    kept = [path for path in airflow.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert any(spark.calls[0]["run_id"].encode() in path.read_bytes() for path in kept), "they are looked at"
+    kept = [
+        path for path in airflow.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
+    assert any(spark.calls[0]["run_id"].encode() in path.read_bytes() for path in kept), (
+        "they are looked at"
+    )
     assert [str(path) for path in kept if b"canary-" in path.read_bytes()] == []
 
 
 def test_params_choose_another_window_and_reship(spark: FakeSpark) -> None:
     dag_run = run(
-        window_start="2026-10-01T00:00:00Z", window_end="2026-10-03T12:00:00+02:00", reship=True, reship_reason="wrong codec"
+        window_start="2026-10-01T00:00:00Z",
+        window_end="2026-10-03T12:00:00+02:00",
+        reship=True,
+        reship_reason="wrong codec",
     )
     assert dag_run.state == "success"
-    assert {call["window"] for call in spark.calls} == {"2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"}
+    assert {call["window"] for call in spark.calls} == {
+        "2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"
+    }
     assert all(call["reship"] for call in spark.calls)
     assert all("wrong codec" in call["reship_reason"] for call in spark.calls)
     assert not any(call["new_ledger"] for call in spark.calls)
 
 
 def test_a_person_may_say_that_the_old_ledger_is_given_up(spark: FakeSpark) -> None:
-    asked = {"window_start": "2026-10-01T00:00:00Z", "window_end": "2026-10-02T00:00:00Z", "new_ledger": True}
+    asked = {
+        "window_start": "2026-10-01T00:00:00Z",
+        "window_end": "2026-10-02T00:00:00Z",
+        "new_ledger": True,
+    }
     assert run(**asked).state == "success"
     assert [call["step"] for call in spark.calls if not call["new_ledger"]] == []
 
@@ -100,12 +131,21 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
     from airflow.sdk.api.datamodels._generated import DagRun as Seen
     from shipper_factory.operators import reship_of
 
-    asked = {"window_start": "2026-10-01T00:00:00Z", "window_end": "2026-10-02T00:00:00Z", "reship": True, "reship_reason": "x"}
+    asked = {
+        "window_start": "2026-10-01T00:00:00Z",
+        "window_end": "2026-10-02T00:00:00Z",
+        "reship": True,
+        "reship_reason": "x",
+    }
     first, again, other = (
         Seen.model_construct(dag_id="web", run_id=run_id, conf=asked, clear_number=number)
         for run_id, number in (("manual__1", 0), ("manual__1", 1), ("manual__2", 0))
     )
-    assert reship_of(first, "x")["reship_id"] == reship_of(again, "x")["reship_id"] != reship_of(other, "x")["reship_id"]
+    assert (
+        reship_of(first, "x")["reship_id"]
+        == reship_of(again, "x")["reship_id"]
+        != reship_of(other, "x")["reship_id"]
+    )
     run(**asked)
     assert len({call["reship_id"] for call in spark.calls}) == 1
 
@@ -121,7 +161,10 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
         ({"skip_checks": ["rows"]}, "say why in `skip_reason`"),
         ({"skip_reason": "an empty hour is right"}, "none is: name them in `skip_checks`"),
         ({"plan_only": True, "rate_limit": "1MB/s"}, "`plan_only` sends nothing"),
-        ({"plan_only": True, "skip_checks": ["rows"], "skip_reason": "x"}, "`plan_only` sends nothing"),
+        (
+            {"plan_only": True, "skip_checks": ["rows"], "skip_reason": "x"},
+            "`plan_only` sends nothing",
+        ),
         ({"window_start": "2026-10-01T00:00:00Z"}, "a window needs both"),
     ],
 )
@@ -167,7 +210,10 @@ def test_a_task_that_begins_while_the_file_is_broken_fails_with_what_is_wrong(
         {"clusters": []},
         {"clusters": ["nera"]},
         {"rate_limit": "5 lots"},
-        {"skip_checks": ["sum_closes"], "skip_reason": "the sums of the delivery gate hold exactly once"},
+        {
+            "skip_checks": ["sum_closes"],
+            "skip_reason": "the sums of the delivery gate hold exactly once",
+        },
     ],
 )
 def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf: dict[str, Any]) -> None:
@@ -195,17 +241,33 @@ def test_a_run_for_some_clusters_fails_with_them(spark: FakeSpark) -> None:
 
 
 def test_all_clusters_as_the_form_has_them_are_none_in_particular(spark: FakeSpark) -> None:
-    assert run(clusters=["near", "far"], plan_only=False, rate_limit=None, skip_checks=[]).state == "success"
-    for option, nothing in (("to_clusters", None), ("rate_limit", None), ("skip_checks", None), ("plan_only", False)):
+    assert (
+        run(clusters=["near", "far"], plan_only=False, rate_limit=None, skip_checks=[]).state
+        == "success"
+    )
+    for option, nothing in (
+        ("to_clusters", None),
+        ("rate_limit", None),
+        ("skip_checks", None),
+        ("plan_only", False),
+    ):
         assert {call[option] for call in spark.calls} == {nothing}
 
 
-def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(spark: FakeSpark, config: Config) -> None:
+def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(
+    spark: FakeSpark, config: Config
+) -> None:
     dag_run = run(plan_only=True)
     assert dag_run.state == "success"
     found = states(dag_run)
-    assert {task for task, state in found.items() if state == "success"} == {"resolve_window", "plan", "report"}
-    assert {state for task, state in found.items() if task not in ("resolve_window", "plan", "report")} == {"skipped"}
+    assert {task for task, state in found.items() if state == "success"} == {
+        "resolve_window",
+        "plan",
+        "report",
+    }
+    assert {
+        state for task, state in found.items() if task not in ("resolve_window", "plan", "report")
+    } == {"skipped"}
     assert spark.steps == ["plan", "report"]
     runs = config.folder.parent / "runs"
     assert [path.name for path in runs.iterdir()] == ["_dry_runs"]
@@ -216,12 +278,22 @@ def test_a_cap_and_checks_that_are_left_out_reach_every_step_with_the_reason_and
 ) -> None:
     dag_run = run(rate_limit="5MB/s", skip_checks=["rows"], skip_reason="a  half hour\nis right")
     assert dag_run.state == "success"
-    assert all((call["rate_limit"], call["skip_checks"]) == ("5MB/s", ["rows"]) for call in spark.calls)
-    assert all(call["skip_reason"] == f"a half hour is right (dag_test, DAG run {dag_run.run_id})" for call in spark.calls)
-    assert "at most 5MB/s to each cluster; without the source checks rows: a half hour is right" in "".join(capsys.readouterr())
+    assert all(
+        (call["rate_limit"], call["skip_checks"]) == ("5MB/s", ["rows"]) for call in spark.calls
+    )
+    assert all(
+        call["skip_reason"] == f"a half hour is right (dag_test, DAG run {dag_run.run_id})"
+        for call in spark.calls
+    )
+    assert (
+        "at most 5MB/s to each cluster; without the source checks rows: a half hour is right"
+        in "".join(capsys.readouterr())
+    )
 
 
-def test_a_run_by_hand_without_a_logical_date_ships_the_last_window_that_had_closed(spark: FakeSpark) -> None:
+def test_a_run_by_hand_without_a_logical_date_ships_the_last_window_that_had_closed(
+    spark: FakeSpark,
+) -> None:
     before = dt.datetime.now(dt.UTC)
     assert run(logical_date=None).state == "success"
     [window] = {call["window"] for call in spark.calls}
@@ -233,7 +305,10 @@ def test_a_run_by_hand_without_a_logical_date_ships_the_last_window_that_had_clo
 
 def test_without_a_window_nothing_runs_and_the_run_fails(spark: FakeSpark, config: Config) -> None:
     text = (config.folder / "pipelines" / "web.yaml").read_text()
-    config.write("pipelines/web.yaml", "".join(line for line in text.splitlines(True) if not line.startswith("schedule:")))
+    config.write(
+        "pipelines/web.yaml",
+        "".join(line for line in text.splitlines(True) if not line.startswith("schedule:")),
+    )
     dag_run = run(logical_date=None)
     assert dag_run.state == "failed"
     assert states(dag_run)["resolve_window"] == "failed"
@@ -246,11 +321,17 @@ def test_a_window_that_ends_before_it_starts_fails_the_run(spark: FakeSpark) -> 
     assert spark.calls == []
 
 
-def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(spark: FakeSpark) -> None:
+def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(
+    spark: FakeSpark,
+) -> None:
     spark.script(ship_near=["fail"])
     dag_run = run()
     assert dag_run.state == "failed"
-    failed = {"to_near.ship": "failed", "to_near.gate_delivery": "upstream_failed", "delivered": "upstream_failed"}
+    failed = {
+        "to_near.ship": "failed",
+        "to_near.gate_delivery": "upstream_failed",
+        "delivered": "upstream_failed",
+    }
     assert states(dag_run) == dict.fromkeys(ALL, "success") | failed
     assert spark.steps.count("ship:near") == 3
     assert spark.steps.count("report") == 1
@@ -262,7 +343,9 @@ def test_a_retry_may_succeed(spark: FakeSpark, capsys: pytest.CaptureFixture[str
     assert dag_run.state == "success"
     of = "of window 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
     printed = "".join(capsys.readouterr())
-    assert [f"ship:near {of}{more}" in printed for more in ("", ", attempt 2", ", attempt 3")] == [True] * 3
+    assert [f"ship:near {of}{more}" in printed for more in ("", ", attempt 2", ", attempt 3")] == [
+        True
+    ] * 3
     assert "Results: " in printed
     assert spark.steps.count("ship:near") == 3
     assert len({call["run_id"] for call in spark.calls}) == 1
@@ -294,7 +377,9 @@ def test_a_plan_that_left_no_result_is_made_again(spark: FakeSpark) -> None:
     assert spark.steps.count("plan") == 2
 
 
-def test_a_closed_delivery_gate_is_not_asked_again_nor_is_its_data_sent_again(spark: FakeSpark) -> None:
+def test_a_closed_delivery_gate_is_not_asked_again_nor_is_its_data_sent_again(
+    spark: FakeSpark,
+) -> None:
     spark.script(gate_delivery_near=["fail", "ok"])
     assert run().state == "failed"
     assert (spark.steps.count("ship:near"), spark.steps.count("gate_delivery:near")) == (1, 1)
@@ -311,7 +396,9 @@ def test_a_report_that_is_not_written_fails_the_run(spark: FakeSpark) -> None:
     assert run().state == "failed"
 
 
-def test_the_steps_own_words_and_its_log_are_in_the_tasks_log(spark: FakeSpark, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_steps_own_words_and_its_log_are_in_the_tasks_log(
+    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
     spark.script(gate_source=["fail"])
     run()
     printed = "".join(capsys.readouterr())
@@ -345,12 +432,20 @@ def test_each_task_has_buttons_to_report_and_window_where_somebody_serves_them(
     spark.script(gate_source=["fail"])
     dag_run = run()
     with create_session() as session:
-        wanted = (XComModel.run_id == dag_run.run_id) & XComModel.key.in_(["_link_ReportLink", "_link_WindowLink"])
-        found = session.execute(select(XComModel.task_id, XComModel.key, XComModel.value).where(wanted)).tuples().all()
-    links = {(task, key): json.loads(link) if link.startswith('"') else link for task, key, link in found}
+        wanted = (XComModel.run_id == dag_run.run_id) & XComModel.key.in_(
+            ["_link_ReportLink", "_link_WindowLink"]
+        )
+        found = (
+            session.execute(select(XComModel.task_id, XComModel.key, XComModel.value).where(wanted))
+            .tuples()
+            .all()
+        )
+    links = {
+        (task, key): json.loads(link) if link.startswith('"') else link for task, key, link in found
+    }
     at = "https://airflow.example/team/shipper"
     report = f"{at}/api/report/web/20261101T050000Z--20261101T060000Z/{spark.calls[0]['run_id']}"
-    window = f"{at}/shipments?dag_id=web&window=web%202026-11-01T05%3A00%3A00Z%2F2026-11-01T06%3A00%3A00Z"
+    window = f"{at}/shipments?dag_id=web&window=web%202026-11-01T05%3A00%3A00Z%2F2026-11-01T06%3A00%3A00Z"  # noqa: E501
     tasks = ("resolve_window", "plan", "gate_source", "report")
     urls = {"_link_ReportLink": report, "_link_WindowLink": window}
     assert links == {(task, key): url for task in tasks for key, url in urls.items()}
@@ -365,18 +460,26 @@ def test_a_delivered_window_is_an_asset_event(spark: FakeSpark) -> None:
     started = dt.datetime.now(dt.UTC)
     run()
     with create_session() as session:
-        of_asset = select(AssetModel.uri, AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        of_asset = select(AssetModel.uri, AssetEvent.extra).join(
+            AssetModel, AssetModel.id == AssetEvent.asset_id
+        )
         events = session.execute(of_asset.where(AssetEvent.timestamp >= started)).all()
     assert [uri for uri, _ in events] == ["shipper://far/web"]
     extra = events[0][1]
     assert extra["window_end"] == SIX.isoformat()
     assert extra["records"] == extra["sent"] == {"logs.web": 7}
-    assert (extra["cluster"], extra["before"], extra["checks"]) == ("far", {"logs.web": 0}, {"files": "passed"})
+    assert (extra["cluster"], extra["before"], extra["checks"]) == (
+        "far",
+        {"logs.web": 0},
+        {"files": "passed"},
+    )
     assert Path(extra["report"]).name == "report.html"
     assert Path(extra["report"]).with_name("report.json").exists()
 
 
-def test_a_broken_pipeline_fails_and_says_why(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_pipeline_fails_and_says_why(
+    config: Config, capsys: pytest.CaptureFixture[str]
+) -> None:
     config.write("pipelines/sad.yaml", "pipeline: sad\nsorce: logs/\ntopic: t\nclusters: [near]\n")
     assert run(dag_id="sad").state == "failed"
     assert "sorce" in "".join(capsys.readouterr())
@@ -389,7 +492,9 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
     from shipper_factory.operators import ResolveWindow
 
     now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
-    pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]})
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]}
+    )
     task = ResolveWindow(task_id="resolve_window", pipeline=pipeline, config_dir=Path("config"))
 
     def resolved(end: dt.datetime, **params: str) -> dict[str, Any]:
@@ -404,7 +509,8 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
     assert f"{end + dt.timedelta(minutes=10):%Y-%m-%d %H:%M:%S UTC}" in "".join(capsys.readouterr())
     assert resolved(now - dt.timedelta(minutes=11))
     assert resolved(now, window_start=(now - hour).isoformat(), window_end=now.isoformat())
-    # A moment is not worth another start of the task, and Airflow could take the end of this one for that of the next.
+    # A moment is not worth another start of the task, and Airflow could take the end of this one
+    # for that of the next.
     settles = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2)
     assert resolved(settles - dt.timedelta(minutes=10))
     assert dt.datetime.now(dt.UTC) >= settles

@@ -1,4 +1,5 @@
-"""Which windows Airflow makes runs for: none is left out; and that shipper counts the same ones without Airflow."""
+"""Which windows Airflow makes runs for: none is left out; and that shipper counts the same ones
+without Airflow."""
 
 from __future__ import annotations
 
@@ -30,23 +31,32 @@ def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> Non
     monkeypatch.setattr("shipper_airflow.timetable._now", lambda: pendulum.instance(NOW))
 
 
-def runs_due(config: Config, schedule: str, last_end: dt.datetime | None) -> list[tuple[dt.datetime, dt.datetime]]:
-    """Windows of the runs that a scheduler makes now, in order, after one whose window ended at ``last_end``; by the DAG as it is stored."""
+def runs_due(
+    config: Config, schedule: str, last_end: dt.datetime | None
+) -> list[tuple[dt.datetime, dt.datetime]]:
+    """Windows of the runs that a scheduler makes now, in order, after one whose window ended at
+    ``last_end``; by the DAG as it is stored."""
     *due, _ = upcoming(config, schedule, last_end)
     return [(info.data_interval.start, info.data_interval.end) for info in due]
 
 
-def upcoming(config: Config, schedule: str, last_end: dt.datetime | None, width: dt.timedelta = HOUR) -> list[Any]:
+def upcoming(
+    config: Config, schedule: str, last_end: dt.datetime | None, width: dt.timedelta = HOUR
+) -> list[Any]:
     """Those, and the one after them, for which it is too early."""
     from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DataInterval
 
     config.pipeline("web", schedule=schedule)
     dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
-    last = last_end and DataInterval(pendulum.instance(last_end - width), pendulum.instance(last_end))
+    last = last_end and DataInterval(
+        pendulum.instance(last_end - width), pendulum.instance(last_end)
+    )
     found: list[Any] = []
     while True:
-        info = dag.timetable.next_dagrun_info(last_automated_data_interval=last, restriction=dag._time_restriction)
+        info = dag.timetable.next_dagrun_info(
+            last_automated_data_interval=last, restriction=dag._time_restriction
+        )
         found.append(info)
         if info.run_after > NOW or len(found) > 101:
             return found
@@ -54,17 +64,29 @@ def upcoming(config: Config, schedule: str, last_end: dt.datetime | None, width:
 
 
 @pytest.mark.parametrize(
-    "schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}', '{cron: "0 * * * *", catchup: false}']
+    "schedule",
+    [
+        '"0 * * * *"',
+        '{cron: "0 * * * *", start: 2026-01-01}',
+        '{cron: "0 * * * *", catchup: false}',
+    ],
 )
-def test_a_run_begins_when_the_files_of_its_window_have_settled(config: Config, schedule: str) -> None:
+def test_a_run_begins_when_the_files_of_its_window_have_settled(
+    config: Config, schedule: str
+) -> None:
     """By the default of `source.settle`, ten minutes. So no task has to wait."""
     due, next_one = upcoming(config, schedule, last_end=THIS_HOUR - HOUR)
     assert (due.data_interval.end, due.run_after) == (THIS_HOUR, THIS_HOUR + SETTLE)
-    assert (next_one.data_interval.end, next_one.run_after) == (THIS_HOUR + HOUR, THIS_HOUR + HOUR + SETTLE)
+    assert (next_one.data_interval.end, next_one.run_after) == (
+        THIS_HOUR + HOUR,
+        THIS_HOUR + HOUR + SETTLE,
+    )
 
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
-def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_them(config: Config, schedule: str) -> None:
+def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_them(
+    config: Config, schedule: str
+) -> None:
     """Airflow names its runs by the moment after which they begin."""
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -79,7 +101,9 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
 
 
 @pytest.mark.parametrize("schedule", ['"* * * * *"', '{cron: "* * * * *", catchup: false}'])
-def test_windows_that_are_shorter_than_settle_are_run_as_well(config: Config, schedule: str) -> None:
+def test_windows_that_are_shorter_than_settle_are_run_as_well(
+    config: Config, schedule: str
+) -> None:
     """Airflow computes the next run anew at each parse: each time, one must be due."""
     settled = NOW - SETTLE
     first, second = upcoming(config, schedule, last_end=None, width=MINUTE)
@@ -99,13 +123,18 @@ def test_runs_of_the_schedule_are_named_by_their_windows(config: Config, schedul
     timetable = DagSerialization.deserialize_dag(serialized(bag().dags["web"])).timetable
     end = pendulum.instance(THIS_HOUR, tz="Europe/Berlin")
     window = DataInterval(end - HOUR, end)
-    named = {kind.value: timetable.generate_run_id(run_type=kind, run_after=end, data_interval=window) for kind in DagRunType}
+    named = {
+        kind.value: timetable.generate_run_id(run_type=kind, run_after=end, data_interval=window)
+        for kind in DagRunType
+    }
     assert named["scheduled"] == "scheduled__2026-11-22T05:00Z--2026-11-22T06:00Z"
     assert named["manual"].startswith("manual__2026-11-22T"), "of which there may be several"
 
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
-def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(config: Config, schedule: str) -> None:
+def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(
+    config: Config, schedule: str
+) -> None:
     due = runs_due(config, schedule, last_end=THIS_HOUR - 6 * HOUR)
     assert due == [(THIS_HOUR - n * HOUR, THIS_HOUR - (n - 1) * HOUR) for n in range(6, 0, -1)]
 
@@ -125,7 +154,9 @@ def test_who_does_not_want_to_catch_up_gets_the_latest_window_only(config: Confi
     assert due == [(THIS_HOUR - HOUR, THIS_HOUR)]
 
 
-def test_a_schedule_that_needs_the_plugin_says_so_where_it_is_not(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_that_needs_the_plugin_says_so_where_it_is_not(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shipper_factory.build._plugin_is_installed", lambda: False)
     config.pipeline("web", schedule='"0 * * * *"')
     config.pipeline("app")
@@ -139,37 +170,56 @@ BERLIN = "cron: '{cron}', timezone: Europe/Berlin"
 
 @pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize("night", ["2026-03-29", "2026-10-25"])
-def test_on_the_days_on_which_clocks_are_changed_no_hour_is_left_out_or_run_twice(config: Config, night: str, start: str) -> None:
+def test_on_the_days_on_which_clocks_are_changed_no_hour_is_left_out_or_run_twice(
+    config: Config, night: str, start: str
+) -> None:
     before = dt.datetime.fromisoformat(f"{night}T00:00Z") - 10 * HOUR
     due = runs_due(config, f"{{{BERLIN.format(cron='0 * * * *')}{start}}}", last_end=before)
     assert due[:48] == [(before + n * HOUR, before + (n + 1) * HOUR) for n in range(48)]
 
 
 @pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
-@pytest.mark.parametrize(("night", "hours"), [("2026-03-29", [24, 23, 24]), ("2026-10-25", [24, 25, 24])])
+@pytest.mark.parametrize(
+    ("night", "hours"), [("2026-03-29", [24, 23, 24]), ("2026-10-25", [24, 25, 24])]
+)
 @pytest.mark.parametrize("at", [dt.time(0), dt.time(2, 30)])
-def test_a_day_is_as_long_as_it_is_there(config: Config, night: str, hours: list[int], at: dt.time, start: str) -> None:
-    """Also where it begins at half past two, which is not there in spring and there twice in autumn."""
+def test_a_day_is_as_long_as_it_is_there(
+    config: Config, night: str, hours: list[int], at: dt.time, start: str
+) -> None:
+    """Also where it begins at half past two, which is not there in spring and there twice in
+    autumn."""
     zone = ZoneInfo("Europe/Berlin")
-    day = dt.datetime.combine(dt.date.fromisoformat(night) - dt.timedelta(days=1 if at == dt.time(0) else 2), at, zone)
-    due = runs_due(config, f"{{{BERLIN.format(cron=f'{at.minute} {at.hour} * * *')}{start}}}", last_end=day.astimezone(dt.UTC))
+    day = dt.datetime.combine(
+        dt.date.fromisoformat(night) - dt.timedelta(days=1 if at == dt.time(0) else 2), at, zone
+    )
+    due = runs_due(
+        config,
+        f"{{{BERLIN.format(cron=f'{at.minute} {at.hour} * * *')}{start}}}",
+        last_end=day.astimezone(dt.UTC),
+    )
     found = [(end - begin).total_seconds() / 3600 for begin, end in due[:4]]
-    assert all(end == begin for (_, end), (begin, _) in pairwise(due)), "each begins where the one before it ends"
+    assert all(end == begin for (_, end), (begin, _) in pairwise(due)), (
+        "each begins where the one before it ends"
+    )
     assert sum(found) == sum(hours) + 24
     assert at != dt.time(0) or found[:3] == hours
 
 
 def clocks_change_near(moment: dt.datetime) -> bool:
     """In the hour itself Airflow goes by what the clock on the wall shows, which is no order."""
-    before, after = ((moment + hours * HOUR).astimezone(ZoneInfo("Europe/Berlin")) for hours in (-1, 1))
+    before, after = (
+        (moment + hours * HOUR).astimezone(ZoneInfo("Europe/Berlin")) for hours in (-1, 1)
+    )
     return before.utcoffset() != after.utcoffset()
 
 
 @pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize("cron", ["0 * * * *", "0 0 * * *", "30 2 * * *"])
-def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(config: Config, cron: str, start: str) -> None:
-    """Every half hour of both days on which clocks are changed, and of those around them. On the days on which an hour of the schedule is skipped,
-    Airflow's interval has no width."""
+def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(
+    config: Config, cron: str, start: str
+) -> None:
+    """Every half hour of both days on which clocks are changed, and of those around them. On the
+    days on which an hour of the schedule is skipped, Airflow's interval has no width."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     config.pipeline("web", schedule=f"{{{BERLIN.format(cron=cron)}{start}}}")
@@ -185,16 +235,31 @@ def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one
                 assert ours == window_of_run(of, 0, {}, (theirs.start, theirs.end), None), moment
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"]
+)
 @pytest.mark.parametrize(
     "cron",
-    ["0 * * * *", "*/15 * * * *", "30 2 * * *", "0 0 * * *", "0 3,15 * * *", "0 */2 * * *", "@weekly", "0 0 1 * *", "@quarterly"],
+    [
+        "0 * * * *",
+        "*/15 * * * *",
+        "30 2 * * *",
+        "0 0 * * *",
+        "0 3,15 * * *",
+        "0 */2 * * *",
+        "@weekly",
+        "0 0 1 * *",
+        "@quarterly",
+    ],
 )
 def test_shipper_counts_the_windows_that_airflow_makes(cron: str, zone: str) -> None:
     """Over both nights of the year on which clocks are changed."""
     from airflow.timetables.interval import CronDataIntervalTimetable
 
-    theirs, ours = CronDataIntervalTimetable(cron, timezone=zone), Ticks(Schedule(cron=cron, timezone=zone))
+    theirs, ours = (
+        CronDataIntervalTimetable(cron, timezone=zone),
+        Ticks(Schedule(cron=cron, timezone=zone)),
+    )
     for month, day in ((3, 6), (3, 28), (4, 3), (9, 26), (10, 2), (10, 24), (10, 31)):
         start = dt.datetime(2026, month, day, 5, 7, tzinfo=dt.UTC)
         end = start + dt.timedelta(days=3)

@@ -45,8 +45,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def ask(airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """``ask(person, path)`` of Airflow's own app, with the plugin as it is installed, and the cookie that a login gives."""
+def ask(
+    airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
+    """``ask(person, path)`` of Airflow's own app, with the plugin as it is installed, and the
+    cookie that a login gives."""
     monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "dag_roles.DagByDag")
     monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of this test, " * 4)
     from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
@@ -65,15 +68,26 @@ def ask(airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Iterato
     purge_cached_app()
     client = TestClient(create_app(apps="core"))
 
-    def asked(person: str | None, path: str, below: str = "/shipper", body: Any = None, headers: Any = None, **query: str) -> Any:
+    def asked(
+        person: str | None,
+        path: str,
+        below: str = "/shipper",
+        body: Any = None,
+        headers: Any = None,
+        **query: str,
+    ) -> Any:
         client.cookies.clear()
         if person:
-            token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=person, role=ROLES[person]))
+            token = get_auth_manager().generate_jwt(
+                SimpleAuthManagerUser(username=person, role=ROLES[person])
+            )
             client.cookies.set("_token", token)
         return (
             client.post(f"{below}/{path}", json=body)
             if body
-            else client.get(f"{below}/{path}", params=query or None, headers=headers, follow_redirects=False)
+            else client.get(
+                f"{below}/{path}", params=query or None, headers=headers, follow_redirects=False
+            )
         )
 
     yield asked
@@ -102,12 +116,20 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
 
     for person in ("viewer", "user", "op", "admin"):
         assert ask(person, "shipments").status_code == 200
-        assert [row["pipeline"] for row in ask(person, "api/grid", **GRID).json()["pipelines"]] == ["audit", "web"]
+        assert [row["pipeline"] for row in ask(person, "api/grid", **GRID).json()["pipelines"]] == [
+            "audit",
+            "web",
+        ]
         assert "Report of r1" in ask(person, report).text
         found = ask(person, "api/window", pipeline="audit", window=WINDOW).json()
-        assert (found["report"]["headline"], found["airflow"]) == ("Failed while shipping to far; near has everything", "/")
+        assert (found["report"]["headline"], found["airflow"]) == (
+            "Failed while shipping to far; near has everything",
+            "/",
+        )
 
-    assert [row["pipeline"] for row in ask("web_only", "api/grid", **GRID).json()["pipelines"]] == ["web"]
+    assert [row["pipeline"] for row in ask("web_only", "api/grid", **GRID).json()["pipelines"]] == [
+        "web"
+    ]
     assert ask("web_only", "api/window", pipeline="web", window=WINDOW).status_code == 200
     assert ask("web_only", "api/window", pipeline="audit", window=WINDOW).status_code == 403
     assert ask("web_only", report).status_code == 403
@@ -115,16 +137,25 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
 
     assert ask("no_logs", report).status_code == 403
     without = ask("no_logs", "api/window", pipeline="audit", window=WINDOW)
-    assert (without.status_code, without.json()["report"], "does not answer" in without.text) == (200, None, False)
+    assert (without.status_code, without.json()["report"], "does not answer" in without.text) == (
+        200,
+        None,
+        False,
+    )
 
     assert ask("nobody", "api/grid", **GRID).json()["pipelines"] == []
     assert ask("nobody", "api/window", pipeline="web", window=WINDOW).status_code == 403
     assert ask("nobody", report).status_code == 403
 
-    for path in (f"api/report/web/{FOLDER}/..%2f..%2f..%2fsecret", "api/report/web/..%2f..%2f/r1", "..%2f..%2fetc%2fpasswd"):
+    for path in (
+        f"api/report/web/{FOLDER}/..%2f..%2f..%2fsecret",
+        "api/report/web/..%2f..%2f/r1",
+        "..%2f..%2fetc%2fpasswd",
+    ):
         assert ask("admin", path).status_code == 404, path
     assert "script-src 'self'" in ask("admin", "shipments").headers["content-security-policy"]
-    # What the page asks Airflow itself, with the same login, to find a window's run. (No DAG is serialised here, so Airflow knows no run.)
+    # What the page asks Airflow itself, with the same login, to find a window's run. (No DAG is
+    # serialised here, so Airflow knows no run.)
     runs = {
         person: ask(person, "dags/audit/dagRuns", "/api/v2", logical_date_gte=GRID["start"])
         for person in (None, "web_only", "viewer")
@@ -134,14 +165,22 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
     assert {"shipments", "dag-shipments"} <= set(views)
 
 
-def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(ask: Callable[..., Any]) -> None:
+def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(
+    ask: Callable[..., Any],
+) -> None:
     query = {"dag_id": "web", "window": f"web {WINDOW}"}
     for path, asked in (("shipments", query), (f"api/report/web/{FOLDER}/r1", {})):
         answer = ask(None, path, headers={"accept": "text/html,*/*;q=0.8"}, **asked)
-        assert (answer.status_code, urlsplit(answer.headers["location"]).path) == (302, "/api/v2/auth/login")
+        assert (answer.status_code, urlsplit(answer.headers["location"]).path) == (
+            302,
+            "/api/v2/auth/login",
+        )
         login = ask(None, answer.headers["location"].lstrip("/"), "")
         (back,) = parse_qs(urlsplit(login.headers["location"]).query)["next"]
-        assert (urlsplit(back).path, parse_qs(urlsplit(back).query)) == (f"/shipper/{path}", {key: [asked[key]] for key in asked})
+        assert (urlsplit(back).path, parse_qs(urlsplit(back).query)) == (
+            f"/shipper/{path}",
+            {key: [asked[key]] for key in asked},
+        )
     assert ask(None, "shipments").status_code == 401, "a script gets no page instead"
 
 
@@ -152,20 +191,34 @@ def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..
         {"logical_date": None, "conf": window},
         {"dag_id": "web", **dict.fromkeys(("from_date", "to_date"), window["window_start"])},
     )
-    for person, may in (("viewer", False), ("web_only", False), ("user", True), ("op", True), ("admin", True)):
+    for person, may in (
+        ("viewer", False),
+        ("web_only", False),
+        ("user", True),
+        ("op", True),
+        ("admin", True),
+    ):
         assert ask(person, "api/pipeline", pipeline="web").json()["may_run"] is may, person
-        assert ask(person, "api/window", pipeline="web", window=WINDOW).json()["may_run"] is may, person
+        assert ask(person, "api/window", pipeline="web", window=WINDOW).json()["may_run"] is may, (
+            person
+        )
         # (No DAG is serialised here: whoever may, hears that there is none.)
         answers = [ask(person, path, "/api/v2", body) for path, body in (
-            ("dags/web/dagRuns", run), ("backfills", stretch), ("backfills/dry_run", stretch))]  # fmt: skip
-        assert [answer.status_code == 403 for answer in answers] == [not may] * 3, (person, [answer.text for answer in answers])
+            ("dags/web/dagRuns", run), ("backfills", stretch), ("backfills/dry_run", stretch))]  # fmt: skip  # noqa: E501
+        assert [answer.status_code == 403 for answer in answers] == [not may] * 3, (
+            person,
+            [answer.text for answer in answers],
+        )
     assert ask(None, "dags/web/dagRuns", "/api/v2", run).status_code == 401
     assert ask("web_only", "api/pipeline", pipeline="audit").status_code == 403
 
 
 def test_a_clusters_page_holds_what_the_person_may_see(ask: Callable[..., Any]) -> None:
     day = {"start": at(0).isoformat(), "end": at(24).isoformat()}
-    found = {person: ask(person, "api/cluster", cluster="near", **day).json() for person in ("viewer", "web_only", "no_logs")}
+    found = {
+        person: ask(person, "api/cluster", cluster="near", **day).json()
+        for person in ("viewer", "web_only", "no_logs")
+    }
     assert [[one["pipeline"] for one in page["pipelines"]] for page in found.values()] == [
         ["audit", "web"],
         ["web"],
@@ -179,7 +232,12 @@ def test_a_clusters_page_holds_what_the_person_may_see(ask: Callable[..., Any]) 
 def airflow_views() -> list[dict[str, Any]]:
     from airflow.plugins_manager import get_plugin_info
 
-    return [view for plugin in get_plugin_info() if plugin["name"] == "shipper" for view in plugin["external_views"]]
+    return [
+        view
+        for plugin in get_plugin_info()
+        if plugin["name"] == "shipper"
+        for view in plugin["external_views"]
+    ]
 
 
 def test_a_broken_platform_file_is_named_and_a_page_without_an_index_says_how_to_get_one(
@@ -193,9 +251,12 @@ def test_a_broken_platform_file_is_named_and_a_page_without_an_index_says_how_to
 
 
 def test_the_plugin_costs_other_processes_nothing(airflow: Path) -> None:
-    """Scheduler, DAG processor and tasks load it for the timetable: only a request imports what answers it."""
+    """Scheduler, DAG processor and tasks load it for the timetable: only a request imports what
+    answers it."""
     code = "import sys, shipper_airflow.plugin; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     answers = (
         "shipper.shipments",
         "shipper_airflow.shipments",
@@ -207,7 +268,12 @@ def test_the_plugin_costs_other_processes_nothing(airflow: Path) -> None:
 
 
 def dag_run(
-    hour: int, state: str, *, failed_in: str = "", conf: dict[str, Any] | None = None, began: float | None = None
+    hour: int,
+    state: str,
+    *,
+    failed_in: str = "",
+    conf: dict[str, Any] | None = None,
+    began: float | None = None,
 ) -> None:
     """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``."""
     from airflow.models.dag_version import DagVersion
@@ -220,29 +286,46 @@ def dag_run(
     start, over = at(began if began is not None else hour + 1.1), state in ("failed", "success")
     with create_session() as session:
         run = DagRun(
-            dag_id="web", run_id=f"{kind}__{hour}", run_type=kind, data_interval=interval, logical_date=None if conf else at(hour),
-            run_after=start, start_date=start, state=state, conf=conf or {},
-        )  # fmt: skip
+            dag_id="web",
+            run_id=f"{kind}__{hour}",
+            run_type=kind,
+            data_interval=interval,
+            logical_date=None if conf else at(hour),
+            run_after=start,
+            start_date=start,
+            state=state,
+            conf=conf or {},
+        )
         run.end_date = at(hour + 1.2) if over else None
         session.add(run)
         session.flush()
         if failed_in:
-            version = DagVersion(dag_id="web", version_number=1_000 + hour, bundle_name="dags-folder")  # beyond other tests
+            version = DagVersion(
+                dag_id="web", version_number=1_000 + hour, bundle_name="dags-folder"
+            )  # beyond other tests
             session.add(version)
             session.flush()
-            task = TaskInstance(EmptyOperator(task_id=failed_in), run_id=run.run_id, dag_version_id=version.id)
+            task = TaskInstance(
+                EmptyOperator(task_id=failed_in), run_id=run.run_id, dag_version_id=version.id
+            )
             task.dag_id, task.state, task.end_date = "web", "failed", at(hour + 1.2)
             session.add(task)
 
 
-def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(ask: Callable[..., Any]) -> None:
+def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
+    ask: Callable[..., Any],
+) -> None:
     """It died in its first task, or its configuration was broken, so none of its steps began."""
     grid = {"start": at(0).isoformat(), "end": at(6).isoformat()}
 
     def states() -> list[str]:
         found = ask("viewer", "api/grid", **grid).json()
         (row,) = [row for row in found["pipelines"] if row["pipeline"] == "web"]
-        cells = [(start + i * step, state) for start, step, many, state in row["segments"] for i in range(many)]
+        cells = [
+            (start + i * step, state)
+            for start, step, many, state in row["segments"]
+            for i in range(many)
+        ]
         by_start = {start: found["states"][state] for start, state in cells}
         return [by_start.get(int(at(hour).timestamp()), "") for hour in range(6)]
 
@@ -264,7 +347,9 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(ask: C
     )
 
 
-def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(ask: Callable[..., Any], world: World) -> None:
+def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
+    ask: Callable[..., Any], world: World
+) -> None:
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
     feed(world.config, pipeline, str(world.runs), world.report(1, "r1"))
     dag_run(1, "failed", began=2.5)
@@ -276,9 +361,15 @@ def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(a
         assert [one["state"] for one in found["clusters"]] == [wanted] * 2, hour
 
 
-def test_a_pipeline_whose_file_is_gone_is_retired_and_misses_nothing_more(ask: Callable[..., Any], world: World) -> None:
+def test_a_pipeline_whose_file_is_gone_is_retired_and_misses_nothing_more(
+    ask: Callable[..., Any], world: World
+) -> None:
     def row() -> Any:
-        return next(row for row in ask("viewer", "api/grid", **GRID).json()["pipelines"] if row["pipeline"] == "audit")
+        return next(
+            row
+            for row in ask("viewer", "api/grid", **GRID).json()["pipelines"]
+            if row["pipeline"] == "audit"
+        )
 
     assert (row()["retired"], row()["counts"]) == (False, {"failed": 1, "missing": 1})
     (world.config / "pipelines" / "audit.yaml").unlink()

@@ -48,14 +48,22 @@ def test_an_offset_is_turned_into_utc() -> None:
         ("yesterday", "2026-11-01", NONE, "yesterday"),
     ],
 )
-def test_no_window_is_a_clear_error(start: str | None, end: str | None, interval: Interval, says: str) -> None:
+def test_no_window_is_a_clear_error(
+    start: str | None, end: str | None, interval: Interval, says: str
+) -> None:
     with pytest.raises(WindowError, match=says):
         of_run(start, end, interval)
 
 
-@pytest.mark.parametrize(("interval", "asked_at"), [((SEVEN, SEVEN), None), (NONE, SEVEN + dt.timedelta(minutes=10))])
-def test_without_both_it_is_the_schedules_window_that_had_settled_last(interval: Interval, asked_at: dt.datetime | None) -> None:
-    assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, asked_at) == Window(SIX, SEVEN)
+@pytest.mark.parametrize(
+    ("interval", "asked_at"), [((SEVEN, SEVEN), None), (NONE, SEVEN + dt.timedelta(minutes=10))]
+)
+def test_without_both_it_is_the_schedules_window_that_had_settled_last(
+    interval: Interval, asked_at: dt.datetime | None
+) -> None:
+    assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, asked_at) == Window(
+        SIX, SEVEN
+    )
     if asked_at:
         before = asked_at - dt.timedelta(seconds=1)
         assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, before).end == SIX

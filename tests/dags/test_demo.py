@@ -1,4 +1,5 @@
-"""The demo as a newcomer meets it: S3, Kafka, a scheduler, a DAG run, the report; then the same window again."""
+"""The demo as a newcomer meets it: S3, Kafka, a scheduler, a DAG run, the report; then the same
+window again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`shipper dev up airflow`, as a person uses it: a page, a DAG for each pipeline that is saved, and all of it there again the next day."""
+"""`shipper dev up airflow`, as a person uses it: a page, a DAG for each pipeline that is saved, and
+all of it there again the next day."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from shipper_tools.dev import servers, state
 from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
-pytestmark = [pytest.mark.airflow, pytest.mark.scheduler, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.scheduler,
+    pytest.mark.long,
+    pytest.mark.timeout(1200),
+]
 
 
 @pytest.fixture
@@ -34,7 +40,9 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def dev(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200"}
     command = [sys.executable, "-m", "shipper", "dev", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
 
 
 def up(home: Path, config: Config) -> str:
@@ -49,7 +57,9 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
     with urllib.request.urlopen(f"{url}/auth/token", timeout=30) as answer:
         token = json.loads(answer.read())["access_token"]
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}/api/v2/{path}", json.dumps(body).encode() if body else None, headers)
+    request = urllib.request.Request(
+        f"{url}/api/v2/{path}", json.dumps(body).encode() if body else None, headers
+    )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.loads(answer.read())
 
@@ -64,10 +74,14 @@ def seconds_until(holds: Callable[[], bool], within: float = 120) -> float:
 
 def airflow(home: Path, *arguments: str) -> str:
     """A person's own command: it knows where all is from `AIRFLOW_HOME` alone."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")
+    }
     environment["AIRFLOW_HOME"] = str(home / "airflow")
     command = [str(Path(sys.executable).with_name("airflow")), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
 
 
 def at_work_in(home: Path) -> list[str]:
@@ -82,7 +96,9 @@ def at_work_in(home: Path) -> list[str]:
     return found
 
 
-def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_down_and_up(home: Path, config: Config) -> None:
+def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_down_and_up(
+    home: Path, config: Config
+) -> None:
     config.pipeline("web")
     began = time.monotonic()
     url = up(home, config)
@@ -92,19 +108,34 @@ def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_d
     config.pipeline("app")
     added = seconds_until(lambda: "app" in [dag["dag_id"] for dag in ask(url, "dags")["dags"]])
     config.pipeline("web", more="description: what the web servers say\n")
-    changed = seconds_until(lambda: ask(url, "dags/web")["description"] == "what the web servers say")
-    print(f"saved → DAG: {added:.1f} s, DAG changed: {changed:.1f} s; said are {SAVED_TO_DAG_SECONDS}")
+    changed = seconds_until(
+        lambda: ask(url, "dags/web")["description"] == "what the web servers say"
+    )
+    print(
+        f"saved → DAG: {added:.1f} s, DAG changed: {changed:.1f} s; said are {SAVED_TO_DAG_SECONDS}"
+    )
 
     status = dev(home, "status", "--json")
     assert (status.returncode, json.loads(status.stdout)["airflow"]["airflow"]) == (0, url)
     again = dev(home, "up", "airflow", "--config", str(config.folder))
-    assert (again.returncode, "airflow runs already" in again.stderr, url in again.stdout) == (0, True, True), again
+    assert (again.returncode, "airflow runs already" in again.stderr, url in again.stdout) == (
+        0,
+        True,
+        True,
+    ), again
     other = dev(home, "up", "airflow", "--config", str(home))
-    assert (other.returncode, f"with the configuration {config.folder}" in other.stderr) == (1, True), other
+    assert (other.returncode, f"with the configuration {config.folder}" in other.stderr) == (
+        1,
+        True,
+    ), other
 
     kind = "postgresql" if why_no_postgres() is None else "sqlite"
     assert airflow(home, "config", "get-value", "database", "sql_alchemy_conn").startswith(kind)
-    ask(url, "connections", {"connection_id": "kafka_prod", "conn_type": "generic", "password": "s3cret"})
+    ask(
+        url,
+        "connections",
+        {"connection_id": "kafka_prod", "conn_type": "generic", "password": "s3cret"},
+    )
     down = dev(home, "down", "airflow")
     assert (down.returncode, at_work_in(home)) == (0, []), down
     up(home, config)
@@ -114,7 +145,9 @@ def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_d
     assert (at_work_in(home), (home / "airflow").exists()) == ([], False)
 
 
-def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(home: Path, config: Config) -> None:
+def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(
+    home: Path, config: Config
+) -> None:
     config.pipeline("web")
     up(home, config)
     leader = state.load(home, "airflow")
@@ -130,13 +163,25 @@ def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(home
 @pytest.mark.skipif(why_no_postgres() is not None, reason=f"{why_no_postgres()}")
 def test_a_postgres_keeps_its_data_behind_a_password(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
-        with psycopg2.connect(postgres.url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        with (
+            psycopg2.connect(postgres.url.replace("+psycopg2", "")) as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute("create table kept (n int); insert into kept values (42)")
         connection.close()
         with pytest.raises(psycopg2.OperationalError, match="password"):
-            psycopg2.connect(host="127.0.0.1", port=postgres.port, user="airflow", password="guessed", dbname="postgres")
+            psycopg2.connect(
+                host="127.0.0.1",
+                port=postgres.port,
+                user="airflow",
+                password="guessed",
+                dbname="postgres",
+            )
     with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
-        with psycopg2.connect(postgres.url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        with (
+            psycopg2.connect(postgres.url.replace("+psycopg2", "")) as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute("select n from kept")
             assert cursor.fetchone() == (42,)
         connection.close()

@@ -1,5 +1,6 @@
-"""Runs with nothing wrong, on a machine that is busy: minutely pipelines catch up while Airflow is restarted, and processes of tasks die at random.
-No run may fail, and every record is once in its topic.
+"""Runs with nothing wrong, on a machine that is busy: minutely pipelines catch up while Airflow is
+restarted, and processes of tasks die at random. No run may fail, and every record is once in its
+topic.
 
 `SHIPPER_HEALTHY_RUNS` (200), `SHIPPER_HEALTHY_SEED` (1).
 """
@@ -68,8 +69,12 @@ def spark(tmp_path: Path) -> FakeSpark:
 @pytest.fixture
 def airflow(tmp_path: Path, spark: FakeSpark, kafka: KafkaServer) -> Iterator[Airflow]:
     config = Config(tmp_path / "config", spark.python)
-    start = dt.datetime.now(dt.UTC).replace(second=0, microsecond=0) - RUNS // len(PIPELINES) * MINUTE
-    client = ClusterClient(Cluster.model_validate({"cluster": "near", "bootstrap": kafka.bootstrap}))
+    start = (
+        dt.datetime.now(dt.UTC).replace(second=0, microsecond=0) - RUNS // len(PIPELINES) * MINUTE
+    )
+    client = ClusterClient(
+        Cluster.model_validate({"cluster": "near", "bootstrap": kafka.bootstrap})
+    )
     client.create_topics(dict.fromkeys(PIPELINES, 1), replication_factor=1)
     for name in PIPELINES:
         schedule = f'{{cron: "* * * * *", start: "{start.isoformat()}"}}'
@@ -87,14 +92,19 @@ runner: {{python: {spark.python}}}
         "SHIPPER_CONFIG": str(config.folder),
         "SPARK_FAKE": str(spark.folder),
         "SPARK_FAKE_BOOTSTRAP": kafka.bootstrap,
-        # After how long a task that nobody speaks for any more is tried again; five minutes by default.
+        # After how long a task that nobody speaks for any more is tried again; five minutes by
+        # default.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
     }
     with ExitStack() as stack:
         database = None
         if why_no_postgres() is None:
-            database = stack.enter_context(PostgresServer(tmp_path / "postgres", die_with_parent=True)).url
-        yield stack.enter_context(Airflow(tmp_path / "airflow", DAGS, environment, database=database))
+            database = stack.enter_context(
+                PostgresServer(tmp_path / "postgres", die_with_parent=True)
+            ).url
+        yield stack.enter_context(
+            Airflow(tmp_path / "airflow", DAGS, environment, database=database)
+        )
 
 
 def everything(airflow: Airflow, path: str, key: str) -> list[dict[str, Any]]:
@@ -114,7 +124,8 @@ def pause(airflow: Airflow, *, paused: bool) -> None:
 
 
 class Killer:
-    """Kills -9 a process of a running task: Airflow's supervisor of it, its own, or the Spark side."""
+    """Kills -9 a process of a running task: Airflow's supervisor of it, its own, or the
+    Spark side."""
 
     def __init__(self, airflow: Airflow, rng: random.Random) -> None:
         self._airflow, self._rng = airflow, rng
@@ -129,12 +140,20 @@ class Killer:
 
     def _victims(self, kind: str) -> list[psutil.Process]:
         (leader,) = self._airflow.processes
-        found = [each for each in psutil.Process(leader.pid).children(recursive=True) if _command(each).startswith(_TASK)]
+        found = [
+            each
+            for each in psutil.Process(leader.pid).children(recursive=True)
+            if _command(each).startswith(_TASK)
+        ]
         tasks = [each for each in found if not _command(each).startswith(_EXECUTOR)]
         if kind == "task":
             return tasks
         if kind == "supervisor":
-            return [parent for task in tasks if (parent := task.parent()) and _command(parent).startswith(_EXECUTOR)]
+            return [
+                parent
+                for task in tasks
+                if (parent := task.parent()) and _command(parent).startswith(_EXECUTOR)
+            ]
         return [child for task in tasks for child in task.children()]
 
 
@@ -148,7 +167,9 @@ def _command(process: psutil.Process) -> str:
 def test_no_run_fails_that_has_nothing_wrong(airflow: Airflow, kafka: KafkaServer) -> None:
     rng, began = random.Random(SEED), time.monotonic()
     killer, restarts = Killer(airflow, rng), 0
-    wait_for(lambda: airflow.call("GET", "dags")["total_entries"] == len(PIPELINES), within_seconds=240)
+    wait_for(
+        lambda: airflow.call("GET", "dags")["total_entries"] == len(PIPELINES), within_seconds=240
+    )
     pause(airflow, paused=False)
     while (done := len(of_state(runs(airflow), "success"))) < RUNS:
         assert not (failed := of_state(runs(airflow), "failed")), failed
@@ -167,8 +188,14 @@ def test_no_run_fails_that_has_nothing_wrong(airflow: Airflow, kafka: KafkaServe
     airflow.stop()
 
     retries = [task["try_number"] - 1 for task in tasks if task["try_number"]]
-    print(f"{Counter(run['state'] for run in found)} in {minutes:.1f} minutes; seed {SEED}; killed {dict(killer.fired)}")
-    print(f"{restarts} restarts; {sum(retries)} retries of {len(tasks)} tasks, {max(retries)} of one at most")
+    print(
+        f"{Counter(run['state'] for run in found)} in {minutes:.1f} minutes; seed {SEED}; killed "
+        f"{dict(killer.fired)}"
+    )
+    print(
+        f"{restarts} restarts; {sum(retries)} retries of {len(tasks)} tasks, {max(retries)} of one "
+        "at most"
+    )
     assert restarts == RESTARTS
     assert of_state(found, "failed") == []
     assert sum(killer.fired.values()) > RUNS / 20
@@ -193,4 +220,6 @@ def window_of(run: dict[str, Any]) -> dt.datetime:
 
 def lines_of(pipeline: str, windows: list[dt.datetime]) -> Counter[bytes]:
     numbered = [numbered_spark.of_window(pipeline, start, Path(), "") for start in windows]
-    return Counter(value_of(each.file_paths[0], 0, n) for each in numbered for n in range(each.records))
+    return Counter(
+        value_of(each.file_paths[0], 0, n) for each in numbered for n in range(each.records)
+    )

@@ -1,5 +1,5 @@
-"""kill -9 of a task, of the scheduler and of the DAG processor while a real Spark side ships: what was killed leaves no Spark side behind, and in
-the end every line is there once."""
+"""kill -9 of a task, of the scheduler and of the DAG processor while a real Spark side ships: what
+was killed leaves no Spark side behind, and in the end every line is there once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 def airflow(world: World) -> Iterator[Airflow]:
     environment = {
         "SHIPPER_CONFIG": str(world.root / "config"),
-        # After how long a task that nobody speaks for any more is tried again; five minutes by default.
+        # After how long a task that nobody speaks for any more is tried again; five minutes by
+        # default.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
@@ -63,15 +64,23 @@ def configure(world: World, rate: str) -> None:
         source={"path": "logs", "settle": "1s", "lookback": "0s", "split_size": "1MiB"},
         runner={"driver_memory": "1g", "python": sys.executable},
         delivery={
-            "chunk_size": "200kB", "lanes": 2, "lease": "20s", "lease_wait": "120s", "metadata_wait": "20s",
-            "transaction_timeout": "20s", "rate_limit": rate,
+            "chunk_size": "200kB",
+            "lanes": 2,
+            "lease": "20s",
+            "lease_wait": "120s",
+            "metadata_wait": "20s",
+            "transaction_timeout": "20s",
+            "rate_limit": rate,
         },
-    )  # fmt: skip
+    )
 
 
 def shipping(world: World, more_than: int) -> psutil.Process:
     """The one Spark side, when it has committed something."""
-    wait_for(lambda: spark_sides(world.root / "config", "ship:") and world.ledger_count() > more_than, within_seconds=300)
+    wait_for(
+        lambda: spark_sides(world.root / "config", "ship:") and world.ledger_count() > more_than,
+        within_seconds=300,
+    )
     (side,) = spark_sides(world.root / "config", "ship:")
     return side
 
@@ -89,11 +98,15 @@ def gone_within(processes: list[psutil.Process], seconds: float) -> float:
     return time.monotonic() - began
 
 
-def test_what_is_killed_leaves_no_orphan_and_every_line_is_there_once(world: World, airflow: Airflow) -> None:
+def test_what_is_killed_leaves_no_orphan_and_every_line_is_there_once(
+    world: World, airflow: Airflow
+) -> None:
     configure(world, rate="100kB/s")
     lines: Counter[bytes] = Counter()
     for number in range(FILES):
-        noise = random.Random(number)  # what compresses well would be gone before anybody could kill
+        noise = random.Random(
+            number
+        )  # what compresses well would be gone before anybody could kill
         text = [b"%d %d %s" % (number, n, noise.randbytes(32).hex().encode()) for n in range(LINES)]
         world.write_log(f"{number}.log", b"\n".join([*text, b""]))
         lines.update(text)
@@ -109,11 +122,14 @@ def test_what_is_killed_leaves_no_orphan_and_every_line_is_there_once(world: Wor
     assert side.is_running(), "a dead DAG processor harms no run"
     airflow.start_part("dag-processor")
     os.kill(task.pid, signal.SIGKILL)
-    print(f"task killed: its Spark side was gone after {gone_within(its, ENDS_WITHIN_SECONDS):.1f} s")
+    print(
+        f"task killed: its Spark side was gone after {gone_within(its, ENDS_WITHIN_SECONDS):.1f} s"
+    )
     there = world.ledger_count()
     assert 0 < there < FILES * LINES
 
-    # The scheduler, and with it the processes above the tasks: the next attempt goes with them, or works on for whoever comes after.
+    # The scheduler, and with it the processes above the tasks: the next attempt goes with them, or
+    # works on for whoever comes after.
     side = shipping(world, more_than=there)
     task, its = side.parent(), family(side)
     assert task is not None
@@ -122,7 +138,10 @@ def test_what_is_killed_leaves_no_orphan_and_every_line_is_there_once(world: Wor
     scheduler = part(airflow, "scheduler")
     for each in (scheduler, supervisor):
         each.kill()
-    print(f"scheduler and supervisor killed: the Spark side was gone after {gone_within(its, ENDS_WITHIN_SECONDS):.1f} s")
+    print(
+        "scheduler and supervisor killed: the Spark side was gone after "
+        f"{gone_within(its, ENDS_WITHIN_SECONDS):.1f} s"
+    )
     configure(world, rate="100MB/s")
     airflow.start_part("scheduler")
 

@@ -1,5 +1,6 @@
-"""examples/monitoring against what runs really send by StatsD: every name and label that the dashboard and the alerts ask for, and what an alert
-says of a run that went wrong. promtool and statsd_exporter are asked where they are installed."""
+"""examples/monitoring against what runs really send by StatsD: every name and label that the
+dashboard and the alerts ask for, and what an alert says of a run that went wrong. promtool and
+statsd_exporter are asked where they are installed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 _promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-_exporter = pytest.mark.skipif(shutil.which("statsd_exporter") is None, reason="statsd_exporter is not installed")
+_exporter = pytest.mark.skipif(
+    shutil.which("statsd_exporter") is None, reason="statsd_exporter is not installed"
+)
 
 
 @dataclass
@@ -51,7 +54,14 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
 
     config.pipeline("web")
     spark.script(report=["gather"])
-    beginnings(str(config.folder.parent / "runs"), "web", ["near", "far"], SIX - dt.timedelta(hours=1), None, keep=True)
+    beginnings(
+        str(config.folder.parent / "runs"),
+        "web",
+        ["near", "far"],
+        SIX - dt.timedelta(hours=1),
+        None,
+        keep=True,
+    )
     with statsd_receiver() as received:
         monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
         monkeypatch.setenv("AIRFLOW__METRICS__STATSD_HOST", "127.0.0.1")
@@ -99,9 +109,14 @@ def rules() -> list[dict[str, Any]]:
 
 
 def questions() -> Iterator[str]:
-    """Each query of the dashboard and the alerts, with the labels that its legend or text names as `{{label}}`."""
+    """Each query of the dashboard and the alerts, with the labels that its legend or text names as
+    `{{label}}`."""
     dashboard = json.loads((EXAMPLE / "dashboard.json").read_text())
-    yield from (variable["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query")
+    yield from (
+        variable["query"]
+        for variable in dashboard["templating"]["list"]
+        if variable["type"] == "query"
+    )
     for panel in dashboard["panels"]:
         yield from (f"{target['expr']} {target['legendFormat']}" for target in panel["targets"])
     for rule in rules():
@@ -115,45 +130,78 @@ def test_dashboard_and_alerts_ask_for_what_a_run_sends(sent: Sent) -> None:
         names = set(re.findall(r"\bshipper_\w+", question))
         assert names, question
         assert names <= set(map(name_of, sent.good)), question
-        has = set.intersection(*(set.union(*(labels_of(s) for s in sent.good if name_of(s) == name)) for name in names))
-        named = re.findall(r"(\w+)=~", question) + re.findall(r"\{\{ ?(?:\$labels\.)?(\w+)", question)
+        has = set.intersection(
+            *(set.union(*(labels_of(s) for s in sent.good if name_of(s) == name)) for name in names)
+        )
+        named = re.findall(r"(\w+)=~", question) + re.findall(
+            r"\{\{ ?(?:\$labels\.)?(\w+)", question
+        )
         named += re.findall(r", (\w+)\)$", question) if question.startswith("label_values") else []
-        named += [label for group in re.findall(r"by \(([\w, ]+)\)", question) for label in group.split(", ")]
+        named += [
+            label
+            for group in re.findall(r"by \(([\w, ]+)\)", question)
+            for label in group.split(", ")
+        ]
         assert set(named) <= has, question
         counters = set(re.findall(r"(?:increase|rate)\((\w+)", question))
         assert all(name.endswith("_total") for name in counters), question
     assert len(rules()) == 5
 
 
-def test_a_textfile_has_the_series_that_come_by_statsd(sent: Sent, config: Config, tmp_path: Path) -> None:
+def test_a_textfile_has_the_series_that_come_by_statsd(
+    sent: Sent, config: Config, tmp_path: Path
+) -> None:
     reports = sorted((config.folder.parent / "runs" / "web").glob("*/*/report.json"))
     path = tmp_path / "shipper.prom"
     for report in reports:
-        MetricsFile(path).add(metrics_of_run(RunReport.model_validate_json(report.read_text()), SIX))
-    written = {line.split(" ")[0] for line in path.read_text().splitlines() if not line.startswith("#")}
+        MetricsFile(path).add(
+            metrics_of_run(RunReport.model_validate_json(report.read_text()), SIX)
+        )
+    written = {
+        line.split(" ")[0] for line in path.read_text().splitlines() if not line.startswith("#")
+    }
     assert written == set(sent.bad)
     assert sent.bad['shipper_records_delivered_total{cluster="near",pipeline="web"}'] == 14
-    assert sent.bad['shipper_gates_closed_total{cluster="near",gate="delivery",pipeline="web"}'] == 1
+    assert (
+        sent.bad['shipper_gates_closed_total{cluster="near",gate="delivery",pipeline="web"}'] == 1
+    )
 
 
 @_promtool
 def test_the_alerts_do_what_their_tests_say() -> None:
     done = subprocess.run(
-        ["promtool", "test", "rules", "alerts_test.yml"], cwd=EXAMPLE, capture_output=True, text=True, check=False
+        ["promtool", "test", "rules", "alerts_test.yml"],
+        cwd=EXAMPLE,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @_promtool
 def test_a_gate_that_closed_is_the_only_alert_of_these_runs(sent: Sent, tmp_path: Path) -> None:
-    """The first run at 06:00 of some day, the second an hour later; the moments that are values count from there, since promtool's clock does."""
-    moved = {s: (v - SIX.timestamp() if name_of(s) == "shipper_fresh_until" else v) for s, v in {**sent.good, **sent.bad}.items()}
+    """The first run at 06:00 of some day, the second an hour later; the moments that are values
+    count from there, since promtool's clock does."""
+    moved = {
+        s: (v - SIX.timestamp() if name_of(s) == "shipper_fresh_until" else v)
+        for s, v in {**sent.good, **sent.bad}.items()
+    }
     series = [
-        {"series": s, "values": f"{moved[s] if name_of(s) == 'shipper_fresh_until' else sent.good.get(s, 0)}x60 {moved[s]}x20"}
+        {
+            "series": s,
+            "values": (
+                f"{moved[s] if name_of(s) == 'shipper_fresh_until' else sent.good.get(s, 0)}x60 "
+                f"{moved[s]}x20"
+            ),
+        }
         for s in sent.bad
     ]
-    firing = {"labels": 'ALERTS{alertname="ShipperGateClosed", alertstate="firing", severity="critical", '
-              'pipeline="web", cluster="near", gate="delivery"}', "value": 1}  # fmt: skip
+    firing = {
+        "labels": 'ALERTS{alertname="ShipperGateClosed", alertstate="firing", severity="critical", '
+        'pipeline="web", cluster="near", gate="delivery"}',
+        "value": 1,
+    }
     test = {
         "rule_files": [str(EXAMPLE / "alerts.yml")],
         "tests": [
@@ -166,13 +214,22 @@ def test_a_gate_that_closed_is_the_only_alert_of_these_runs(sent: Sent, tmp_path
                         "eval_time": "50m",
                         "exp_samples": [{"value": 0}],
                     },
-                    {"expr": 'ALERTS{alertstate="firing"}', "eval_time": "70m", "exp_samples": [firing]},
+                    {
+                        "expr": 'ALERTS{alertstate="firing"}',
+                        "eval_time": "70m",
+                        "exp_samples": [firing],
+                    },
                 ],
             }
         ],
     }
     (tmp_path / "test.yml").write_text(json.dumps(test))
-    done = subprocess.run(["promtool", "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(tmp_path / "test.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -182,8 +239,13 @@ def test_statsd_exporter_makes_the_same_series_of_it(sent: Sent) -> None:
         taken.bind(("127.0.0.1", 0))
         listen = taken.getsockname()[1]
     page = f"127.0.0.1:{free_port()}"
-    command = ["statsd_exporter", f"--statsd.mapping-config={EXAMPLE / 'statsd-mapping.yml'}", "--statsd.listen-tcp=",
-               f"--statsd.listen-udp=127.0.0.1:{listen}", f"--web.listen-address={page}"]  # fmt: skip
+    command = [
+        "statsd_exporter",
+        f"--statsd.mapping-config={EXAMPLE / 'statsd-mapping.yml'}",
+        "--statsd.listen-tcp=",
+        f"--statsd.listen-udp=127.0.0.1:{listen}",
+        f"--web.listen-address={page}",
+    ]
 
     def scraped() -> dict[str, float]:
         try:
@@ -191,9 +253,15 @@ def test_statsd_exporter_makes_the_same_series_of_it(sent: Sent) -> None:
                 lines = answer.read().decode().splitlines()
         except OSError:
             return {}
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line.startswith("shipper_")}
+        return {
+            line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith("shipper_")
+        }
 
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exporter:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as exporter:
         try:
             wait_until(lambda: socket_open(page))
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:

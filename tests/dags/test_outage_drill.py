@@ -1,7 +1,9 @@
-"""The outage drill: a real scheduler, a real Spark side and a real broker. Files come late and out of order, Airflow is down for some windows, one
-cluster for others; nobody repairs anything by hand. In the end no window is missing and every line is there once.
+"""The outage drill: a real scheduler, a real Spark side and a real broker. Files come late and out
+of order, Airflow is down for some windows, one cluster for others; nobody repairs anything by hand.
+In the end no window is missing and every line is there once.
 
-The windows are hours of the past, from `schedule.start` on, so that the drill takes minutes: for the scheduler they are windows that it missed.
+The windows are hours of the past, from `schedule.start` on, so that the drill takes minutes: for
+the scheduler they are windows that it missed.
 """
 
 from __future__ import annotations
@@ -50,7 +52,11 @@ class Drill:
     def __init__(self, world: World, windows: int) -> None:
         self.world = world
         # The last of them ended two minutes ago, so that no other ends before the drill does.
-        self.start = dt.datetime.now(dt.UTC).replace(second=0, microsecond=0) - dt.timedelta(minutes=2) - windows * HOUR
+        self.start = (
+            dt.datetime.now(dt.UTC).replace(second=0, microsecond=0)
+            - dt.timedelta(minutes=2)
+            - windows * HOUR
+        )
         self.lines: Counter[bytes] = Counter()
         environment = {
             "SHIPPER_CONFIG": str(world.root / "config"),
@@ -67,20 +73,28 @@ class Drill:
         self.cluster("near", world.bootstrap)
 
     def cluster(self, name: str, bootstrap: str) -> None:
-        """Both are the one broker, each with a ledger of its own: so every line is there twice when both have it."""
-        text = f"cluster: {name}\nbootstrap: {bootstrap}\nledger: {{topic: '_{name}.{{pipeline}}', replication_factor: 1}}\n"
+        """Both are the one broker, each with a ledger of its own: so every line is there twice when
+        both have it."""
+        text = (
+            f"cluster: {name}\nbootstrap: {bootstrap}\nledger: {{topic: '_{name}.{{pipeline}}', "
+            "replication_factor: 1}\n"
+        )
         (self.world.root / "config" / "clusters" / f"{name}.yaml").write_text(text)
 
     def write(self, window: int, name: str, count: int = 100, *, young: bool = False) -> None:
         folder = self.start + window * HOUR
         lines = [f"{folder:%d-%H} {name} {n}".encode() for n in range(count)]
-        path = self.world.write_log(f"{folder:%Y-%m-%d}/{folder.hour}/{name}", b"\n".join([*lines, b""]))
+        path = self.world.write_log(
+            f"{folder:%Y-%m-%d}/{folder.hour}/{name}", b"\n".join([*lines, b""])
+        )
         if young:
             os.utime(path)
         self.lines.update(lines)
 
     def runs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.airflow.call("GET", "dags/drill/dagRuns?order_by=logical_date")["dag_runs"]
+        found: list[dict[str, Any]] = self.airflow.call(
+            "GET", "dags/drill/dagRuns?order_by=logical_date"
+        )["dag_runs"]
         return found
 
     def ended(self, count: int) -> list[str]:
@@ -98,16 +112,22 @@ class Drill:
 
         def waiting() -> str | None:
             run_id = self.runs()[run]["dag_run_id"]
-            state = self.airflow.call("GET", f"dags/drill/dagRuns/{run_id}/taskInstances/{task}")["state"]
+            state = self.airflow.call("GET", f"dags/drill/dagRuns/{run_id}/taskInstances/{task}")[
+                "state"
+            ]
             return run_id if state == "up_for_retry" else None
 
         run_id = wait_for(waiting, within_seconds=900)
-        self.airflow.call("PATCH", f"dags/drill/dagRuns/{run_id}/taskInstances/{task}", {"new_state": "failed"})
+        self.airflow.call(
+            "PATCH", f"dags/drill/dagRuns/{run_id}/taskInstances/{task}", {"new_state": "failed"}
+        )
 
     def gaps(self) -> tuple[int, list[tuple[str, str]]]:
         done = self.world.shipper("gaps", "drill", "--json")
         assert done.stdout, done.stderr
-        return done.returncode, [(gap["cluster"], gap["why"]) for gap in json.loads(done.stdout)["gaps"]]
+        return done.returncode, [
+            (gap["cluster"], gap["why"]) for gap in json.loads(done.stdout)["gaps"]
+        ]
 
     def late_files(self, cluster: str) -> int:
         results = (self.world.root / "runs" / "drill").glob(f"*--*/*/ship.{cluster}.json")
@@ -123,7 +143,8 @@ def test_after_an_outage_nothing_is_missing_and_nothing_is_doubled(world: World)
     with drill.airflow:
         wait_for(lambda: drill.airflow.call("GET", "dags")["total_entries"], within_seconds=180)
         drill.airflow.cli("dags", "unpause", "drill", "--yes")
-        # One cluster is away while the first window is shipped; Airflow goes down when that run is over.
+        # One cluster is away while the first window is shipped; Airflow goes down when that run is
+        # over.
         drill.give_up_on("to_far.ship", run=0)
         assert drill.ended(1)[0] == "failed"
     code, gaps = drill.gaps()
@@ -131,7 +152,8 @@ def test_after_an_outage_nothing_is_missing_and_nothing_is_doubled(world: World)
     assert ("far", "its run failed, or is not over") in gaps
     assert ("near", "no run") in gaps
 
-    # Meanwhile: the cluster is back, and files of windows past and to come arrive in no order; one is not done.
+    # Meanwhile: the cluster is back, and files of windows past and to come arrive in no order; one
+    # is not done.
     drill.cluster("far", world.bootstrap)
     drill.write(2, "c.log")
     drill.write(0, "late.log")
@@ -142,7 +164,9 @@ def test_after_an_outage_nothing_is_missing_and_nothing_is_doubled(world: World)
     assert (states[0], states[-1]) == ("failed", "success")
     begun = sorted(runs, key=lambda run: run["start_date"])
     windows = [dt.datetime.fromisoformat(run["data_interval_start"]) for run in begun]
-    assert windows == [drill.start + n * HOUR for n in range(4)], "one after the other, none left out"
+    assert windows == [drill.start + n * HOUR for n in range(4)], (
+        "one after the other, none left out"
+    )
     assert drill.late_files("far") >= 2
 
     assert drill.gaps() == (0, [])
@@ -150,6 +174,9 @@ def test_after_an_outage_nothing_is_missing_and_nothing_is_doubled(world: World)
     assert found == Counter(dict.fromkeys(drill.lines, 2)), (sum(found.values()), len(drill.lines))
     for cluster in ("near", "far"):
         verified = subprocess.run(
-            world.command("ledger", "verify", "drill", "--cluster", cluster), capture_output=True, text=True, check=False
+            world.command("ledger", "verify", "drill", "--cluster", cluster),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert verified.returncode == 0, verified.stdout + verified.stderr

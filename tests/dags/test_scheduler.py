@@ -1,5 +1,5 @@
-"""The DAG under a real scheduler: on schedule, by hand, as a backfill, late and stopped, told by notices and counted in metrics. The
-Spark side is a stand-in."""
+"""The DAG under a real scheduler: on schedule, by hand, as a backfill, late and stopped, told by
+notices and counted in metrics. The Spark side is a stand-in."""
 
 from __future__ import annotations
 
@@ -39,11 +39,15 @@ def otlp() -> Iterator[Received]:
 
 
 @pytest.fixture
-def standalone(tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received) -> Iterator[Airflow]:
+def standalone(
+    tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received
+) -> Iterator[Airflow]:
     environment = {
         "SHIPPER_CONFIG": str(config.folder),
         "SPARK_FAKE": str(spark.folder),
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        ),
         "AIRFLOW__METRICS__OTEL_ON": "True",
         "AIRFLOW__METRICS__METRICS_ALLOW_LIST": r"^shipper\.",
         "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.url,
@@ -51,12 +55,18 @@ def standalone(tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received)
     with ExitStack() as stack:
         database = None
         if why_no_postgres() is None:
-            database = stack.enter_context(PostgresServer(tmp_path / "postgres", die_with_parent=True)).url
-        yield stack.enter_context(Airflow(tmp_path / "airflow", DAGS, environment, database=database))
+            database = stack.enter_context(
+                PostgresServer(tmp_path / "postgres", die_with_parent=True)
+            ).url
+        yield stack.enter_context(
+            Airflow(tmp_path / "airflow", DAGS, environment, database=database)
+        )
 
 
 def dag_runs(airflow: Airflow) -> list[dict[str, Any]]:
-    runs: list[dict[str, Any]] = airflow.call("GET", "dags/web/dagRuns?order_by=run_after")["dag_runs"]
+    runs: list[dict[str, Any]] = airflow.call("GET", "dags/web/dagRuns?order_by=run_after")[
+        "dag_runs"
+    ]
     return runs
 
 
@@ -77,7 +87,8 @@ def import_errors(airflow: Airflow) -> dict[str, str]:
 
 
 def until_taken(ask: Callable[[], Any]) -> None:
-    """Asks again where the scheduler had locked SQLite: Airflow takes back what it began, and says so (REST with a 503)."""
+    """Asks again where the scheduler had locked SQLite: Airflow takes back what it began, and says
+    so (REST with a 503)."""
 
     def taken() -> bool:
         try:
@@ -104,14 +115,25 @@ def test_schedule_backfill_trigger_and_stop(
 ) -> None:
     """One Airflow for all of it, since it takes half a minute to start."""
     notices = tmp_path / "notices"
-    notify = [{"on": ["failure", "late"], "notifier": "file_notifier.FileNotifier", "with": {"path": str(notices)}}]
+    notify = [
+        {
+            "on": ["failure", "late"],
+            "notifier": "file_notifier.FileNotifier",
+            "with": {"path": str(notices)},
+        }
+    ]
     today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     yesterday, before = today - DAY, today - 2 * DAY
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
-    schedule = f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true, deliver_within: 130s}}'
+    schedule = (
+        f'{{cron: "0 0 * * *", start: "{yesterday.isoformat()}", catchup: true, deliver_within: '
+        "130s}"
+    )
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to_near\n")
     config.pipeline("web", schedule, f"notify: {json.dumps(notify)}\n", settle="2m")
-    wait_for(lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"})
+    wait_for(
+        lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "sad"}
+    )
     wait_for(lambda: import_errors(standalone))
     ((file, said),) = import_errors(standalone).items()
     assert (file, "pipelines/sad.yaml" in said) == ("shipper_faults.py", True), said
@@ -126,26 +148,37 @@ def test_schedule_backfill_trigger_and_stop(
     until_taken(lambda: standalone.cli("dags", "unpause", "web", "--yes"))
     # A ship waits for ever for a pool that is not there, and its page says so.
     wait_for(lambda: dag_runs(standalone))
-    of_ship = f"dags/web/dagRuns/{quote(dag_runs(standalone)[0]['dag_run_id'])}/taskInstances/to_near.ship"
+    of_ship = f"dags/web/dagRuns/{quote(dag_runs(standalone)[0]['dag_run_id'])}/taskInstances/to_near.ship"  # noqa: E501
     wait_for(lambda: standalone.call("GET", of_ship)["state"] == "scheduled")
     blocked = standalone.call("GET", f"{of_ship}/dependencies")["dependencies"]
-    assert "Tasks using non-existent pool 'to_near' will not be scheduled" in [each["reason"] for each in blocked]
+    assert "Tasks using non-existent pool 'to_near' will not be scheduled" in [
+        each["reason"] for each in blocked
+    ]
     standalone.call("POST", "pools", {"name": "to_near", "slots": 1})
     runs = wait_for_runs(standalone, 1)
     assert [run["state"] for run in runs] == ["success"]
-    assert runs[0]["dag_run_id"] == f"scheduled__{yesterday:%Y-%m-%dT%H:%MZ}--{today:%Y-%m-%dT%H:%MZ}"
+    assert (
+        runs[0]["dag_run_id"] == f"scheduled__{yesterday:%Y-%m-%dT%H:%MZ}--{today:%Y-%m-%dT%H:%MZ}"
+    )
     tasks = standalone.call("GET", "dags/web/dagRuns/~/taskInstances")["task_instances"]
     assert [task["task_id"] for task in tasks if task["pool"] == "to_near"] == ["to_near.ship"]
     assert shipped_windows(spark) == Counter({window(yesterday): 1})
     # Each task's process sends its metrics on its way out.
-    wait_for(lambda: 7 in otlp.of("airflow.shipper.records_delivered", pipeline="web", cluster="near"))
+    wait_for(
+        lambda: 7 in otlp.of("airflow.shipper.records_delivered", pipeline="web", cluster="near")
+    )
     assert wait_for(lambda: otlp.of("airflow.shipper.lag_seconds", pipeline="web", cluster="far"))
 
-    # A day that began yesterday was there only today, and is said to be late once, whoever noticed it first.
+    # A day that began yesterday was there only today, and is said to be late once, whoever noticed
+    # it first.
     of_yesterday = f"web {window_in_words(yesterday, today)}: Late: "
 
     def late(title: str) -> list[str]:
-        return [notice["text"] for notice in told(notices) if notice["event"] == "late" and notice["text"].startswith(title)]
+        return [
+            notice["text"]
+            for notice in told(notices)
+            if notice["event"] == "late" and notice["text"].startswith(title)
+        ]
 
     wait_for(lambda: late(of_yesterday))
 
@@ -162,7 +195,8 @@ def test_schedule_backfill_trigger_and_stop(
     assert shipped_windows(spark) == Counter({window(before): 1, window(yesterday): 2})
     assert len({call["run_id"] for call in spark.calls}) == 3
 
-    # Somebody asks for an hour that ended so lately that its files have not settled: the run waits once, and says until when.
+    # Somebody asks for an hour that ended so lately that its files have not settled: the run waits
+    # once, and says until when.
     settled = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=100)
     fresh = {
         "dag_run_id": "fresh",
@@ -173,7 +207,9 @@ def test_schedule_backfill_trigger_and_stop(
     until_taken(lambda: standalone.call("POST", "dags/web/dagRuns", fresh))
     first = "dags/web/dagRuns/fresh/taskInstances/resolve_window"
     wait_for(lambda: standalone.call("GET", first)["state"] == "up_for_reschedule")
-    assert f"waiting until {settled:%Y-%m-%d %H:%M:%S} UTC" in json.dumps(standalone.call("GET", f"{first}/logs/1"))
+    assert f"waiting until {settled:%Y-%m-%d %H:%M:%S} UTC" in json.dumps(
+        standalone.call("GET", f"{first}/logs/1")
+    )
     wait_for(lambda: standalone.call("GET", first)["state"] == "success", within_seconds=240)
     runs = wait_for_runs(standalone, 3)
     assert [run["state"] for run in runs] == ["success"] * 3
@@ -182,12 +218,20 @@ def test_schedule_backfill_trigger_and_stop(
 
     spark.script(ship_near=["hang"])
     both_days = {"window_start": before.isoformat(), "window_end": today.isoformat()}
-    until_taken(lambda: standalone.cli("dags", "trigger", "web", "--conf", json.dumps(both_days), "--run-id", "by_hand"))
+    until_taken(
+        lambda: standalone.cli(
+            "dags", "trigger", "web", "--conf", json.dumps(both_days), "--run-id", "by_hand"
+        )
+    )
     pid = wait_for(spark.hanging)
     title = f"web {window_in_words(before, today)}: "
 
     def said(event: str) -> list[str]:
-        return [notice["text"] for notice in told(notices) if notice["event"] == event and notice["text"].startswith(title)]
+        return [
+            notice["text"]
+            for notice in told(notices)
+            if notice["event"] == event and notice["text"].startswith(title)
+        ]
 
     # Somebody saves half of the file while the run is at it, and has nothing to begin meanwhile.
     far = "dags/web/dagRuns/by_hand/taskInstances/to_far.gate_delivery"
@@ -195,10 +239,15 @@ def test_schedule_backfill_trigger_and_stop(
     whole = (config.folder / "pipelines" / "web.yaml").read_text()
     config.write("pipelines/web.yaml", "pipeline: web\nsource:")
     wait_for(lambda: "broken" in standalone.call("GET", "dags/web")["dag_display_name"])
-    time.sleep(10)  # in which Airflow removed the tasks of a DAG that had lost them, and ended their processes
+    time.sleep(
+        10
+    )  # in which Airflow removed the tasks of a DAG that had lost them, and ended their processes
     assert Path(f"/proc/{pid}").exists()
     at_work = standalone.call("GET", "dags/web/dagRuns/by_hand/taskInstances")["task_instances"]
-    assert {task["state"] for task in at_work if task["task_id"] in ("to_near.ship", "plan")} == {"running", "success"}
+    assert {task["state"] for task in at_work if task["task_id"] in ("to_near.ship", "plan")} == {
+        "running",
+        "success",
+    }
     config.write("pipelines/web.yaml", whole)
     wait_for(lambda: "broken" not in standalone.call("GET", "dags/web")["dag_display_name"])
     wait_for(lambda: not import_errors(standalone))
@@ -221,30 +270,55 @@ def test_schedule_backfill_trigger_and_stop(
     assert "fake ship:near at work" in log
     assert f"Results: {standalone.url}/shipper/shipments?dag_id=web&window=" in log
 
-    assert len(late(of_yesterday)) == len(late(title)) == 1, "also of a window that was run once more, and after a failure"
+    assert len(late(of_yesterday)) == len(late(title)) == 1, (
+        "also of a window that was run once more, and after a failure"
+    )
 
     # What the demo shows of such a run.
-    with pytest.raises(AirflowError, match=r"(?s)task to_near.ship failed.*fake ship:near at work.*stopped from outside"):
+    with pytest.raises(
+        AirflowError,
+        match=r"(?s)task to_near.ship failed.*fake ship:near at work.*stopped from outside",
+    ):
         follow(standalone, "web", "by_hand", Console(quiet=True))
 
     remove_the_file_during_a_run(standalone, config, spark, today, notices)
 
 
-def remove_the_file_during_a_run(airflow: Airflow, config: Config, spark: FakeSpark, today: dt.datetime, notices: Path) -> None:
+def remove_the_file_during_a_run(
+    airflow: Airflow, config: Config, spark: FakeSpark, today: dt.datetime, notices: Path
+) -> None:
     """The run ends, and is told as what it is."""
     (spark.folder / "hanging").unlink()
     spark.script(ship_near=["hang"])
-    window = {"window_start": (today - 4 * DAY).isoformat(), "window_end": (today - 3 * DAY).isoformat()}
-    until_taken(lambda: airflow.cli("dags", "trigger", "web", "--conf", json.dumps(window), "--run-id", "removed"))
+    window = {
+        "window_start": (today - 4 * DAY).isoformat(),
+        "window_end": (today - 3 * DAY).isoformat(),
+    }
+    until_taken(
+        lambda: airflow.cli(
+            "dags", "trigger", "web", "--conf", json.dumps(window), "--run-id", "removed"
+        )
+    )
     pid = wait_for(spark.hanging)
     (config.folder / "pipelines" / "web.yaml").unlink()
     wait_for(lambda: "removed" in airflow.call("GET", "dags/web")["dag_display_name"])
     title = f"web {window_in_words(today - 4 * DAY, today - 3 * DAY)}: "
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: airflow.call("GET", "dags/web/dagRuns/removed")["state"] == "failed", within_seconds=240)
-    steps = [call["step"] for call in spark.calls if call["window"].startswith(window["window_start"][:13])]
+    wait_for(
+        lambda: airflow.call("GET", "dags/web/dagRuns/removed")["state"] == "failed",
+        within_seconds=240,
+    )
+    steps = [
+        call["step"]
+        for call in spark.calls
+        if call["window"].startswith(window["window_start"][:13])
+    ]
     assert "report" not in steps, "nothing is started of a pipeline that is gone"
     (failure,) = wait_for(
-        lambda: [notice["text"] for notice in told(notices) if notice["event"] == "failure" and notice["text"].startswith(title)]
+        lambda: [
+            notice["text"]
+            for notice in told(notices)
+            if notice["event"] == "failure" and notice["text"].startswith(title)
+        ]
     )
     assert "config/pipelines/web.yaml is gone" in failure

@@ -1,5 +1,6 @@
-"""The Shipments page where people meet it: in the frame that Airflow's own pages show it in, in a real browser, each person with the rights of their
-role; and what its buttons make Airflow do. The Spark side is a stand-in, and what the page shows comes from reports."""
+"""The Shipments page where people meet it: in the frame that Airflow's own pages show it in, in a
+real browser, each person with the rights of their role; and what its buttons make Airflow do. The
+Spark side is a stand-in, and what the page shows comes from reports."""
 
 from __future__ import annotations
 
@@ -31,7 +32,14 @@ from shipper.windows.window import Window
 from tests.samples.shipments import run_report
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
 pytestmark = [
     pytest.mark.airflow,
     pytest.mark.scheduler,
@@ -52,7 +60,9 @@ def reports(config: Config, runs: Path, name: str) -> None:
         report = run_report(hour, f"r{hour}", name, failed=("far",) if hour == 2 else ())
         folder = RunFolder(str(runs), name, report.window_start, report.window_end, report.run_id)
         folder.write("report", report)
-        folder.write_text("report.html", f"<!doctype html><title>{name}</title><h1>Report of r{hour}</h1>")
+        folder.write_text(
+            "report.html", f"<!doctype html><title>{name}</title><h1>Report of r{hour}</h1>"
+        )
         feed(config.folder, pipeline, str(runs), report)
 
 
@@ -66,26 +76,49 @@ def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Air
     environment = {
         "SHIPPER_CONFIG": str(config.folder),
         "SPARK_FAKE": str(spark.folder),
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in PEOPLE.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
+            f"{name}:{role}" for name, role in PEOPLE.items()
+        ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
     }
     with contextlib.ExitStack() as stack:
         url = None
-        if why_no_postgres() is None:  # without it a backfill may meet a locked SQLite, as the page says
-            url = stack.enter_context(PostgresServer(tmp_path / "postgres", die_with_parent=True)).url
+        if (
+            why_no_postgres() is None
+        ):  # without it a backfill may meet a locked SQLite, as the page says
+            url = stack.enter_context(
+                PostgresServer(tmp_path / "postgres", die_with_parent=True)
+            ).url
         yield stack.enter_context(Airflow(tmp_path / "airflow", DAGS, environment, database=url))
 
 
 @contextlib.contextmanager
 def rights_dag_by_dag(airflow: Airflow) -> Iterator[str]:
-    """The URL of another API server of the same Airflow, whose auth manager knows rights of single DAGs, as `airflow standalone` lets none."""
+    """The URL of another API server of the same Airflow, whose auth manager knows rights of single
+    DAGs, as `airflow standalone` lets none."""
     port = free_port()
     environment = {**airflow.environment, "AIRFLOW__CORE__AUTH_MANAGER": "dag_roles.DagByDag"}
-    command = [Path(sys.executable).with_name("airflow"), "api-server", "--port", str(port), "--workers", "1"]
+    command = [
+        Path(sys.executable).with_name("airflow"),
+        "api-server",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     with (airflow.home / "api-server.log").open("wb") as log:
-        server = subprocess.Popen(command, env=environment, cwd=airflow.home, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=airflow.home,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     try:
         wait_for(lambda: server.poll() is None and answers(port))
         yield f"http://127.0.0.1:{port}"
@@ -111,10 +144,17 @@ class Person:
     """Somebody who has logged in, with a browser of their own."""
 
     def __init__(self, chromium: Any, url: str, name: str, **options: Any) -> None:
-        self.context, self.url = chromium.new_context(viewport={"width": 1440, "height": 900}, **options), url
-        login = self.context.request.post(f"{self.url}/auth/token", data={"username": name, "password": "a password"})
+        self.context, self.url = (
+            chromium.new_context(viewport={"width": 1440, "height": 900}, **options),
+            url,
+        )
+        login = self.context.request.post(
+            f"{self.url}/auth/token", data={"username": name, "password": "a password"}
+        )
         assert login.ok, login.text()
-        self.context.add_cookies([{"name": "_token", "value": login.json()["access_token"], "url": self.url}])
+        self.context.add_cookies(
+            [{"name": "_token", "value": login.json()["access_token"], "url": self.url}]
+        )
         self.page = self.context.new_page()
         self.problems: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
@@ -145,7 +185,8 @@ def rows(frame: Any) -> list[str]:
 
 
 def open_window(frame: Any, pipeline: str, words: str) -> None:
-    """By keyboard, from the first window on to the one that is not shipped and whose state has these words."""
+    """By keyboard, from the first window on to the one that is not shipped and whose state has
+    these words."""
     strip = frame.locator(f'tr[data-pipeline="{pipeline}"] .strip')
     strip.focus()
     strip.press("Home")
@@ -183,9 +224,16 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
 def log_in_on_the_way(chromium: Any, url: str) -> None:
     """Somebody opens a notice's address in a browser that is not logged in."""
     page = chromium.new_context().new_page()
-    from shipper_factory.links import base_url, window_page  # with Airflow, which must not be imported before its home is known
+    from shipper_factory.links import (
+        base_url,
+        window_page,
+    )  # with Airflow, which must not be imported before its home is known
 
-    page.goto(window_page("web", *(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (2, 3))).replace(base_url(), url))
+    page.goto(
+        window_page(
+            "web", *(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (2, 3))
+        ).replace(base_url(), url)
+    )
     page.locator('input[name="username"]').fill("viewer")
     page.locator('input[name="password"]').fill("a password")
     page.locator('button[type="submit"]').click()
@@ -240,7 +288,9 @@ def only_look(viewer: Person, pictures: Path) -> None:
         assert "not start runs of its DAG" in why
     viewer.picture(pictures, "airflow-viewer")
     conf = {"window_start": "2026-11-01T02:00:00Z", "window_end": "2026-11-01T03:00:00Z"}
-    assert viewer.api("POST", "dags/web/dagRuns", {"logical_date": None, "conf": conf}).status == 403
+    assert (
+        viewer.api("POST", "dags/web/dagRuns", {"logical_date": None, "conf": conf}).status == 403
+    )
     stretch = {"dag_id": "web", "from_date": conf["window_start"], "to_date": conf["window_start"]}
     assert viewer.api("POST", "backfills", stretch).status == 403
     assert viewer.api("POST", "backfills/dry_run", stretch).status == 403
@@ -251,7 +301,10 @@ def see_one_dag(person: Person) -> None:
     frame = person.shipments()
     assert rows(frame) == ["web"]
     assert frame.locator("#sum").inner_text().startswith("1 pipeline ·")
-    assert person.context.request.get(f"{person.url}/shipper/api/pipeline?pipeline=audit").status == 403
+    assert (
+        person.context.request.get(f"{person.url}/shipper/api/pipeline?pipeline=audit").status
+        == 403
+    )
     assert person.problems == []
 
 
@@ -272,23 +325,45 @@ def ship_a_window(admin: Person, spark: FakeSpark, config: Config, pictures: Pat
     assert run["triggering_user_name"] == "admin"
     window = {"window_start": "2026-11-01T02:00:00Z", "window_end": "2026-11-01T03:00:00Z"}
     assert run["conf"] == {**window, "clusters": ["far"]}
-    wait_for(lambda: any(call["step"] == "ship:far" and call["window"].startswith("2026-11-01T02") for call in spark.calls))
+    wait_for(
+        lambda: any(
+            call["step"] == "ship:far" and call["window"].startswith("2026-11-01T02")
+            for call in spark.calls
+        )
+    )
     follow_the_run(frame, config, pictures)
     said.get_by_role("link", name="Run in Airflow").click()
     admin.page.wait_for_url("**/dags/web/runs/manual__**")
-    assert {call["step"] for call in spark.calls if call["window"].startswith("2026-11-01T02")} >= {"plan", "ship:far"}
-    assert not [call for call in spark.calls if call["window"].startswith("2026-11-01T02") and call["step"] == "ship:near"]
+    assert {call["step"] for call in spark.calls if call["window"].startswith("2026-11-01T02")} >= {
+        "plan",
+        "ship:far",
+    }
+    assert not [
+        call
+        for call in spark.calls
+        if call["window"].startswith("2026-11-01T02") and call["step"] == "ship:near"
+    ]
 
 
 def follow_the_run(frame: Any, config: Config, folder: Path) -> None:
-    """Under the dialog the window is looked at on. (The index is told here what the steps of a real run tell it.)"""
+    """Under the dialog the window is looked at on. (The index is told here what the steps of a real
+    run tell it.)"""
     pipeline, runs = load_pipeline(config.folder, "web", EVERYTHING), str(folder / "runs")
     report = run_report(2, "r9", "web", after=1, failed=("far",))
-    begin(config.folder, pipeline, runs, Window(report.window_start, report.window_end), "r9", dt.datetime.now(dt.UTC))
+    begin(
+        config.folder,
+        pipeline,
+        runs,
+        Window(report.window_start, report.window_end),
+        "r9",
+        dt.datetime.now(dt.UTC),
+    )
     frame.locator("#live", has_text="Run r9 began").wait_for()
     feed(config.folder, pipeline, runs, report)
     frame.locator("#live", has_not_text="Run r9 began").wait_for(state="attached")
-    frame.locator('#panel [aria-label="Runs over this window"]', has_text="r9").wait_for(state="attached")
+    frame.locator('#panel [aria-label="Runs over this window"]', has_text="r9").wait_for(
+        state="attached"
+    )
 
 
 def runs_of(admin: Person) -> list[dict[str, Any]]:
@@ -306,10 +381,14 @@ def backfill(admin: Person, spark: FakeSpark, pictures: Path) -> None:
     said.get_by_label("Last window begins (UTC)").fill("2026-11-01T04:00")
     said.get_by_text("3 runs would be made").wait_for()
     admin.picture(pictures, "airflow-backfill")
-    start, taken = said.get_by_role("button", name="Start the backfill"), said.get_by_text("Airflow has taken it")
+    start, taken = (
+        said.get_by_role("button", name="Start the backfill"),
+        said.get_by_text("Airflow has taken it"),
+    )
 
     def started() -> bool:
-        """SQLite may be locked by the scheduler: Airflow says so (503), and the person tries again."""
+        """SQLite may be locked by the scheduler: Airflow says so (503), and the person
+        tries again."""
         start.click()
         taken.or_(said.locator(".refused")).first.wait_for()
         return bool(taken.is_visible())
@@ -329,7 +408,9 @@ def backfill(admin: Person, spark: FakeSpark, pictures: Path) -> None:
     for kind in ("manual", "backfill"):
         frame.get_by_role("link", name=f"Run in Airflow ({kind}").wait_for()
     made = [run for run in runs_of(admin) if run["run_type"] == "backfill"]
-    assert sorted(run["logical_date"] for run in made) == [f"2026-11-01T{hour:02}:00:00Z" for hour in (2, 3, 4)]
+    assert sorted(run["logical_date"] for run in made) == [
+        f"2026-11-01T{hour:02}:00:00Z" for hour in (2, 3, 4)
+    ]
 
 
 def look_at_it(chromium: Any, airflow: Airflow, pictures: Path) -> None:

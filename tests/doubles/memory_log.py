@@ -1,4 +1,5 @@
-"""A topic in memory that reads and writes as ClusterClient does: for tests of what is concluded from a log, without a broker.
+"""A topic in memory that reads and writes as ClusterClient does: for tests of what is concluded
+from a log, without a broker.
 
 It compacts, is deleted and made anew, and holds open transactions on demand.
 """
@@ -33,11 +34,15 @@ class MemoryLog:
         self._open_from: list[int | None] = [None] * self._partitions
         self._old_ends: list[int | None] = [None] * self._partitions
 
-    def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+    def append(
+        self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]
+    ) -> list[int]:
         offsets = []
         for key, value in records:
             offsets.append(self._ends[partition])
-            self._records[partition].append(LogRecord(self._ends[partition], self._ends[partition] * 1000, key, value))
+            self._records[partition].append(
+                LogRecord(self._ends[partition], self._ends[partition] * 1000, key, value)
+            )
             self._ends[partition] += 1
         return offsets
 
@@ -46,7 +51,8 @@ class MemoryLog:
         self._ends[partition] += offsets
 
     def replace_leader(self, partition: int) -> None:
-        """What is written from here on is not in the answers of the broker that led the partition and is still asked."""
+        """What is written from here on is not in the answers of the broker that led the partition
+        and is still asked."""
         self._old_ends[partition] = self._ends[partition]
 
     def hold_transaction(self, partition: int) -> None:
@@ -57,8 +63,9 @@ class MemoryLog:
         self._open_from[partition] = None
 
     def compact(self, chance: random.Random) -> None:
-        """Removes some of the records that a later one of the same key replaces, as Kafka does: never because of what an open
-        transaction holds back, and tombstones stay (there, for a day)."""
+        """Removes some of the records that a later one of the same key replaces, as Kafka does:
+        never because of what an open transaction holds back, and tombstones stay (there, for a
+        day)."""
         for partition, records in enumerate(self._records):
             open_from = self._open_from[partition]
             stable = [r for r in records if open_from is None or r.offset < open_from]
@@ -75,20 +82,40 @@ class MemoryLog:
     def end_offset(self, topic: str, partition: int) -> int:
         return self._ends[partition]
 
-    def read(self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0) -> list[LogRecord]:
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        wait_seconds: float | None,
+        least_end: int = 0,
+    ) -> list[LogRecord]:
         return [
             record
-            for batch in self.batches(topic, partition, start, wait_seconds=wait_seconds, least_end=least_end)
+            for batch in self.batches(
+                topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
+            )
             for record in batch
         ]
 
     def batches(
-        self, topic: str, partition: int, start: int, *, wait_seconds: float | None, least_end: int = 0
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        wait_seconds: float | None,
+        least_end: int = 0,
     ) -> Generator[list[LogRecord]]:
         open_from, old_end = self._open_from[partition], self._old_ends[partition]
         if old_end is not None and (wait_seconds is None or least_end <= old_end):
             open_from = min(old_end, self._ends[partition] if open_from is None else open_from)
-        found = [r for r in self._records[partition] if r.offset >= start and (open_from is None or r.offset < open_from)]
+        found = [
+            r
+            for r in self._records[partition]
+            if r.offset >= start and (open_from is None or r.offset < open_from)
+        ]
         self.reads += len(found)
         for first in range(0, len(found), _BATCH_RECORDS):
             yield found[first : first + _BATCH_RECORDS]

@@ -1,4 +1,5 @@
-"""A token issuer on loopback: signs JWTs (RS256) for clients that know their secret, and shows its key, as an identity provider does (OIDC)."""
+"""A token issuer on loopback: signs JWTs (RS256) for clients that know their secret, and shows its
+key, as an identity provider does (OIDC)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class OidcIssuer:
     """
 
     def __init__(self, clients: Mapping[str, str], *, lives_seconds: float = 300.0) -> None:
-        """``clients``: id → secret. A token's `sub` is the client's id; it lives for ``lives_seconds``."""
+        """``clients``: id → secret. A token's `sub` is the client's id; it lives for
+        ``lives_seconds``."""
         self.audience = "kafka"
         self._clients = dict(clients)
         self._lives_seconds = lives_seconds
@@ -56,7 +58,9 @@ class OidcIssuer:
                 pass
 
         self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="issuer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="issuer", daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -74,32 +78,68 @@ class OidcIssuer:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     def _jwks(self) -> dict[str, Any]:
         numbers = self._key.public_key().public_numbers()
-        exponent, modulus = (_base64(n.to_bytes((n.bit_length() + 7) // 8, "big")) for n in (numbers.e, numbers.n))
-        return {"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": _KEY_ID, "e": exponent, "n": modulus}]}
+        exponent, modulus = (
+            _base64(n.to_bytes((n.bit_length() + 7) // 8, "big")) for n in (numbers.e, numbers.n)
+        )
+        return {
+            "keys": [
+                {
+                    "kty": "RSA",
+                    "use": "sig",
+                    "alg": "RS256",
+                    "kid": _KEY_ID,
+                    "e": exponent,
+                    "n": modulus,
+                }
+            ]
+        }
 
     def _token(self, authorization: str | None, body: str) -> tuple[int, dict[str, Any]]:
         """By `client_credentials`; who asks says who he is in the header, or in the body."""
         form = dict(urllib.parse.parse_qsl(body))
         if authorization and authorization.startswith("Basic "):
-            user, _, secret = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+            user, _, secret = (
+                base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+            )
             user, secret = urllib.parse.unquote(user), urllib.parse.unquote(secret)
         else:
             user, secret = form.get("client_id", ""), form.get("client_secret", "")
         if form.get("grant_type") != "client_credentials" or self._clients.get(user) != secret:
-            return 401, {"error": "invalid_client", "error_description": "no such client, or another secret"}
+            return 401, {
+                "error": "invalid_client",
+                "error_description": "no such client, or another secret",
+            }
         self.issued += 1
         now = int(time.time())
-        claims = {"sub": user, "iss": self.url, "aud": self.audience, "iat": now, "exp": now + int(self._lives_seconds)}
-        text = ".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}, claims))
+        claims = {
+            "sub": user,
+            "iss": self.url,
+            "aud": self.audience,
+            "iat": now,
+            "exp": now + int(self._lives_seconds),
+        }
+        text = ".".join(
+            _base64(json.dumps(part).encode())
+            for part in ({"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}, claims)
+        )
         signed = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return 200, {"access_token": f"{text}.{_base64(signed)}", "token_type": "Bearer", "expires_in": int(self._lives_seconds)}
+        return 200, {
+            "access_token": f"{text}.{_base64(signed)}",
+            "token_type": "Bearer",
+            "expires_in": int(self._lives_seconds),
+        }
 
 
 def _base64(content: bytes) -> str:

@@ -1,6 +1,7 @@
-"""A test double of a Schema Registry: what shipper asks of Confluent's HTTP interface, in memory, on loopback; no real one can be had as a jar
-here. It numbers schemas as the real one does (the same schema has one number under all subjects), and knows one rule of compatibility: a new field
-has a default, and an old one keeps its type."""
+"""A test double of a Schema Registry: what shipper asks of Confluent's HTTP interface, in memory,
+on loopback; no real one can be had as a jar here. It numbers schemas as the real one does (the same
+schema has one number under all subjects), and knows one rule of compatibility: a new field has a
+default, and an old one keeps its type."""
 
 from __future__ import annotations
 
@@ -27,10 +28,15 @@ class RegistryDouble:
     """
 
     def __init__(
-        self, *, user: str = "", password: str = "", one_number_each: bool = False, tls: ssl.SSLContext | None = None
+        self,
+        *,
+        user: str = "",
+        password: str = "",
+        one_number_each: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``user``: the only one who may ask; nobody in particular if empty. ``one_number_each``: a schema has another number under each subject.
-        ``tls``: it speaks HTTPS."""
+        """``user``: the only one who may ask; nobody in particular if empty. ``one_number_each``: a
+        schema has another number under each subject. ``tls``: it speaks HTTPS."""
         self.schemas: dict[int, str] = {}
         """Number → schema, as it was registered."""
         self.subjects: dict[str, list[int]] = {}
@@ -39,7 +45,9 @@ class RegistryDouble:
         """Method and path of each request."""
         self.broken = 0
         """So many of the next requests are answered with 503."""
-        self._authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
+        self._authorization = (
+            "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
+        )
         self._apart = one_number_each
         double = self
 
@@ -47,7 +55,9 @@ class RegistryDouble:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 double.asked.append(f"POST {self.path}")
-                code, document = double._answer(self.path, body, self.headers.get("Authorization") or "")
+                code, document = double._answer(
+                    self.path, body, self.headers.get("Authorization") or ""
+                )
                 content = json.dumps(document).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -60,9 +70,14 @@ class RegistryDouble:
 
         self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
         self._scheme = "https" if tls else "http"
-        if tls:  # the handshake in the thread of its connection: a client that breaks it off disturbs nobody
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="registry", daemon=True)
+        # the handshake in the thread of its connection: a client that breaks it off disturbs nobody
+        if tls:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), name="registry", daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -72,7 +87,12 @@ class RegistryDouble:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -98,16 +118,30 @@ class RegistryDouble:
                 return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
             why = self._why_incompatible(there, fields)
             return 200, {"is_compatible": not why, "messages": why}
-        known = next((number for number in there if json.loads(self.schemas[number]) == schema), None)
+        known = next(
+            (number for number in there if json.loads(self.schemas[number]) == schema), None
+        )
         if known is not None:
-            return 200, {"subject": subject, "id": known, "version": there.index(known) + 1, "schema": self.schemas[known]}
+            return 200, {
+                "subject": subject,
+                "id": known,
+                "version": there.index(known) + 1,
+                "schema": self.schemas[known],
+            }
         if not versions:
-            code, what = (40403, "Schema not found") if there else (40401, f"Subject '{subject}' not found.")
+            code, what = (
+                (40403, "Schema not found") if there else (40401, f"Subject '{subject}' not found.")
+            )
             return 404, {"error_code": code, "message": what}
         if why := self._why_incompatible(there, fields):
             return 409, {"error_code": 409, "message": "; ".join(why)}
         number = next(
-            (n for n, text in self.schemas.items() if json.loads(text) == schema and not self._apart), len(self.schemas) + 1
+            (
+                n
+                for n, text in self.schemas.items()
+                if json.loads(text) == schema and not self._apart
+            ),
+            len(self.schemas) + 1,
         )
         self.schemas[number] = json.dumps(schema)
         self.subjects.setdefault(subject, []).append(number)
@@ -115,8 +149,14 @@ class RegistryDouble:
 
     def _why_incompatible(self, there: list[int], fields: dict[str, Any]) -> list[str]:
         before = _fields(json.loads(self.schemas[there[-1]])) if there else fields
-        changed = [name for name in before if name in fields and fields[name]["type"] != before[name]["type"]]
-        new = [name for name, field in fields.items() if name not in before and "default" not in field]
+        changed = [
+            name
+            for name in before
+            if name in fields and fields[name]["type"] != before[name]["type"]
+        ]
+        new = [
+            name for name, field in fields.items() if name not in before and "default" not in field
+        ]
         return [f"TYPE_MISMATCH at {name}" for name in changed] + [
             f"READER_FIELD_MISSING_DEFAULT_VALUE at {name}" for name in new
         ]

@@ -1,4 +1,5 @@
-"""A topic as a plain consumer of confluent-kafka reads it, read_committed, with nothing of shipper's between."""
+"""A topic as a plain consumer of confluent-kafka reads it, read_committed, with nothing of
+shipper's between."""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
     return [message.value() for message in read_messages(bootstrap, topic, partition)]
 
 
-def read_messages(bootstrap: str, topic: str, partition: int, patience_seconds: float = 30) -> Iterator[Message]:
+def read_messages(
+    bootstrap: str, topic: str, partition: int, patience_seconds: float = 30
+) -> Iterator[Message]:
     """Up to what was the end when it was first seen, of open transactions, too.
 
-    Silence, or the end that a read_committed reader is told, would not do: a transaction's commit is acknowledged before its markers are in
-    the partitions, so that for some milliseconds what was committed is not yet seen.
+    Silence, or the end that a read_committed reader is told, would not do: a transaction's commit
+    is acknowledged before its markers are in the partitions, so that for some milliseconds what was
+    committed is not yet seen.
     """
     settings = {
         "bootstrap.servers": bootstrap,
@@ -25,14 +29,18 @@ def read_messages(bootstrap: str, topic: str, partition: int, patience_seconds: 
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
     }
-    consumer = Consumer({**settings, "enable.partition.eof": True, "isolation.level": "read_committed"})
+    consumer = Consumer(
+        {**settings, "enable.partition.eof": True, "isolation.level": "read_committed"}
+    )
     where = TopicPartition(topic, partition, 0)
     consumer.assign([where])
     deadline = time.monotonic() + patience_seconds
     position, end, last = 0, -1, None
     try:
         while position < end or end < 0:
-            assert time.monotonic() < deadline, f"{topic}-{partition}: got to {position} of {end}, {last}: is a transaction open?"
+            assert time.monotonic() < deadline, (
+                f"{topic}-{partition}: got to {position} of {end}, {last}: is a transaction open?"
+            )
             if (message := consumer.poll(1)) is None:
                 continue
             if (error := message.error()) is None:

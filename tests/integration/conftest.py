@@ -17,12 +17,24 @@ from tests.warm import kafka_tools, keep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Files that take longest. Workers take whole files, and who begins one of these last would be waited for.
-_LONGEST = ("test_kill", "test_spark_cluster", "test_dev_servers", "test_stop", "test_secured_cluster", "test_delivery_options")
+#: Files that take longest. Workers take whole files, and who begins one of these last would be
+#: waited for.
+_LONGEST = (
+    "test_kill",
+    "test_spark_cluster",
+    "test_dev_servers",
+    "test_stop",
+    "test_secured_cluster",
+    "test_delivery_options",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST))
+    items.sort(
+        key=lambda item: (
+            _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST)
+        )
+    )
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +43,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     if kept := keep.kept():
         yield kept.kafka()
         return
-    with KafkaServer(tmp_path_factory.mktemp("kafka"), java_options=SHORT_LIVED, die_with_parent=True) as server:
+    with KafkaServer(
+        tmp_path_factory.mktemp("kafka"), java_options=SHORT_LIVED, die_with_parent=True
+    ) as server:
         yield server
 
 
@@ -52,8 +66,12 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsFiles]:
-    """A real NameNode and DataNode, and a client that writes. A test that hurts them makes them whole again; each has folders of its own."""
-    with HdfsServer(tmp_path_factory.mktemp("hdfs"), die_with_parent=True) as server, hdfs_files(server) as files:
+    """A real NameNode and DataNode, and a client that writes. A test that hurts them makes them
+    whole again; each has folders of its own."""
+    with (
+        HdfsServer(tmp_path_factory.mktemp("hdfs"), die_with_parent=True) as server,
+        hdfs_files(server) as files,
+    ):
         yield files
 
 

@@ -1,4 +1,5 @@
-"""Files on a real HDFS, as its writers write them: with Hadoop's own client, in a JVM of its own that shares nothing with shipper's."""
+"""Files on a real HDFS, as its writers write them: with Hadoop's own client, in a JVM of its own
+that shares nothing with shipper's."""
 
 from __future__ import annotations
 
@@ -13,8 +14,12 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.find_spark_home import _find_spark_home
 from shipper_tools.dev.hdfs import HdfsServer
 
-#: The client's patience with DataNodes that do not answer: by default it waits three times, for seconds.
-IMPATIENT = {"spark.hadoop.dfs.client.retry.window.base": "10", "spark.hadoop.ipc.client.connect.max.retries": "1"}
+#: The client's patience with DataNodes that do not answer: by default it waits three times, for
+#: seconds.
+IMPATIENT = {
+    "spark.hadoop.dfs.client.retry.window.base": "10",
+    "spark.hadoop.ipc.client.connect.max.retries": "1",
+}
 
 
 class OpenFile:
@@ -54,7 +59,14 @@ class HdfsFiles:
     def append(self, path: str) -> OpenFile:
         return OpenFile(self._fs.append(self._path(path)))
 
-    def write(self, path: str, content: bytes, *, block_bytes: int = 1 << 20, modified: float | None = None) -> None:
+    def write(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        block_bytes: int = 1 << 20,
+        modified: float | None = None,
+    ) -> None:
         """``modified``: seconds since the epoch; an hour ago, if nothing is said."""
         stream = self._fs.create(self._path(path), True, 4096, 1, block_bytes)
         self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(self._bytes(content), stream, 65536, True)
@@ -72,7 +84,10 @@ class HdfsFiles:
         self._fs.setTimes(self._path(path), round(seconds * 1000), -1)
 
     def allow(self, path: str, mode: int) -> None:
-        self._fs.setPermission(self._path(path), self._jvm.org.apache.hadoop.fs.permission.FsPermission(str(oct(mode)[2:])))
+        self._fs.setPermission(
+            self._path(path),
+            self._jvm.org.apache.hadoop.fs.permission.FsPermission(str(oct(mode)[2:])),
+        )
 
     def rename(self, path: str, to: str) -> None:
         self._fs.mkdirs(self._path(to).getParent())
@@ -102,7 +117,9 @@ def hdfs_files(server: HdfsServer) -> Iterator[HdfsFiles]:
         die_on_exit=True,
         enable_auth=True,
     )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True))
+    gateway = JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True)
+    )
     try:
         yield HdfsFiles(server, gateway)
     finally:

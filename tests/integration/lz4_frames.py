@@ -1,4 +1,5 @@
-"""lz4 frames by an encoder of our own, which chooses what a block refers to by chance: as far back and as overlapping as the format allows."""
+"""lz4 frames by an encoder of our own, which chooses what a block refers to by chance: as far back
+and as overlapping as the format allows."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ _FARTHEST = 65_535
 _MOST_LITERALS, _LAST_LITERALS = 1_000, 12
 
 
-def linked_frame(rng: random.Random, blocks: int, *, kind: int = 4, sums: bool = True) -> tuple[bytes, bytes]:
-    """A frame, and what it unpacks to. ``kind``: of the block size; ``sums``: with all checksums and the size."""
+def linked_frame(
+    rng: random.Random, blocks: int, *, kind: int = 4, sums: bool = True
+) -> tuple[bytes, bytes]:
+    """A frame, and what it unpacks to. ``kind``: of the block size; ``sums``: with all checksums
+    and the size."""
     content, body = bytearray(), b""
     for number in range(blocks):
         begin, limit = len(content), rng.choice((1, 300, _BLOCK_SIZES[kind]))
@@ -26,18 +30,26 @@ def linked_frame(rng: random.Random, blocks: int, *, kind: int = 4, sums: bool =
         else:
             block, flag = b"".join(_sequences(rng, content, begin + limit)), 0
         body += (len(block) | flag).to_bytes(4, "little") + block + (_sum(block) if sums else b"")
-    head = bytes([0x40 | (0x1C if sums else 0), kind << 4]) + (len(content).to_bytes(8, "little") if sums else b"")
+    head = bytes([0x40 | (0x1C if sums else 0), kind << 4]) + (
+        len(content).to_bytes(8, "little") if sums else b""
+    )
     check = bytes([xxhash.xxh32_intdigest(head) >> 8 & 0xFF])
     end = bytes(4) + (_sum(bytes(content)) if sums else b"")
     return b"\x04\x22\x4d\x18" + head + check + body + end, bytes(content)
 
 
 def _sequences(rng: random.Random, content: bytearray, limit: int) -> Iterator[bytes]:
-    """Of one block, which ends at ``limit`` of the content; they are added to it. Its end is literals, as the format wants it."""
+    """Of one block, which ends at ``limit`` of the content; they are added to it. Its end is
+    literals, as the format wants it."""
     while limit - len(content) > _MOST_LITERALS + 4 + _LAST_LITERALS:
-        literals = rng.randbytes(rng.choice((0, 1, 14, 15, 16, 270, 271, _MOST_LITERALS)) or not content)
+        literals = rng.randbytes(
+            rng.choice((0, 1, 14, 15, 16, 270, 271, _MOST_LITERALS)) or not content
+        )
         content += literals
-        copied = min(limit - len(content) - _LAST_LITERALS, rng.choice((4, 5, 18, 19, 20, 274, 5_000, 60_000)))
+        copied = min(
+            limit - len(content) - _LAST_LITERALS,
+            rng.choice((4, 5, 18, 19, 20, 274, 5_000, 60_000)),
+        )
         yield _token(len(literals), copied - 4) + literals
         back = rng.randint(1, min(len(content), rng.choice((1, 3, 100, _FARTHEST))))
         yield back.to_bytes(2, "little") + _more(copied - 4)
@@ -61,11 +73,14 @@ def _sum(content: bytes) -> bytes:
 
 
 def of_others(content: bytes) -> Iterator[bytes]:
-    """By Arrow, whose blocks are linked as Python's `lz4.frame` has them, and by the tool, where it is."""
+    """By Arrow, whose blocks are linked as Python's `lz4.frame` has them, and by the tool, where it
+    is."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "lz4") as stream:
         stream.write(content)
     yield bytes(sink.getvalue())
     for options in ("-BD", "-BD -B4 -BX --content-size", "-B4D -9 --no-frame-crc", "-B5"):
         if shutil.which("lz4"):
-            yield subprocess.run(["lz4", "-qc", *options.split()], input=content, capture_output=True, check=True).stdout
+            yield subprocess.run(
+                ["lz4", "-qc", *options.split()], input=content, capture_output=True, check=True
+            ).stdout

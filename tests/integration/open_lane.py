@@ -16,10 +16,15 @@ def within(seconds: float = 20) -> Until:
 
 
 class OpenLane:
-    """``topic``: any that is there. Its right to ship is never questioned, as a zombie's own view would have it."""
+    """``topic``: any that is there. Its right to ship is never questioned, as a zombie's own view
+    would have it."""
 
-    def __init__(self, settings: LaneSettings, transactional_id: str, topic: str, *, begun: bool = True) -> None:
-        self._transactions = Transactions(settings, transactional_id, topic, RightToShip(lambda: None))
+    def __init__(
+        self, settings: LaneSettings, transactional_id: str, topic: str, *, begun: bool = True
+    ) -> None:
+        self._transactions = Transactions(
+            settings, transactional_id, topic, RightToShip(lambda: None)
+        )
         self._transactions.open(within())
         if begun:
             self.begin()

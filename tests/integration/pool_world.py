@@ -37,13 +37,18 @@ class Ledger:
 
     def options(self, deadline_seconds: float = 60, **changes: object) -> LaneOptions:
         guarantee = changes.pop("transactional", True)
-        batch, timeout_ms = changes.pop("batch", 100_000), changes.pop("transaction_timeout_ms", 30_000)
+        batch, timeout_ms = (
+            changes.pop("batch", 100_000),
+            changes.pop("transaction_timeout_ms", 30_000),
+        )
         settings = LaneSettings(connection(self.cluster), batch, "zstd", timeout_ms, guarantee)  # type: ignore[arg-type]
         return LaneOptions(settings, LEDGER, 0, deadline_seconds, **changes)  # type: ignore[arg-type]
 
     def values(self, topic: str, partitions: int = 1) -> list[bytes]:
         """In partition order."""
-        return [v for p in range(partitions) for v in read_committed(self.cluster.bootstrap, topic, p)]
+        return [
+            v for p in range(partitions) for v in read_committed(self.cluster.bootstrap, topic, p)
+        ]
 
 
 class Pool(LanePool):
@@ -54,7 +59,9 @@ class Pool(LanePool):
         super().__init__(options, producer_ids, settle, self.delivered.extend)
 
 
-def chunk(topic: str, name: str, records: int = 100, size: int = 20, sequence: int | None = None) -> Chunk:
+def chunk(
+    topic: str, name: str, records: int = 100, size: int = 20, sequence: int | None = None
+) -> Chunk:
     values = [f"{name} {index} ".encode().ljust(size, b".") for index in range(records)]
     key = f"{topic}/{name}".encode()
     return Chunk(

@@ -1,4 +1,5 @@
-"""The rules of `records.redact` once more, in Python and by other means: what a test holds the JVM's against."""
+"""The rules of `records.redact` once more, in Python and by other means: what a test holds the
+JVM's against."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def _hash(rule: Redaction, found: str) -> str:
 def _by_rule(text: str, rule: Redaction) -> str:
     parts, at = [], 0
     for start, end in _FINDERS[str(rule.rule)](text):
-        parts += [text[at:start], _hash(rule, text[start:end]) if rule.hash_ else rule.with_ or f"[{rule.rule}]"]
+        parts += [
+            text[at:start],
+            _hash(rule, text[start:end]) if rule.hash_ else rule.with_ or f"[{rule.rule}]",
+        ]
         at = end
     return "".join([*parts, text[at:]])
 
@@ -43,7 +47,11 @@ def _by_regex(text: str, rule: Redaction) -> str:
             return _hash(rule, found[0])
         if rule.with_ is None:
             return "[redacted]"
-        return re.sub(r"\$(.)", lambda token: "$" if token[1] == "$" else found[int(token[1])] or "", rule.with_)
+        return re.sub(
+            r"\$(.)",
+            lambda token: "$" if token[1] == "$" else found[int(token[1])] or "",
+            rule.with_,
+        )
 
     return re.sub(str(rule.regex), instead, text, flags=re.ASCII)
 
@@ -123,7 +131,12 @@ def _ipv6_of(text: str, start: int, end: int, *, dotted: bool) -> Span | None:
     if dotted and (more := re.match(r"(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z])(?!\.[0-9])", text[end:])):
         ends.insert(0, end + more.end())
     for stop in ends:
-        for first, last in ((start, stop), (start, stop - 1), (start + 1, stop), (start + 1, stop - 1)):
+        for first, last in (
+            (start, stop),
+            (start, stop - 1),
+            (start + 1, stop),
+            (start + 1, stop - 1),
+        ):
             cut = text[start:first] + text[last:stop]
             if set(cut) <= {":"} and first < last and _is_ipv6(text[first:last]):
                 return first, last
@@ -165,7 +178,10 @@ def _luhn(digits: list[int]) -> bool:
 
 
 def _bearers(text: str) -> Iterator[Span]:
-    at, lower = 0, text.lower() if text.isascii() else "".join(c.lower() if c.isascii() else c for c in text)
+    at, lower = (
+        0,
+        text.lower() if text.isascii() else "".join(c.lower() if c.isascii() else c for c in text),
+    )
     while (at := lower.find("bearer", at)) >= 0:
         before, at = text[at - 1 : at], at + len("bearer")
         between = re.match(r"[ \t:=]+|%20|\+", text[at:])

@@ -1,4 +1,5 @@
-"""The source gate on real files and real Spark, without a cluster: what the gate step does between plan and verdict."""
+"""The source gate on real files and real Spark, without a cluster: what the gate step does between
+plan and verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # Off, so that what a test reads on stderr is Python's: Spark's executors log the values that they fail on.
+        # Off, so that what a test reads on stderr is Python's: Spark's executors log the values
+        # that they fail on.
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "UTC",
         "spark.jars": str(READER_JAR),
@@ -50,13 +52,20 @@ def spark_session(name: str) -> Iterator[SparkSession]:
 
 
 class Logs:
-    """Files below a folder, planned and read as a run does it. The window is the ``hours`` before ``END``."""
+    """Files below a folder, planned and read as a run does it. The window is the ``hours`` before
+    ``END``."""
 
     def __init__(self, spark: SparkSession, folder: Path, hours: int = 1, **pipeline: Any) -> None:
         self.spark, self.root, self.hours = spark, folder, hours
         self.folder = folder / "logs"
         self.folder.mkdir()
-        self.pipeline: dict[str, Any] = {"pipeline": "web", "source": "logs", "topic": "logs.web", "clusters": ["c"], **pipeline}
+        self.pipeline: dict[str, Any] = {
+            "pipeline": "web",
+            "source": "logs",
+            "topic": "logs.web",
+            "clusters": ["c"],
+            **pipeline,
+        }
         if "routes" in pipeline:
             del self.pipeline["topic"]
 
@@ -82,12 +91,22 @@ class Logs:
             for path in sorted(self.folder.rglob("*"))
             if path.is_file()
         ]
-        times = {"window_start": END - dt.timedelta(hours=self.hours), "window_end": END, "started_at": END, "finished_at": END}
-        return PlanResult(pipeline="web", run_id="r1", files=files, source_root=f"{self.folder}/", **times)
+        times = {
+            "window_start": END - dt.timedelta(hours=self.hours),
+            "window_end": END,
+            "started_at": END,
+            "finished_at": END,
+        }
+        return PlanResult(
+            pipeline="web", run_id="r1", files=files, source_root=f"{self.folder}/", **times
+        )
 
     def view(self, checks: Sequence[Any], plan: PlanResult | None = None) -> SourceView:
         plan = plan or self.plan()
-        written = [check if isinstance(check, dict) else check.model_dump(by_alias=True) for check in checks]
+        written = [
+            check if isinstance(check, dict) else check.model_dump(by_alias=True)
+            for check in checks
+        ]
         gates = {"source": written, **self.pipeline.get("gates", {})}
         model = Pipeline.model_validate({**self.pipeline, "gates": gates})
         hadoop, left = Hadoop.of(self.spark), [file for file in plan.files if file.left]
@@ -95,10 +114,14 @@ class Logs:
         left = [file for file in left if not file.problem]
         return SourceView(self.spark, hadoop, model, plan, left, str(self.root / "runs"), Phases())
 
-    def evaluation(self, checks: Sequence[Any], plan: PlanResult | None = None) -> tuple[SourceVerdict, SourceView]:
+    def evaluation(
+        self, checks: Sequence[Any], plan: PlanResult | None = None
+    ) -> tuple[SourceVerdict, SourceView]:
         """``checks`` as in a pipeline's file."""
         view = self.view(checks, plan)
         pipeline = view.pipeline
-        listing = Listing(view.plan, pipeline.source.path, view.history, view.duplicates, view.marked)
+        listing = Listing(
+            view.plan, pipeline.source.path, view.history, view.duplicates, view.marked
+        )
         evidence = SourceEvidence(listing, view.measure, tuple(pipeline.fixed_topics()))
         return evaluate_source(pipeline.gates.source, evidence), view

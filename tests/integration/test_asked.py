@@ -38,13 +38,18 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
     assert told["plan"]["clusters"][0]["left_files"] == 1
     assert world.nothing_was_sent()
     assert "/_dry_runs/" in told["page"]
-    assert "Dry run: nothing was sent; local lacks 1 file" in Path(told["page"].removeprefix("file://")).read_text()
+    assert (
+        "Dry run: nothing was sent; local lacks 1 file"
+        in Path(told["page"].removeprefix("file://")).read_text()
+    )
     assert not (world.root / "runs" / world.name).exists()
     assert world.run()["delivered"] == 200
 
 
 def test_a_run_for_one_cluster_asks_no_other_and_claims_nothing_of_it(world: World) -> None:
-    (world.root / "config" / "clusters" / "gone.yaml").write_text("cluster: gone\nbootstrap: 127.0.0.1:1\n")
+    (world.root / "config" / "clusters" / "gone.yaml").write_text(
+        "cluster: gone\nbootstrap: 127.0.0.1:1\n"
+    )
     world.write_pipeline(clusters=["local", "gone"], schedule=DAILY)
     assert world.run("--cluster", "local", "--scheduled")["delivered"] == 200
     assert world.read() == lines_of(LINES)
@@ -54,26 +59,49 @@ def test_a_run_for_one_cluster_asks_no_other_and_claims_nothing_of_it(world: Wor
     assert [gate["cluster"] for gate in said["delivery_gates"]] == ["local"]
 
 
-def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(world: World) -> None:
+def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
+    world: World,
+) -> None:
     world.write_pipeline(gates={"source": [{"check": "files"}, {"check": "rows", "min": 1000}]})
     world.fails(code=1, says="rows: expected ≥ 1,000 rows")
     world.fails("--skip-check", "rows", code=2, says="say why in --skip-reason")
-    world.fails("--skip-check", "sum_closes", "--skip-reason", "x", code=2, says="can be left out .*allowed: files, rows")
+    world.fails(
+        "--skip-check",
+        "sum_closes",
+        "--skip-reason",
+        "x",
+        code=2,
+        says="can be left out .*allowed: files, rows",
+    )
     assert world.nothing_was_sent()
     done = world.shipper(
-        "run", world.name, "--window", WINDOW, "--json", "--skip-check", "rows", "--skip-reason", "a short day is right"
+        "run",
+        world.name,
+        "--window",
+        WINDOW,
+        "--json",
+        "--skip-check",
+        "rows",
+        "--skip-reason",
+        "a short day is right",
     )
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout)
     assert [check["check"] for check in told["gate_source"]["checks"]] == ["files"]
     for result in (told, told["gate_source"], told["delivery_gates"][0]):
-        assert (result["asked"]["skipped_checks"], result["asked"]["skip_reason"]) == (["rows"], "a short day is right")
+        assert (result["asked"]["skipped_checks"], result["asked"]["skip_reason"]) == (
+            ["rows"],
+            "a short day is right",
+        )
     assert world.read() == lines_of(LINES)
 
 
 def test_a_cap_of_the_run_slows_it_down(world: World) -> None:
     noise = base64.b64encode(random.Random(7).randbytes(300_000))
-    world.write_log("b.log", b"\n".join(noise[start : start + 100] for start in range(0, len(noise), 100)) + b"\n")
+    world.write_log(
+        "b.log",
+        b"\n".join(noise[start : start + 100] for start in range(0, len(noise), 100)) + b"\n",
+    )
     found = world.run("--rate-limit", "100kB/s")
     assert found["delivered"] == 4200
     assert found["wire_bytes"] / found["ship_seconds"] < 200_000

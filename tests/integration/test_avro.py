@@ -1,4 +1,5 @@
-"""`records.avro`: what the JVM encodes, and what arrives, read by fastavro, which shares no code with it. The Schema Registry is a double."""
+"""`records.avro`: what the JVM encodes, and what arrives, read by fastavro, which shares no code
+with it. The Schema Registry is a double."""
 
 from __future__ import annotations
 
@@ -47,33 +48,109 @@ TYPES: list[tuple[str, Any, str, Any]] = [
     ("raw", "bytes", '"AP8="', b"\x00\xff"),
     ("four", {"type": "fixed", "name": "Four", "size": 4}, '"YWJjZA=="', b"abcd"),
     ("kind", {"type": "enum", "name": "Kind", "symbols": ["LOW", "HIGH"]}, '"HIGH"', "HIGH"),
-    ("money", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2}, DIGITS, Decimal(DIGITS)),
-    ("round", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "1.2e3", Decimal("1200.00")),
-    ("small", {"type": "fixed", "name": "Small", "size": 8, "logicalType": "decimal", "precision": 9, "scale": 1}, "-1.5", Decimal("-1.5")),
+    (
+        "money",
+        {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2},
+        DIGITS,
+        Decimal(DIGITS),
+    ),
+    (
+        "round",
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "1.2e3",
+        Decimal("1200.00"),
+    ),
+    (
+        "small",
+        {
+            "type": "fixed",
+            "name": "Small",
+            "size": 8,
+            "logicalType": "decimal",
+            "precision": 9,
+            "scale": 1,
+        },
+        "-1.5",
+        Decimal("-1.5"),
+    ),
     ("day", {"type": "int", "logicalType": "date"}, '"1969-12-31"', dt.date(1969, 12, 31)),
-    ("ms", {"type": "long", "logicalType": "timestamp-millis"}, '"2026-11-01T07:00:00.123+01:00"', MOMENT.replace(microsecond=123000)),
-    ("us", {"type": "long", "logicalType": "timestamp-micros"}, '"2026-11-01T06:00:00.123456Z"', MOMENT),
-    ("old", {"type": "long", "logicalType": "timestamp-micros"}, '"1960-01-01T00:00:00.5Z"', dt.datetime(1960, 1, 1, 0, 0, 0, 500000, tzinfo=dt.UTC)),
-    ("number", {"type": "long", "logicalType": "timestamp-micros"}, "1", dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)),
-    ("clock", {"type": "long", "logicalType": "local-timestamp-micros"}, '"2026-11-01T06:00:00.123456"', MOMENT.replace(tzinfo=None)),
-    ("time", {"type": "int", "logicalType": "time-millis"}, '"01:02:03.004"', dt.time(1, 2, 3, 4000)),
-    ("id", {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"}, f'"{UUID}"', uuid.UUID(UUID).bytes),
+    (
+        "ms",
+        {"type": "long", "logicalType": "timestamp-millis"},
+        '"2026-11-01T07:00:00.123+01:00"',
+        MOMENT.replace(microsecond=123000),
+    ),
+    (
+        "us",
+        {"type": "long", "logicalType": "timestamp-micros"},
+        '"2026-11-01T06:00:00.123456Z"',
+        MOMENT,
+    ),
+    (
+        "old",
+        {"type": "long", "logicalType": "timestamp-micros"},
+        '"1960-01-01T00:00:00.5Z"',
+        dt.datetime(1960, 1, 1, 0, 0, 0, 500000, tzinfo=dt.UTC),
+    ),
+    (
+        "number",
+        {"type": "long", "logicalType": "timestamp-micros"},
+        "1",
+        dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC),
+    ),
+    (
+        "clock",
+        {"type": "long", "logicalType": "local-timestamp-micros"},
+        '"2026-11-01T06:00:00.123456"',
+        MOMENT.replace(tzinfo=None),
+    ),
+    (
+        "time",
+        {"type": "int", "logicalType": "time-millis"},
+        '"01:02:03.004"',
+        dt.time(1, 2, 3, 4000),
+    ),
+    (
+        "id",
+        {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"},
+        f'"{UUID}"',
+        uuid.UUID(UUID).bytes,
+    ),
     ("none", ["null", "string"], "null", None),
     ("list", {"type": "array", "items": ["null", "int"]}, "[1,null,3]", [1, None, 3]),
     ("map", {"type": "map", "values": "long"}, '{"z":1,"a":2}', {"z": 1, "a": 2}),
     ("in", ["null", BOTH], "{}", {"x": None}),
-    ("any", ["null", "long", {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 5}, "string"], CENTS, Decimal(CENTS)),
+    (
+        "any",
+        [
+            "null",
+            "long",
+            {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 5},
+            "string",
+        ],
+        CENTS,
+        Decimal(CENTS),
+    ),
     ("other", ["null", "long", "string"], '"x"', "x"),
-]  # fmt: skip
+]
 
 
 def record(*fields: tuple[str, Any]) -> Schema:
-    return {"type": "record", "name": "Row", "namespace": "com.example", "fields": [{"name": n, "type": t} for n, t in fields]}
+    return {
+        "type": "record",
+        "name": "Row",
+        "namespace": "com.example",
+        "fields": [{"name": n, "type": t} for n, t in fields],
+    }
 
 
-def encoded(spark: SparkSession, schema: Schema, values: list[bytes | None]) -> list[tuple[bytes | None, str | None]]:
+def encoded(
+    spark: SparkSession, schema: Schema, values: list[bytes | None]
+) -> list[tuple[bytes | None, str | None]]:
     """Value → its bytes, and why there are none."""
-    frame = spark.createDataFrame([(value,) for value in values], StructType([StructField("v", BinaryType())]))
+    frame = spark.createDataFrame(
+        [(value,) for value in values], StructType([StructField("v", BinaryType())])
+    )
     made = AvroValues(spark, Avro.model_validate({"schema": schema}))
     rows = frame.select(made.encoded(frame["v"]), made.misfit(frame["v"])).collect()
     return [(None if one is None else bytes(one), why) for one, why in rows]
@@ -81,7 +158,9 @@ def encoded(spark: SparkSession, schema: Schema, values: list[bytes | None]) -> 
 
 def decoded(schema: Schema, value: bytes) -> Any:
     stream = io.BytesIO(value)
-    found = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(json.dumps(schema))))
+    found = fastavro.schemaless_reader(
+        stream, fastavro.parse_schema(json.loads(json.dumps(schema)))
+    )
     assert stream.read() == b""
     return found
 
@@ -89,7 +168,9 @@ def decoded(schema: Schema, value: bytes) -> Any:
 def test_every_type_is_what_fastavro_reads(spark):
     schema = record(*((name, kind) for name, kind, _, _ in TYPES))
     text = "{" + ",".join(f'"{name}":{json_}' for name, _, json_, _ in reversed(TYPES)) + "}"
-    (value, why), (again, _), (nothing, no_reason) = encoded(spark, schema, [text.encode(), text.encode(), None])
+    (value, why), (again, _), (nothing, no_reason) = encoded(
+        spark, schema, [text.encode(), text.encode(), None]
+    )
     assert why is None
     assert value is not None
     found = decoded(schema, value)
@@ -102,18 +183,33 @@ def test_every_type_is_what_fastavro_reads(spark):
 
 def test_any_numbers_and_texts_are_kept_exactly(spark):
     rng = random.Random(7)
-    schema = record(("d", "double"), ("l", ["null", "long"]), ("s", {"type": "array", "items": "string"}))
+    schema = record(
+        ("d", "double"), ("l", ["null", "long"]), ("s", {"type": "array", "items": "string"})
+    )
     rows = [
         {
-            "d": struct.unpack("d", struct.pack("q", rng.randrange(0x7FF0000000000000) * rng.choice((1, -1))))[0],
+            "d": struct.unpack(
+                "d", struct.pack("q", rng.randrange(0x7FF0000000000000) * rng.choice((1, -1)))
+            )[0],
             "l": rng.choice((None, rng.randrange(-(2**63), 2**63), rng.randrange(-100, 100))),
-            "s": ["".join(chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(5))],
+            "s": [
+                "".join(
+                    chr(rng.choice((rng.randrange(0xD800), rng.randrange(0xE000, 0x110000))))
+                    for _ in range(5)
+                )
+            ],
         }
         for _ in range(1_000)
     ]
-    rows = [{**row, "d": 0.0 if row["d"] != row["d"] or abs(row["d"]) == float("inf") else row["d"]} for row in rows]
+    rows = [
+        {**row, "d": 0.0 if row["d"] != row["d"] or abs(row["d"]) == float("inf") else row["d"]}
+        for row in rows
+    ]
     values = [
-        json.dumps({k: v for k, v in row.items() if v is not None}, ensure_ascii=rng.random() < 0.5).encode() for row in rows
+        json.dumps(
+            {k: v for k, v in row.items() if v is not None}, ensure_ascii=rng.random() < 0.5
+        ).encode()
+        for row in rows
     ]
     assert [decoded(schema, value) for value, _ in encoded(spark, schema, values) if value] == rows
 
@@ -132,18 +228,42 @@ MISFITS: list[tuple[Any, str, str]] = [
     ("bytes", '"!"', "f: expected Base64"),
     ({"type": "fixed", "name": "F", "size": 2}, '"YQ=="', "f: expected 2 bytes"),
     ({"type": "enum", "name": "E", "symbols": ["A"]}, '"secret"', "f: none of the symbols of E"),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "1.005", "f: more digits than decimal(4,2) has"),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "100", "f: more digits than decimal(4,2) has"),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "1e999999999", "f: more digits than decimal(4,2) has"),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "1e-999999999", "f: more digits than decimal(4,2) has"),
-    ({"type": "long", "logicalType": "timestamp-millis"}, '"2026-11-01T06:00:00.0001Z"', "f: finer than its unit: cut it in"),
-    ({"type": "long", "logicalType": "timestamp-millis"}, '"2026-11-01T06:00:00"', "f: no timestamp-millis"),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        "1.005",
+        "f: more digits than decimal(4,2) has",
+    ),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        "100",
+        "f: more digits than decimal(4,2) has",
+    ),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        "1e999999999",
+        "f: more digits than decimal(4,2) has",
+    ),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        "1e-999999999",
+        "f: more digits than decimal(4,2) has",
+    ),
+    (
+        {"type": "long", "logicalType": "timestamp-millis"},
+        '"2026-11-01T06:00:00.0001Z"',
+        "f: finer than its unit: cut it in",
+    ),
+    (
+        {"type": "long", "logicalType": "timestamp-millis"},
+        '"2026-11-01T06:00:00"',
+        "f: no timestamp-millis",
+    ),
     ({"type": "int", "logicalType": "date"}, '"2026-13-01"', "f: no date"),
     ({"type": "array", "items": BOTH}, '[{},{"x":"secret"}]', "f[].x: expected a whole number"),
     ({"type": "map", "values": "int"}, '{"k":1,"k":2}', "f[]: a key is there twice"),
     (["string", "int"], "null", "f: may not be null"),
     (["null", "int", "string"], "1.5", "f: fits none of the types of its union"),
-]  # fmt: skip
+]
 
 
 def test_what_does_not_fit_is_no_value_and_the_reason_quotes_nothing(spark):
@@ -200,7 +320,13 @@ ORDER = {
     "fields": [
         {"name": "id", "type": "long"},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}]},
+        {
+            "name": "price",
+            "type": [
+                "null",
+                {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2},
+            ],
+        },
         {"name": "tags", "type": ["null", {"type": "array", "items": ["null", "string"]}]},
         {"name": "raw", "type": ["null", "bytes"]},
     ],
@@ -264,18 +390,27 @@ def arrived(world: World, registry: RegistryDouble, suffix: str) -> list[dict[st
 @pytest.mark.long
 @pytest.mark.parametrize("named", [False, True], ids=["topics by condition", "topics by column"])
 def test_rows_arrive_as_avro_and_what_does_not_fit_is_in_quarantine_as_json(world, registry, named):
-    """A table's rows to two topics, each with its subject; then one more file, with a row of which the schema lacks a field, and one without a topic
-    where a column says it."""
+    """A table's rows to two topics, each with its subject; then one more file, with a row of which
+    the schema lacks a field, and one without a topic where a column says it."""
     point_to(world, registry)
     plain, dear_ = world.topic(), world.topic("-dear")
     pipeline = {
         "source": {"path": "logs", "settle": "0s", "format": "parquet"},
         "topic": None,
-        "routes": [{"topic": "{where}", "topics": [plain, dear_]}] if named else [{"topic": dear_, "when": "price >= 5"}, {"topic": plain}],
+        "routes": [{"topic": "{where}", "topics": [plain, dear_]}]
+        if named
+        else [{"topic": dear_, "when": "price >= 5"}, {"topic": plain}],
         "quarantine": {"topic": world.topic("-bad"), "max_rate": 1.0, "keep": "1kB"},
-        "gates": {"source": [{"check": "files", "min": 1}], "delivery": [{"check": "sum_closes"}, {"check": "checksum"}, {"check": "read_back"}]},
-    }  # fmt: skip
-    records = {"parse": {"json": "id BIGINT, price DECIMAL(20,2)"}, "key": "id", "avro": {"schema": ORDER}}
+        "gates": {
+            "source": [{"check": "files", "min": 1}],
+            "delivery": [{"check": "sum_closes"}, {"check": "checksum"}, {"check": "read_back"}],
+        },
+    }
+    records = {
+        "parse": {"json": "id BIGINT, price DECIMAL(20,2)"},
+        "key": "id",
+        "avro": {"schema": ORDER},
+    }
     where = f"CASE WHEN price < 0 THEN null WHEN price >= 5 THEN '{dear_}' ELSE '{plain}' END"
     records |= {"columns": {"where": where}} if named else {}
     world.write_pipeline(**pipeline, records=records)
@@ -307,44 +442,78 @@ def test_rows_arrive_as_avro_and_what_does_not_fit_is_in_quarantine_as_json(worl
     assert bad[b"unencodable"]["more"] == 7
     assert set(bad) == {b"unencodable", *([b"unroutable"] if named else [])}
     assert not named or bad[b"unroutable"]["id"] == 1_002
-    assert [row["id"] for row in arrived(world, registry, "") if row["id"] >= 1_000] == ([1_000] if named else [1_000, 1_002])
-    everything = "".join(path.read_text(errors="replace") for path in (world.root / "runs").rglob("*") if path.is_file())
+    assert [row["id"] for row in arrived(world, registry, "") if row["id"] >= 1_000] == (
+        [1_000] if named else [1_000, 1_002]
+    )
+    everything = "".join(
+        path.read_text(errors="replace")
+        for path in (world.root / "runs").rglob("*")
+        if path.is_file()
+    )
     assert PASSWORD not in everything
 
 
 def test_lines_become_structs_become_avro_redacted_on_their_way(world, registry):
     point_to(world, registry)
-    fields = [{"name": "who", "type": "string"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}]
+    fields = [
+        {"name": "who", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    ]
     world.write_pipeline(
         records={
             "parse": {"regex": r"^(?<at>\S+) (?<who>\S+)"},
             "value": "named_struct('at', to_timestamp(at), 'who', who)",
             "redact": ["email"],
-            "avro": {"schema": {"type": "record", "name": "Seen", "fields": fields}, "subject": "com.example.Seen"},
+            "avro": {
+                "schema": {"type": "record", "name": "Seen", "fields": fields},
+                "subject": "com.example.Seen",
+            },
         }
     )
-    world.write_log("a.log", b"\xef\xbb\xbf2026-11-01T06:00:00.123456Z joe@example.com\n1960-01-01T00:00:00Z jane\n")
+    world.write_log(
+        "a.log",
+        b"\xef\xbb\xbf2026-11-01T06:00:00.123456Z joe@example.com\n1960-01-01T00:00:00Z jane\n",
+    )
     assert world.run()["delivered"] == 2
     assert registry.subjects == {"com.example.Seen": [1]}
     values = [one.value[5:] for one in read_records(world.bootstrap, world.topic()) if one.value]
     found = [decoded(json.loads(registry.schemas[1]), value) for value in values]
     assert sorted(found, key=str) == sorted(
-        [{"who": "[email]", "at": MOMENT}, {"who": "jane", "at": dt.datetime(1960, 1, 1, tzinfo=dt.UTC)}], key=str
+        [
+            {"who": "[email]", "at": MOMENT},
+            {"who": "jane", "at": dt.datetime(1960, 1, 1, tzinfo=dt.UTC)},
+        ],
+        key=str,
     )
 
 
 def test_a_registry_that_says_no_fails_the_run_before_anything_is_sent(world, registry):
-    """Once each for the plan: a wrong password, a schema that earlier readers cannot follow, one that does not fit without a quarantine."""
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "format": "jsonl"}, records={"avro": {"schema": ORDER}})
+    """Once each for the plan: a wrong password, a schema that earlier readers cannot follow, one
+    that does not fit without a quarantine."""
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "format": "jsonl"},
+        records={"avro": {"schema": ORDER}},
+    )
     world.write_log("a.log", b'{"id":1,"at":"2026-11-01T06:00:00Z"}\n{"id":2}\n')
     point_to(world, registry, password="not-it-at-all")
-    said = world.fails(code=1, says=r"the Schema Registry at \S+ refuses \(401\).*`schema_registry.username` and `password`")
+    said = world.fails(
+        code=1,
+        says=r"the Schema Registry at \S+ refuses \(401\).*`schema_registry.username` and "
+        r"`password`",
+    )
     assert "not-it-at-all" not in said
     point_to(world, registry)
     earlier = {**ORDER, "fields": [{"name": "id", "type": "string"}]}
     registry.schemas[1], registry.subjects[f"{world.topic()}-value"] = json.dumps(earlier), [1]
-    world.fails(code=1, says=rf"an earlier schema under the subject {world.topic()}-value .*is not compatible with: .*id")
+    world.fails(
+        code=1,
+        says=rf"an earlier schema under the subject {world.topic()}-value .*is not compatible "
+        r"with: .*id",
+    )
     assert world.nothing_was_sent()
     registry.subjects.clear()
-    world.fails(code=1, says=r"a\.log \(split at byte 0\), record 2: its value does not fit `records.avro.schema`")
+    world.fails(
+        code=1,
+        says=r"a\.log \(split at byte 0\), record 2: its value does not fit `records.avro.schema`",
+    )
     assert world.read().total() == 0

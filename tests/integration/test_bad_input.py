@@ -1,4 +1,5 @@
-"""Bad input: one paragraph that names the file, field or cluster and the remedy, an exit code, and nothing sent."""
+"""Bad input: one paragraph that names the file, field or cluster and the remedy, an exit code, and
+nothing sent."""
 
 import json
 import os
@@ -23,7 +24,10 @@ def world(tmp_path, kafka):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"delivery": {"chunk_sise": "1MB"}}, r"\.yaml:\d+:\d+: delivery\.chunk_sise.*did you mean 'chunk_size'"),
+        (
+            {"delivery": {"chunk_sise": "1MB"}},
+            r"\.yaml:\d+:\d+: delivery\.chunk_sise.*did you mean 'chunk_size'",
+        ),
         ({"delivery": {"lanes": "many"}}, r"\.yaml:\d+:\d+: delivery\.lanes"),
         ({"clusters": ["locale"]}, r"locale.*did you mean 'local'"),
     ],
@@ -84,7 +88,10 @@ def test_validate_shows_wrong_sql_of_all_pipelines_with_file_and_line(world, tmp
         assert field in flat, flat
     assert "Traceback" not in done.stderr
     assert not ran.exists(), "who validates a configuration need not trust it"
-    assert "SQL expressions could not be analysed" in world.shipper("validate", "--runner-python").stderr
+    assert (
+        "SQL expressions could not be analysed"
+        in world.shipper("validate", "--runner-python").stderr
+    )
     assert ran.exists()
 
 
@@ -104,9 +111,15 @@ def test_wrong_sql_stops_a_run_before_anything_is_sent(world, records, code, say
 def test_a_window_without_files_fails_unless_the_pipeline_says_otherwise(world):
     world.write_pipeline(source={"path": "elsewhere/{window_start:%Y}/", "settle": "0s"})
     world.fails(code=1, says=r"no files for window.*elsewhere/2026.*when_empty")
-    (plan,) = [PlanResult.model_validate_json(path.read_text()) for path in (world.root / "runs").rglob("plan.json")]
+    (plan,) = [
+        PlanResult.model_validate_json(path.read_text())
+        for path in (world.root / "runs").rglob("plan.json")
+    ]
     assert plan.final, "Airflow goes on with the next window at once"
-    world.write_pipeline(source={"path": "elsewhere", "when_empty": "succeed"}, gates={"source": [{"check": "files", "min": 0}]})
+    world.write_pipeline(
+        source={"path": "elsewhere", "when_empty": "succeed"},
+        gates={"source": [{"check": "files", "min": 0}]},
+    )
     assert world.run()["delivered"] == 0
 
 
@@ -118,7 +131,9 @@ def test_files_that_are_still_being_written_are_left_out_and_named(world):
 
 def test_an_unreachable_cluster_is_named_with_its_address(world):
     world.write_cluster(bootstrap="127.0.0.1:1")
-    world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 answers.*clusters/local\.yaml")
+    world.fails(
+        code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 answers.*clusters/local\.yaml"
+    )
 
 
 def test_a_missing_topic_is_named_with_the_remedy(world):
@@ -135,7 +150,9 @@ def test_a_limit_stops_the_plan(world):
 
 
 def test_a_corrupt_archive_fails_the_run_and_none_of_it_is_shipped(world):
-    world.write_log("broken.log.gz", b"\x1f\x8b\x08\x00 this is no gzip data at all, whatever its name says")
+    world.write_log(
+        "broken.log.gz", b"\x1f\x8b\x08\x00 this is no gzip data at all, whatever its name says"
+    )
     world.fails(code=1, says=r"broken\.log\.gz|gzip")
 
 
@@ -170,10 +187,15 @@ def test_a_log_whose_first_line_begins_like_a_packed_file_is_never_done_by_quara
     world.write_log("hostile.log", log)
     world.client.create_topics({world.topic("-q"): 1}, replication_factor=1)
     quarantine = {"topic": world.topic("-q"), "max_rate": 1.0}
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"}, quarantine=quarantine)
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
+        quarantine=quarantine,
+    )
     world.fails(code=1, says=r"hostile\.log: .*`source\.codec: none`")
     assert (world.read(), world.read("-q")) == (lines_of(b"one\n"), lines_of())
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "codec": "none"}, quarantine=quarantine)
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "codec": "none"}, quarantine=quarantine
+    )
     assert world.run()["delivered"] == 2
     assert world.read() == lines_of(b"one\n", log)
 
@@ -230,7 +252,10 @@ def test_a_file_in_whose_middle_an_expression_fails_is_not_whole(world):
     world.write_log("a.log", b"".join(b"line %d\n" % number for number in range(5_000)))
     world.write_pipeline(
         records={"value": "if(value = 'line 4000', raise_error('no more'), value)"},
-        runner={"driver_memory": "1g", "conf": {"spark.sql.execution.arrow.maxRecordsPerBatch": "100"}},
+        runner={
+            "driver_memory": "1g",
+            "conf": {"spark.sql.execution.arrow.maxRecordsPerBatch": "100"},
+        },
     )
     world.fails(code=1, says="USER_RAISED_EXCEPTION")
     done = world.shipper("plan", world.name, "--window", WINDOW, "--json")
@@ -241,5 +266,9 @@ def test_a_file_in_whose_middle_an_expression_fails_is_not_whole(world):
 
 def test_a_ledger_topic_with_the_wrong_settings_is_refused(world):
     world.client.create_topics({f"_shipper.{world.name}": 1}, replication_factor=1)
-    world.fails(code=1, says=rf"_shipper\.{world.name} cannot be the ledger.*cleanup\.policy is 'delete'.*1 partitions, not 2")
+    world.fails(
+        code=1,
+        says=rf"_shipper\.{world.name} cannot be the ledger.*cleanup\.policy is 'delete'.*1 "
+        r"partitions, not 2",
+    )
     assert world.nothing_was_sent()

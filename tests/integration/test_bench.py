@@ -1,4 +1,5 @@
-"""`shipper bench` on real Kafka and, end to end, real Spark: tiny, but the whole way to the JSON and the page."""
+"""`shipper bench` on real Kafka and, end to end, real Spark: tiny, but the whole way to the JSON
+and the page."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from shipper_tools.dev.console_consumer import read_topic
 
 PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "shipper-peers"))
 needs_flink = pytest.mark.skipif(
-    not (PEERS / "flink").is_dir(), reason="Flink was not built: python -m shipper_tools.bench.flink PEERS"
+    not (PEERS / "flink").is_dir(),
+    reason="Flink was not built: python -m shipper_tools.bench.flink PEERS",
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -49,7 +51,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.loads += [f"{key}={value}" for key, value in attrs if key in ("src", "href") and not (value or "").startswith("#")]
+        self.loads += [
+            f"{key}={value}"
+            for key, value in attrs
+            if key in ("src", "href") and not (value or "").startswith("#")
+        ]
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -61,13 +67,16 @@ def the_page(out: Path) -> Page:
 
 @pytest.mark.long
 def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
-    found = bench(tmp_path, "distance", "--rtt", "20ms", "--lanes", "2,4", "--seconds", "0.5", "--rounds", "1")
+    found = bench(
+        tmp_path, "distance", "--rtt", "20ms", "--lanes", "2,4", "--seconds", "0.5", "--rounds", "1"
+    )
     summaries = {summary["contender"]["name"]: summary for summary in found["summaries"]}
     assert {"shipper, 2 lanes × 1MB", "shipper, 4 lanes × 1MB", "Java producer"} <= set(summaries)
     ours = summaries["shipper, 2 lanes × 1MB"]
     rate = ours["records_per_second"]
     assert 0 < rate["lowest"] <= rate["median"] <= rate["highest"]
-    # A lane has one batch of 1,000 records in flight, so the distance is really there: without it, two lanes are faster.
+    # A lane has one batch of 1,000 records in flight, so the distance is really there: without it,
+    # two lanes are faster.
     assert rate["highest"] < 2 * 1000 / 0.02
     assert ours["rounds"] == 1
     assert ours["times_best_peer"] > 0
@@ -89,9 +98,22 @@ def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
     found = bench(
-        tmp_path, "end-to-end", "--rtt", "0ms,20ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--no-peers",
-        "--set", "runner.driver_memory=1g", "--lanes", "auto,1",
-    )  # fmt: skip
+        tmp_path,
+        "end-to-end",
+        "--rtt",
+        "0ms,20ms",
+        "--partitions",
+        "2",
+        "--lines",
+        "4000",
+        "--rounds",
+        "1",
+        "--no-peers",
+        "--set",
+        "runner.driver_memory=1g",
+        "--lanes",
+        "auto,1",
+    )
     assert len(found["summaries"]) == 4
     for summary in found["summaries"]:
         assert summary["records_per_second"]["median"] > 0
@@ -104,7 +126,19 @@ def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.long
 def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
-    found = bench(tmp_path, "cold", "--rtt", "0ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--no-peers")
+    found = bench(
+        tmp_path,
+        "cold",
+        "--rtt",
+        "0ms",
+        "--partitions",
+        "2",
+        "--lines",
+        "4000",
+        "--rounds",
+        "1",
+        "--no-peers",
+    )
     [summary] = found["summaries"]
     assert summary["records_per_second"]["median"] > 0
     assert summary["cpu_seconds_per_million"]["client"] > 0
@@ -118,9 +152,22 @@ def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_flink_is_measured_beside_ours(tmp_path: Path) -> None:
     found = bench(
-        tmp_path, "cold", "--rtt", "0ms,20ms", "--partitions", "2", "--lines", "4000", "--rounds", "1", "--peers", str(PEERS)
+        tmp_path,
+        "cold",
+        "--rtt",
+        "0ms,20ms",
+        "--partitions",
+        "2",
+        "--lines",
+        "4000",
+        "--rounds",
+        "1",
+        "--peers",
+        str(PEERS),
     )
-    summaries = [summary for summary in found["summaries"] if summary["contender"]["name"] == "Flink"]
+    summaries = [
+        summary for summary in found["summaries"] if summary["contender"]["name"] == "Flink"
+    ]
     assert len(summaries) == 2
     for summary in summaries:
         assert summary["records_per_second"]["median"] > 0
@@ -140,8 +187,17 @@ def test_flink_delivers_each_line_once(tmp_path: Path) -> None:
     assert built is not None
     with World(tmp_path / "kafka") as world:
         topic = world.create_topic(case)
-        producer = {"bootstrap.servers": world.bootstrap(case), "acks": "all", "compression.type": case.compression}
-        done = subprocess.run(flink.command(built, folder, topic, producer), capture_output=True, text=True, timeout=120)
+        producer = {
+            "bootstrap.servers": world.bootstrap(case),
+            "acks": "all",
+            "compression.type": case.compression,
+        }
+        done = subprocess.run(
+            flink.command(built, folder, topic, producer),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stderr
         lines = [line for path in folder.iterdir() for line in path.read_bytes().splitlines()]
         assert sorted(read_topic(world.bootstrap(case), topic)) == sorted(lines)
@@ -157,25 +213,38 @@ def test_a_flink_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.log").write_text("a line\n")
     done = subprocess.run(
-        flink.command(built, tmp_path / "logs", "nowhere", producer), capture_output=True, text=True, timeout=120
+        flink.command(built, tmp_path / "logs", "nowhere", producer),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 1
     assert "Timeout" in done.stderr.strip().splitlines()[-1]
 
 
-def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(tmp_path: Path) -> None:
+def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
+    tmp_path: Path,
+) -> None:
     case = Case(partitions=2)
     with World(tmp_path / "kafka") as world:
         topic, empty = world.create_topic(case), world.create_topic(case)
-        producer = Producer({"bootstrap.servers": world.bootstrap(case), "transactional.id": "peer"})
+        producer = Producer(
+            {"bootstrap.servers": world.bootstrap(case), "transactional.id": "peer"}
+        )
         producer.init_transactions(30)
-        for records, end in ((3, producer.commit_transaction), (5, producer.abort_transaction), (4, producer.commit_transaction)):
+        for records, end in (
+            (3, producer.commit_transaction),
+            (5, producer.abort_transaction),
+            (4, producer.commit_transaction),
+        ):
             producer.begin_transaction()
             for number in range(records):
                 producer.produce(topic, b"value", partition=number % 2)
             producer.flush(30)
             end(30)
-        assert world.records_in(topic, 2) == 3 + 5 + 4 + 3 * 2  # a marker per partition and transaction
+        assert (
+            world.records_in(topic, 2) == 3 + 5 + 4 + 3 * 2
+        )  # a marker per partition and transaction
         assert world.committed_in(topic) == 3 + 4
         assert world.committed_in(empty) == 0
 

@@ -20,20 +20,33 @@ def lines_in(records):
 
 def kafka_records_of_ledger(world):
     ledger = LedgerLog(world.client, world.cluster, world.name)
-    values = [chunk for state in ledger.look(AskState(), 60).chunks.splits.values() for chunk in state.chunks.values()]
+    values = [
+        chunk
+        for state in ledger.look(AskState(), 60).chunks.splits.values()
+        for chunk in state.chunks.values()
+    ]
     return sum(value.records if value.bundles is None else value.bundles for value in values)
 
 
 def test_every_line_arrives_in_few_records_with_the_headers_that_it_would_have_alone(make_world):
     world = make_world()
     records = {
-        "columns": {"status": "split_part(value, ' ', 1)", "folder": "element_at(split(file_path, '/'), -2)"},
-        "headers": {"file": "file_name", "path": "file_path", "folder": "folder", "none": "cast(null as string)", "fixed": "'x'"},
+        "columns": {
+            "status": "split_part(value, ' ', 1)",
+            "folder": "element_at(split(file_path, '/'), -2)",
+        },
+        "headers": {
+            "file": "file_name",
+            "path": "file_path",
+            "folder": "folder",
+            "none": "cast(null as string)",
+            "fixed": "'x'",
+        },
     }
     source = {"path": "logs", "recursive": True, "settle": "0s"}
     rng = random.Random(7)
     contents = {
-        "a/odd [name] {1}*%20 \xe4#?.log": b"windows\r\n\r\nlone\rreturn\n\n\nno newline at the end",
+        "a/odd [name] {1}*%20 \xe4#?.log": b"windows\r\n\r\nlone\rreturn\n\n\nno newline at the end",  # noqa: E501
         "a/binary.log": bytes(rng.randrange(256) for _ in range(50_000)) + b"\n\0\n\xff\xfe\n",
         "b/bom.log": b"\xef\xbb\xbfwith a mark\nwithout\n",
         "b/long.log": b"short\n" + b"x" * 50_000 + b"\nshort again\n",
@@ -52,7 +65,11 @@ def test_every_line_arrives_in_few_records_with_the_headers_that_it_would_have_a
     world.write_pipeline(source=source, records={**records, "bundle": {"max_bytes": "4kB"}})
     account = world.run("--reship", "--reason", "another transform")
 
-    found = [record for record in read_records(world.bootstrap, world.topic()) if record.headers[0][0] == "shipper-lines"]
+    found = [
+        record
+        for record in read_records(world.bootstrap, world.topic())
+        if record.headers[0][0] == "shipper-lines"
+    ]
     assert lines_in(found) == expected
     assert {record.headers[1:] for record in found} == {record.headers for record in alone}
     assert account["delivered"] == account["read"] == expected.total() > 20 * len(found)
@@ -63,26 +80,39 @@ def test_every_line_arrives_in_few_records_with_the_headers_that_it_would_have_a
 
 
 def test_values_that_are_no_lines_are_told_from_bundles(make_world):
-    """A null and a value with a line break travel alone: what a bundle of one holds is the value as it is."""
+    """A null and a value with a line break travel alone: what a bundle of one holds is the value as
+    it is."""
     world = make_world()
     world.write_pipeline(
-        records={"value": "if(value = 'gone', null, replace(value, '|', '\\n'))", "bundle": {"max_bytes": "1kB"}},
+        records={
+            "value": "if(value = 'gone', null, replace(value, '|', '\\n'))",
+            "bundle": {"max_bytes": "1kB"},
+        },
         delivery={"chunk_size": "1kB"},
     )
     world.write_log("a.log", b"one\ngone\na|b\n\n|\ntwo\nthree\n" * 100)
     world.run()
     found = read_records(world.bootstrap, world.topic())
-    assert lines_in(found) == Counter(dict.fromkeys((b"one", None, b"a\nb", b"", b"\n", b"two", b"three"), 100))
+    assert lines_in(found) == Counter(
+        dict.fromkeys((b"one", None, b"a\nb", b"", b"\n", b"two", b"three"), 100)
+    )
     assert len(found) < 700
 
 
 @pytest.mark.long
 def test_a_file_that_was_begun_in_bundles_is_finished_without(make_world):
     world = make_world(topics={"": 1})
-    delivery = {"chunk_size": "1kB", "lanes": 1, "metadata_wait": "20s", "transaction_timeout": "20s"}
+    delivery = {
+        "chunk_size": "1kB",
+        "lanes": 1,
+        "metadata_wait": "20s",
+        "transaction_timeout": "20s",
+    }
     world.write_pipeline(records={"bundle": {"max_bytes": "1kB"}}, delivery=delivery)
     content = b"".join(b"line %d\n" % n for n in range(2000))
-    world.write_log("a.log", content + random.Random(3).randbytes(30_000).replace(b"\n", b"") + b"\nlast\n")
+    world.write_log(
+        "a.log", content + random.Random(3).randbytes(30_000).replace(b"\n", b"") + b"\nlast\n"
+    )
     limit(world, 10_000)
     world.fails(code=1, says=r"a\.log.*max\.message\.bytes")
     begun = world.ledger_count()
@@ -97,19 +127,38 @@ def test_a_file_that_was_begun_in_bundles_is_finished_without(make_world):
 
 
 def limit(world, size):
-    arguments = ["--bootstrap-server", world.bootstrap, "--alter", "--entity-type", "topics", "--entity-name", world.topic()]
-    run_kafka_tool("kafka.admin.ConfigCommand", [*arguments, "--add-config", f"max.message.bytes={size}"])
+    arguments = [
+        "--bootstrap-server",
+        world.bootstrap,
+        "--alter",
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        world.topic(),
+    ]
+    run_kafka_tool(
+        "kafka.admin.ConfigCommand", [*arguments, "--add-config", f"max.message.bytes={size}"]
+    )
 
 
 @pytest.mark.long
 def test_a_header_that_depends_on_the_line_is_refused_before_anything_is_sent(make_world):
     world = make_world()
-    records = {"columns": {"user": "split_part(value, ' ', 1)"}, "headers": {"user": "user"}, "bundle": {}}
+    records = {
+        "columns": {"user": "split_part(value, ' ', 1)"},
+        "headers": {"user": "user"},
+        "bundle": {},
+    }
     world.write_pipeline(records=records)
     world.write_log("a.log", b"me too\n")
     done = world.shipper("validate")
     flat = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2
-    assert "records.headers.user: `headers` and `bundle` contradict each other: 'user' depends on the line" in flat
-    world.fails(code=2, says=r"records\.headers\.user: `headers` and `bundle` contradict each other")
+    assert (
+        "records.headers.user: `headers` and `bundle` contradict each other: 'user' depends on the "
+        "line" in flat
+    )
+    world.fails(
+        code=2, says=r"records\.headers\.user: `headers` and `bundle` contradict each other"
+    )
     assert world.nothing_was_sent()

@@ -18,25 +18,42 @@ def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(
     """Both are one broker here, with a ledger each."""
     world = World(tmp_path, kafka.bootstrap, topics={"": 1, "-even": 1, "-odd": 1})
     (tmp_path / "config/clusters/other.yaml").write_text(
-        f"cluster: other\nbootstrap: {world.bootstrap}\nledger: {{replication_factor: 1, topic: '_other.{{pipeline}}'}}\n"
+        f"cluster: other\nbootstrap: {world.bootstrap}\nledger: {{replication_factor: 1, topic: "
+        "'_other.{pipeline}'}\n"
     )
-    routes = [{"when": "cast(value as int) % 2 = 0", "topic": world.topic("-even")}, {"topic": world.topic("-odd")}]
+    routes = [
+        {"when": "cast(value as int) % 2 = 0", "topic": world.topic("-even")},
+        {"topic": world.topic("-odd")},
+    ]
     world.write_pipeline(
-        clusters={"local": {}, "other": {"routes": routes}}, gates={"delivery": [{"check": "sum_closes"}, {"check": "checksum"}]}
+        clusters={"local": {}, "other": {"routes": routes}},
+        gates={"delivery": [{"check": "sum_closes"}, {"check": "checksum"}]},
     )
     world.write_log("a.log", b"".join(b"%d\n" % n for n in range(1_000)))
 
     plan = json.loads(world.shipper("plan", world.name, "--window", WINDOW, "--json").stdout)
     assert plan["topics"] == [world.topic(), world.topic("-even"), world.topic("-odd")]
-    assert [cluster["topics"] for cluster in plan["clusters"]] == [[], [world.topic("-even"), world.topic("-odd")]]
-    for cluster, topics in ((), [world.topic()]), (("--cluster", "other"), [world.topic("-even"), world.topic("-odd")]):
-        shown = json.loads(world.shipper("preview", world.name, "--window", WINDOW, "-n", "2", "--json", *cluster).stdout)
+    assert [cluster["topics"] for cluster in plan["clusters"]] == [
+        [],
+        [world.topic("-even"), world.topic("-odd")],
+    ]
+    for cluster, topics in (
+        ((), [world.topic()]),
+        (("--cluster", "other"), [world.topic("-even"), world.topic("-odd")]),
+    ):
+        shown = json.loads(
+            world.shipper(
+                "preview", world.name, "--window", WINDOW, "-n", "2", "--json", *cluster
+            ).stdout
+        )
         assert list(dict.fromkeys(line["topic"] for line in shown["lines"])) == topics
     done = world.shipper("run", world.name, "--window", WINDOW, "--json")
     assert done.returncode == 0, done.stderr[-4000:]
     report = RunReport.model_validate_json(done.stdout)
     assert account_of(report)["topics"].keys() == {world.topic()}
-    assert {topic: found["ledger"] for topic, found in account_of(report, "other")["topics"].items()} == {
+    assert {
+        topic: found["ledger"] for topic, found in account_of(report, "other")["topics"].items()
+    } == {
         world.topic("-even"): 500,
         world.topic("-odd"): 500,
     }
@@ -44,7 +61,11 @@ def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(
         suffix: sorted(int(value) for value in read_topic(world.bootstrap, world.topic(suffix)))
         for suffix in ("", "-even", "-odd")
     }
-    assert numbers == {"": list(range(1_000)), "-even": list(range(0, 1_000, 2)), "-odd": list(range(1, 1_000, 2))}
+    assert numbers == {
+        "": list(range(1_000)),
+        "-even": list(range(0, 1_000, 2)),
+        "-odd": list(range(1, 1_000, 2)),
+    }
 
     # A missing topic of the one is no business of the other.
     world.write_log("b.log", b"1001\n")
@@ -61,7 +82,11 @@ def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(
 @pytest.mark.long
 def test_the_condition_of_a_clusters_route_is_analysed(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
-    world.write_pipeline(clusters={"local": {"routes": [{"when": "rand() < 0.5", "topic": "a"}, {"topic": world.topic()}]}})
+    world.write_pipeline(
+        clusters={
+            "local": {"routes": [{"when": "rand() < 0.5", "topic": "a"}, {"topic": world.topic()}]}
+        }
+    )
     world.write_log("a.log", b"x\n")
     world.client.create_topics({"a": 1}, replication_factor=1)
     world.fails(code=2, says=r"clusters\.local\.routes\[0\]\.when")

@@ -1,6 +1,7 @@
 """Ways in which a source goes wrong, each planted in the files and caught by the real source gate.
 
-The gate is asked without a cluster. That a closed one lets no byte leave is tested end to end in test_bad_input.py.
+The gate is asked without a cluster. That a closed one lets no byte leave is tested end to end in
+test_bad_input.py.
 """
 
 from __future__ import annotations
@@ -91,14 +92,25 @@ OF_LINES = {
 
 def access(hour: int, seed: str = "", day: str = "2026-11-01") -> bytes:
     def line(i: int) -> str:
-        path, status = ("/admin/login" if i % 20 == 0 else f"/items/{i}"), (503 if i % 30 == 1 else 200)
-        return f"{day}T{hour:02}:{i // 4:02}:{i % 60:02}Z {HOSTS[i % 3]} GET {path} {status} r{seed}{hour:02}{i:04}"
+        path, status = (
+            ("/admin/login" if i % 20 == 0 else f"/items/{i}"),
+            (503 if i % 30 == 1 else 200),
+        )
+        return (
+            f"{day}T{hour:02}:{i // 4:02}:{i % 60:02}Z {HOSTS[i % 3]} GET {path} {status} "
+            f"r{seed}{hour:02}{i:04}"
+        )
 
     return "".join(f"{line(i)}\n" for i in range(LINES_PER_HOUR)).encode()
 
 
 def event(i: int, **more: object) -> bytes:
-    return json.dumps({"id": i, "kind": "buy" if i % 9 == 0 else "view", "user": f"u{i}", **more}).encode() + b"\n"
+    return (
+        json.dumps(
+            {"id": i, "kind": "buy" if i % 9 == 0 else "view", "user": f"u{i}", **more}
+        ).encode()
+        + b"\n"
+    )
 
 
 def name(hour: int, file: str = "web.log") -> str:
@@ -106,12 +118,15 @@ def name(hour: int, file: str = "web.log") -> str:
 
 
 class World:
-    """A healthy source, to be corrupted: six hours of access logs, and a pipeline of events as JSON lines."""
+    """A healthy source, to be corrupted: six hours of access logs, and a pipeline of events as JSON
+    lines."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         (folder / "access").mkdir()
         (folder / "events").mkdir()
-        self.access = Logs(spark, folder / "access", hours=len(HOURS), **ACCESS, source=ALL_OR_NOTHING)
+        self.access = Logs(
+            spark, folder / "access", hours=len(HOURS), **ACCESS, source=ALL_OR_NOTHING
+        )
         self.events = Logs(spark, folder / "events", hours=len(HOURS), **EVENTS)
         for hour in HOURS:
             self.write(hour, access(hour), "web.log.gz" if hour == 7 else "web.log")
@@ -121,7 +136,9 @@ class World:
             self._past_run(day, round(size * (0.9 + 0.05 * day)))
 
     def write(self, hour: int, content: bytes, file: str = "web.log") -> Path:
-        return self.access.write(name(hour, file), content, age_seconds=(END.hour - hour - 1) * 3600 + 60)
+        return self.access.write(
+            name(hour, file), content, age_seconds=(END.hour - hour - 1) * 3600 + 60
+        )
 
     def read(self, hour: int) -> bytes:
         return (self.access.folder / name(hour)).read_bytes()
@@ -145,7 +162,12 @@ class World:
 
     def _past_run(self, days_ago: int, size: int) -> None:
         end = END - dt.timedelta(days=days_ago)
-        common = {"pipeline": "web", "window_start": end - dt.timedelta(hours=len(HOURS)), "window_end": end, "run_id": "r1"}
+        common = {
+            "pipeline": "web",
+            "window_start": end - dt.timedelta(hours=len(HOURS)),
+            "window_end": end,
+            "run_id": "r1",
+        }
         common |= {"started_at": end, "finished_at": end}
         files = [PlannedFile(path="/l/a", size_bytes=size, modified_ms=0, splits=1)]
         folder = RunFolder(str(self.access.root / "runs"), "web", common["window_start"], end, "r1")
@@ -153,8 +175,13 @@ class World:
 
     def closed_by(self, pipeline: str) -> dict[str, str]:
         """Check → what it observed, of all that close the gate."""
-        logs, checks = {"access": (self.access, ACCESS_CHECKS), "events": (self.events, EVENTS_CHECKS)}[pipeline]
-        evaluation, _ = logs.evaluation([{**check, "on": "full"} if check["check"] in OF_LINES else check for check in checks])
+        logs, checks = {
+            "access": (self.access, ACCESS_CHECKS),
+            "events": (self.events, EVENTS_CHECKS),
+        }[pipeline]
+        evaluation, _ = logs.evaluation(
+            [{**check, "on": "full"} if check["check"] in OF_LINES else check for check in checks]
+        )
         assert len(evaluation.results) == len(checks)
         return {result.check: result.observed for result in closed(evaluation.results)}
 
@@ -202,81 +229,196 @@ def recompressed(world: World) -> None:
     path = world.path(7, "web.log.gz")
     world.write(7, b"")
     world.path(7).unlink()
-    world.path(7, "again.log.gz").write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=7))
+    world.path(7, "again.log.gz").write_bytes(
+        gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=7)
+    )
 
 
 CORRUPTIONS = [
-    Corruption("an hour is missing", "files_per", lambda w: w.path(9).unlink(), "2026-11-01T09:00Z has 0"),
-    Corruption("half of the files are missing", "files", lambda w: [w.path(h).unlink() for h in (6, 8, 9)], "3 files"),
     Corruption(
-        "thousands of tiny files", "files", lambda w: [w.write(6, b"%d\n" % i, f"part-{i}.log") for i in range(40)], "46 files"
+        "an hour is missing", "files_per", lambda w: w.path(9).unlink(), "2026-11-01T09:00Z has 0"
     ),
     Corruption(
-        "a file lies there under two names", "duplicate_files", lambda w: w.write(8, w.read(8), "web-copy.log"), "web-copy.log"
+        "half of the files are missing",
+        "files",
+        lambda w: [w.path(h).unlink() for h in (6, 8, 9)],
+        "3 files",
     ),
-    Corruption("a file lies there twice, compressed anew", "unique(value)", recompressed, "repeat another"),
-    Corruption("a file holds its lines twice, one part after the other", "unique(value)", lambda w: w.write(8, w.read(8) * 2)),
-    Corruption("every line of a file came twice", "unique(value)", lambda w: w.each_line(8, lambda i, line: line * 2)),
-    Corruption("a gzip file is cut off", "rows", lambda w: truncate(w.path(7, "web.log.gz"), 0.5), "1 file cannot be read"),
-    Corruption("a gzip file has a broken byte", "rows", lambda w: flip(w.path(7, "web.log.gz"), 300), "web.log.gz: "),
-    Corruption("a .gz file is plain text", "rows", lambda w: w.path(7, "web.log.gz").write_bytes(access(7)), "cannot be read"),
-    Corruption("timestamps are shifted by a day", "in_window(at)", lambda w: w.write(8, access(8, day="2026-10-31")), "240 of"),
     Corruption(
-        "timestamps of one host are an hour ahead", "in_window(at)", lambda w: w.write(11, access(11).replace(b"T11:5", b"T12:5"))
+        "thousands of tiny files",
+        "files",
+        lambda w: [w.write(6, b"%d\n" % i, f"part-{i}.log") for i in range(40)],
+        "46 files",
     ),
-    Corruption("yesterday's file under today's name", "in_window(at)", lambda w: w.write(11, access(11, day="2026-10-31"))),
-    Corruption("a topic is silent", "route_rate", lambda w: w.everywhere(b" /admin/login ", b" /items/7 "), "audit.web 0 %"),
-    Corruption("nearly everything is an error", "route_rate", lambda w: w.everywhere(b" 200 ", b" 502 "), "errors.web 100 %"),
-    Corruption("a file begins with a byte order mark", "no_bom", lambda w: w.write(8, b"\xef\xbb\xbf" + w.read(8)), "web.log"),
+    Corruption(
+        "a file lies there under two names",
+        "duplicate_files",
+        lambda w: w.write(8, w.read(8), "web-copy.log"),
+        "web-copy.log",
+    ),
+    Corruption(
+        "a file lies there twice, compressed anew", "unique(value)", recompressed, "repeat another"
+    ),
+    Corruption(
+        "a file holds its lines twice, one part after the other",
+        "unique(value)",
+        lambda w: w.write(8, w.read(8) * 2),
+    ),
+    Corruption(
+        "every line of a file came twice",
+        "unique(value)",
+        lambda w: w.each_line(8, lambda i, line: line * 2),
+    ),
+    Corruption(
+        "a gzip file is cut off",
+        "rows",
+        lambda w: truncate(w.path(7, "web.log.gz"), 0.5),
+        "1 file cannot be read",
+    ),
+    Corruption(
+        "a gzip file has a broken byte",
+        "rows",
+        lambda w: flip(w.path(7, "web.log.gz"), 300),
+        "web.log.gz: ",
+    ),
+    Corruption(
+        "a .gz file is plain text",
+        "rows",
+        lambda w: w.path(7, "web.log.gz").write_bytes(access(7)),
+        "cannot be read",
+    ),
+    Corruption(
+        "timestamps are shifted by a day",
+        "in_window(at)",
+        lambda w: w.write(8, access(8, day="2026-10-31")),
+        "240 of",
+    ),
+    Corruption(
+        "timestamps of one host are an hour ahead",
+        "in_window(at)",
+        lambda w: w.write(11, access(11).replace(b"T11:5", b"T12:5")),
+    ),
+    Corruption(
+        "yesterday's file under today's name",
+        "in_window(at)",
+        lambda w: w.write(11, access(11, day="2026-10-31")),
+    ),
+    Corruption(
+        "a topic is silent",
+        "route_rate",
+        lambda w: w.everywhere(b" /admin/login ", b" /items/7 "),
+        "audit.web 0 %",
+    ),
+    Corruption(
+        "nearly everything is an error",
+        "route_rate",
+        lambda w: w.everywhere(b" 200 ", b" 502 "),
+        "errors.web 100 %",
+    ),
+    Corruption(
+        "a file begins with a byte order mark",
+        "no_bom",
+        lambda w: w.write(8, b"\xef\xbb\xbf" + w.read(8)),
+        "web.log",
+    ),
     Corruption(
         "a byte order mark amid a file, where two were joined",
         "matches(value)",
         lambda w: w.each_line(8, lambda i, line: b"\xef\xbb\xbf" + line if i == 100 else line),
         "1 of",
     ),
-    Corruption("a file is UTF-16", "matches(value)", lambda w: w.write(8, w.read(8).decode().encode("utf-16"))),
+    Corruption(
+        "a file is UTF-16",
+        "matches(value)",
+        lambda w: w.write(8, w.read(8).decode().encode("utf-16")),
+    ),
     Corruption(
         "a file is Latin-1 and not UTF-8",
         "condition(utf8)",
         lambda w: w.each_line(8, lambda i, line: line.replace(b"items", b"st\xfchle")),
     ),
-    Corruption("binary garbage in a file", "matches(value)", lambda w: w.write(8, w.read(8) + bytes(range(256)) * 20)),
     Corruption(
-        "a block of zeros at a file's end, after a crash", "matches(value)", lambda w: w.write(8, w.read(8) + bytes(4096))
+        "binary garbage in a file",
+        "matches(value)",
+        lambda w: w.write(8, w.read(8) + bytes(range(256)) * 20),
     ),
-    Corruption("lines without an end: newlines are lost", "line_length", lambda w: w.write(8, w.read(8).replace(b"\n", b" "))),
-    Corruption("a few very long lines", "line_length", lambda w: w.write(8, w.read(8) + b"x" * 20_000 + b"\n"), "20,000 bytes"),
+    Corruption(
+        "a block of zeros at a file's end, after a crash",
+        "matches(value)",
+        lambda w: w.write(8, w.read(8) + bytes(4096)),
+    ),
+    Corruption(
+        "lines without an end: newlines are lost",
+        "line_length",
+        lambda w: w.write(8, w.read(8).replace(b"\n", b" ")),
+    ),
+    Corruption(
+        "a few very long lines",
+        "line_length",
+        lambda w: w.write(8, w.read(8) + b"x" * 20_000 + b"\n"),
+        "20,000 bytes",
+    ),
     Corruption(
         "many long lines",
         "line_length",
         lambda w: w.each_line(8, lambda i, line: line.replace(b"/items/", b"/items/" + b"y" * 300)),
     ),
-    Corruption("lines end with CR LF", "condition(no_carriage_return)", lambda w: w.write(8, w.read(8).replace(b"\n", b"\r\n"))),
-    Corruption("a column is empty", "not_null(host)", lambda w: w.write(8, w.read(8).replace(b" web2 ", b" - ")), "80 of"),
     Corruption(
-        "a value that nobody knows", "allowed(host)", lambda w: w.write(8, w.read(8).replace(b" web2 ", b" web9 ")), "80 of"
+        "lines end with CR LF",
+        "condition(no_carriage_return)",
+        lambda w: w.write(8, w.read(8).replace(b"\n", b"\r\n")),
     ),
     Corruption(
-        "a number out of its range", "condition(known_status)", lambda w: w.write(8, w.read(8).replace(b" 200 ", b" 999 "))
+        "a column is empty",
+        "not_null(host)",
+        lambda w: w.write(8, w.read(8).replace(b" web2 ", b" - ")),
+        "80 of",
     ),
-    Corruption("another delimiter", "schema(value)", lambda w: w.write(8, w.read(8).replace(b" ", b";"))),
     Corruption(
-        "a new column in the lines", "schema(value)", lambda w: w.write(8, w.read(8).replace(b" GET ", b" GET HTTP/1.1 "))
+        "a value that nobody knows",
+        "allowed(host)",
+        lambda w: w.write(8, w.read(8).replace(b" web2 ", b" web9 ")),
+        "80 of",
+    ),
+    Corruption(
+        "a number out of its range",
+        "condition(known_status)",
+        lambda w: w.write(8, w.read(8).replace(b" 200 ", b" 999 ")),
+    ),
+    Corruption(
+        "another delimiter", "schema(value)", lambda w: w.write(8, w.read(8).replace(b" ", b";"))
+    ),
+    Corruption(
+        "a new column in the lines",
+        "schema(value)",
+        lambda w: w.write(8, w.read(8).replace(b" GET ", b" GET HTTP/1.1 ")),
     ),
     Corruption(
         "stack traces between the lines",
         "matches(value)",
-        lambda w: w.each_line(8, lambda i, line: line + b"\tat com.example.Main(Main.java:1)\n" if i % 50 == 0 else line),
+        lambda w: w.each_line(
+            8,
+            lambda i, line: line + b"\tat com.example.Main(Main.java:1)\n" if i % 50 == 0 else line,
+        ),
     ),
     Corruption(
-        "an error page in place of a log", "matches(value)", lambda w: w.write(8, b"<html>\n<h1>404</h1>\n</html>\n" * 60)
+        "an error page in place of a log",
+        "matches(value)",
+        lambda w: w.write(8, b"<html>\n<h1>404</h1>\n</html>\n" * 60),
     ),
     Corruption("an empty file", "rows", lambda w: w.write(8, b""), "1,200 rows"),
     Corruption("too few lines", "rows", lambda w: only_some_lines(w, 0.6), "rows in all files"),
     Corruption("nearly nothing in the files", "total_bytes", lambda w: only_some_lines(w, 0.1)),
     Corruption("the source stopped writing hours ago", "freshness", stale, "7h before"),
-    Corruption("four times the usual size", "size_vs_history(bytes)", ten_times_the_lines, "times that"),
-    Corruption("a third of the usual size", "size_vs_history(bytes)", lambda w: only_some_lines(w, 0.25), "times that"),
+    Corruption(
+        "four times the usual size", "size_vs_history(bytes)", ten_times_the_lines, "times that"
+    ),
+    Corruption(
+        "a third of the usual size",
+        "size_vs_history(bytes)",
+        lambda w: only_some_lines(w, 0.25),
+        "times that",
+    ),
     Corruption(
         "JSON with a new field",
         "schema(value)",
@@ -333,5 +475,9 @@ def test_a_corrupted_source_closes_the_gate(world: World, corruption: Corruption
 
 
 def test_the_table_in_the_docs_is_this_list() -> None:
-    rows = re.findall(r"^\| (.+?) \| `(.+?)` \|$", DOCS.read_text().partition("## What catches what")[2], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (.+?) \| `(.+?)` \|$",
+        DOCS.read_text().partition("## What catches what")[2],
+        re.MULTILINE,
+    )
     assert rows == [(corruption.what, corruption.caught_by) for corruption in CORRUPTIONS]

@@ -37,7 +37,16 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
-AWKWARD = [b"plain", b"", b"\r", b"x\ry\r\n", b"\xff\xfe", b"\x00", "straße".encode(), b"z" * 900_000]
+AWKWARD = [
+    b"plain",
+    b"",
+    b"\r",
+    b"x\ry\r\n",
+    b"\xff\xfe",
+    b"\x00",
+    "straße".encode(),
+    b"z" * 900_000,
+]
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
@@ -129,7 +138,9 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
     assert len(known.processes) == 2
     assert json.loads(dev(home, "status", "--json").stdout)["hdfs"]["uri"] == known.addresses["uri"]
     owner = f"user.name={getpass.getuser()}"
-    made = urllib.request.Request(f"{known.addresses['web']}/webhdfs/v1/kept/here?op=MKDIRS&{owner}", method="PUT")
+    made = urllib.request.Request(
+        f"{known.addresses['web']}/webhdfs/v1/kept/here?op=MKDIRS&{owner}", method="PUT"
+    )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     assert json.load(opener.open(made)) == {"boolean": True}
 
@@ -150,7 +161,9 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
 
 
 @pytest.mark.long
-def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_else_in(home: Path, tmp_path: Path) -> None:
+def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_else_in(
+    home: Path, tmp_path: Path
+) -> None:
     up = dev(home, "up", "kafka", "--secure", "--port", "0")
     assert up.returncode == 0, up.stderr
     written = home / "kafka-secure" / "secure.yaml"
@@ -162,7 +175,9 @@ def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_el
     assert dev(home, "topic", "logs.mine").returncode == 0
     assert ClusterClient(cluster).append("logs.mine", 0, [(b"key", b"value")]) == [0]
     assert dev(home, "read", "logs.mine").stdout == "value\n"
-    wrong = cluster.model_copy(update={"properties": {**cluster.properties, "sasl.password": Secret("another")}})
+    wrong = cluster.model_copy(
+        update={"properties": {**cluster.properties, "sasl.password": Secret("another")}}
+    )
     with pytest.raises(ClusterRefuses, match="refuses the connection"):
         ClusterClient(wrong).topics()
 
@@ -195,7 +210,9 @@ def test_without_java_the_error_says_how_to_get_one(home: Path, tmp_path: Path) 
     assert "Traceback" not in up.stderr
 
 
-@pytest.mark.parametrize("arguments", [["up", "postgres"], ["up", "--port", "99999"], ["restart"], ["status", "--yaml"]])
+@pytest.mark.parametrize(
+    "arguments", [["up", "postgres"], ["up", "--port", "99999"], ["restart"], ["status", "--yaml"]]
+)
 def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
     wrong = dev(home, *arguments)
 
@@ -204,7 +221,9 @@ def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
     assert not home.exists()
 
 
-def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(home: Path, tmp_path: Path) -> None:
+def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(
+    home: Path, tmp_path: Path
+) -> None:
     up = dev(home, "up", "s3", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
     endpoint = json.loads(up.stdout)["s3"]["endpoint"]
@@ -221,7 +240,9 @@ def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signature
     assert dev(home, "down", "s3").returncode == 0
     with pytest.raises(OSError, match="refused"):
         client.keys("logs")
-    assert dev(home, "put", str(tmp_path / "a b.log"), "s3a://logs/").returncode == 2, "nothing is up"
+    assert dev(home, "put", str(tmp_path / "a b.log"), "s3a://logs/").returncode == 2, (
+        "nothing is up"
+    )
 
     assert dev(home, "up", "s3", "--port", endpoint.rpartition(":")[2]).returncode == 0
     assert client.get("logs", "2026/a b.log") == b"one\r\n\xff"
@@ -238,7 +259,9 @@ def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> No
         found = json.load(page)
     assert (found["url"], found["aliveworkers"], found["cores"]) == (told["master"], 2, 2)
     assert len(told["pids"]) == 3
-    assert set(json.loads(dev(home, "status", "--json").stdout)) == {"spark"}, "kafka is not brought up with it"
+    assert set(json.loads(dev(home, "status", "--json").stdout)) == {"spark"}, (
+        "kafka is not brought up with it"
+    )
     assert dev(home, "down", "spark").returncode == 0
     assert not any(process.alive() for process in known.processes)
 
@@ -246,7 +269,12 @@ def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> No
 def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
     command = [sys.executable, "-m", "shipper", "dev", "up", "kafka", "--port", "0", "--json"]
     both = [
-        subprocess.Popen(command, env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            command,
+            env={**os.environ, "SHIPPER_DEV_HOME": str(home)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(2)
     ]
     first, second = (json.loads(process.communicate(timeout=180)[0]) for process in both)
@@ -276,7 +304,8 @@ def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
 
 @pytest.fixture
 def sigint_heard() -> Iterator[None]:
-    """A shell starts what it runs in the background with SIGINT ignored, and processes pass that on."""
+    """A shell starts what it runs in the background with SIGINT ignored, and processes pass that
+    on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -298,7 +327,9 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
             break
         # It was up already when the signal came, and rightly stays up.
         subprocess.run(
-            [sys.executable, "-m", "shipper", "dev", "down"], env={**os.environ, "SHIPPER_DEV_HOME": str(home)}, check=True
+            [sys.executable, "-m", "shipper", "dev", "down"],
+            env={**os.environ, "SHIPPER_DEV_HOME": str(home)},
+            check=True,
         )
 
     assert up.returncode != 0
@@ -308,7 +339,8 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
 
 @pytest.mark.long
 def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
-    # A killed broker's registration blocks its successor for the session timeout; the default is nine seconds.
+    # A killed broker's registration blocks its successor for the session timeout; the default is
+    # nine seconds.
     properties = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     with KafkaServer(tmp_path / "a, b é", properties=properties, die_with_parent=True) as server:
         bootstrap = server.bootstrap
@@ -331,11 +363,14 @@ def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper_tools.dev.kafka import KafkaServer;"
-        "server = KafkaServer(Path(sys.argv[1]), die_with_parent=True); server.start();"
-        "process = server.processes[0]; print(process.pid, process.started, flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from shipper_tools.dev.kafka import "
+        "KafkaServer;server = KafkaServer(Path(sys.argv[1]), die_with_parent=True); "
+        "server.start();process = server.processes[0]; print(process.pid, process.started, "
+        "flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as test:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as test:
         assert test.stdout is not None
         pid, started = test.stdout.readline().split()
         test.kill()
@@ -391,20 +426,32 @@ def test_the_independent_reader_returns_exactly_the_committed_bytes(kafka: Kafka
 def test_the_independent_reader_tells_keys_headers_and_nulls(kafka: KafkaServer) -> None:
     make_topic(kafka.bootstrap, "whole")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    producer.produce("whole", b"a\nb", key=b"k\t", headers=[("h", b"1:2"), ("n", None)], timestamp=1_700_000_000_123)
+    producer.produce(
+        "whole",
+        b"a\nb",
+        key=b"k\t",
+        headers=[("h", b"1:2"), ("n", None)],
+        timestamp=1_700_000_000_123,
+    )
     producer.produce("whole", None, key=b"")
     assert producer.flush(30) == 0
 
     first, second = read_records(kafka.bootstrap, "whole")
 
     assert (first.partition, first.offset, first.timestamp_ms) == (0, 0, 1_700_000_000_123)
-    assert (first.key, first.value, first.headers) == (b"k\t", b"a\nb", (("h", b"1:2"), ("n", None)))
+    assert (first.key, first.value, first.headers) == (
+        b"k\t",
+        b"a\nb",
+        (("h", b"1:2"), ("n", None)),
+    )
     assert (second.offset, second.key, second.value, second.headers) == (1, b"", None, ())
     with pytest.raises(ValueError, match="without a value"):
         read_topic(kafka.bootstrap, "whole")
 
 
-def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(kafka: KafkaServer) -> None:
+def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(
+    kafka: KafkaServer,
+) -> None:
     make_topic(kafka.bootstrap, "open")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "open"})
     producer.init_transactions(30)
@@ -420,7 +467,9 @@ def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(kafka
 
 
 def test_a_tool_that_fails_says_what_it_wrote(kafka: KafkaServer) -> None:
-    with pytest.raises(DevServerError, match=r"TopicCommand --bootstrap-server \S+ --describe --topic gone failed"):
+    with pytest.raises(
+        DevServerError, match=r"TopicCommand --bootstrap-server \S+ --describe --topic gone failed"
+    ):
         run_kafka_tool(
             "org.apache.kafka.tools.TopicCommand",
             ["--bootstrap-server", kafka.bootstrap, "--describe", "--topic", "gone"],
@@ -438,7 +487,8 @@ def test_a_tool_leaves_its_classes_for_the_next_start_and_works_without_them(
 
     def ask() -> tuple[bytes, str]:
         said = run_kafka_tool(
-            "org.apache.kafka.tools.GetOffsetShell", ["--bootstrap-server", kafka.bootstrap, "--topic", "classes"]
+            "org.apache.kafka.tools.GetOffsetShell",
+            ["--bootstrap-server", kafka.bootstrap, "--topic", "classes"],
         )
         return said.out, said.err
 

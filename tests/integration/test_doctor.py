@@ -1,4 +1,5 @@
-"""`shipper doctor` on real servers: all is well where it is, and each thing that is wrong has its own line with what to do."""
+"""`shipper doctor` on real servers: all is well where it is, and each thing that is wrong has its
+own line with what to do."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ LIMIT = "60"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     listeners = ("SECURE", "TLS", "EXPIRED")
-    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=listeners, acls=True) as kafka:
+    with SecuredKafka(
+        tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=listeners, acls=True
+    ) as kafka:
         yield kafka
 
 
@@ -45,7 +48,16 @@ def world(tmp_path: Path, kafka: KafkaServer, secured: SecuredKafka) -> SecuredW
 def doctor(world: SecuredWorld, **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Exit code, and findings by what was looked at; of several with one name the worst."""
     done = warm.run(
-        ["shipper", "doctor", world.name, "--json", "--limit", LIMIT, "--config", str(world.root / "config")],
+        [
+            "shipper",
+            "doctor",
+            world.name,
+            "--json",
+            "--limit",
+            LIMIT,
+            "--config",
+            str(world.root / "config"),
+        ],
         {**os.environ, **environment} if environment else None,
     )
     document = json.loads(done.stdout)
@@ -67,7 +79,9 @@ def alone(found: dict[str, dict[str, Any]], check: str) -> dict[str, Any]:
     return found[check]
 
 
-def write_far(world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE", **properties: str) -> None:
+def write_far(
+    world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE", **properties: str
+) -> None:
     spec = {
         "cluster": "far",
         "bootstrap": kafka.at(listener),
@@ -77,7 +91,9 @@ def write_far(world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE"
     (world.root / "config" / "clusters" / "far.yaml").write_text(json.dumps(spec))
 
 
-def test_all_is_well_before_the_first_ship_and_after_it(world: SecuredWorld, secured: SecuredKafka) -> None:
+def test_all_is_well_before_the_first_ship_and_after_it(
+    world: SecuredWorld, secured: SecuredKafka
+) -> None:
     code, found = doctor(world)
     assert code == 0, bad(found)
     assert "may create it" in found["far: ledger"]["says"]
@@ -99,13 +115,22 @@ def test_all_is_well_before_the_first_ship_and_after_it(world: SecuredWorld, sec
         "far: login",
         "far: brokers",
     }
-    well |= {f"far: topic {world.topic()}", "far: ledger", "far: transactions", "far: group", "far: clock", "disk"}
+    well |= {
+        f"far: topic {world.topic()}",
+        "far: ledger",
+        "far: transactions",
+        "far: group",
+        "far: clock",
+        "disk",
+    }
     assert {check for check, each in found.items() if each["status"] == "ok"} >= well, bad(found)
     assert world.far.topics().keys() & {"doctor"} == set()
     assert list(world.root.rglob("*doctor*")) == []
 
 
-def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(world: SecuredWorld, secured: SecuredKafka) -> None:
+def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(
+    world: SecuredWorld, secured: SecuredKafka
+) -> None:
     write_far(world, secured, **{"sasl.password": "a-wrong-one"})
     code, found = doctor(world)
     assert code == 1
@@ -121,11 +146,24 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     world: SecuredWorld, secured: SecuredKafka
 ) -> None:
     topic, ledger, group, ids = rights(world.pipeline, load_cluster(world.root / "config", "far"))
-    secured.revoke("shipper", [Right("topic", topic.name, ("Write",)), group, ids, Right("topic", ledger.name, ("Create",))])
+    secured.revoke(
+        "shipper",
+        [
+            Right("topic", topic.name, ("Write",)),
+            group,
+            ids,
+            Right("topic", ledger.name, ("Create",)),
+        ],
+    )
     code, found = doctor(world)
     assert code == 1
     failed = bad(found)
-    assert set(failed) == {f"far: topic {topic.name}", "far: group", "far: transactions", "far: ledger"}
+    assert set(failed) == {
+        f"far: topic {topic.name}",
+        "far: group",
+        "far: transactions",
+        "far: ledger",
+    }
     assert "Write on it not granted" in failed[f"far: topic {topic.name}"]["says"]
     assert failed["far: group"]["remedy"].endswith(f"--group {GROUP} --operation Describe")
     prefixed = f"--transactional-id {ids.name} --resource-pattern-type prefixed --operation Write"
@@ -139,7 +177,9 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     assert "kafka-topics --create" in alone(doctor(world)[1], f"far: topic {gone.name}")["remedy"]
 
 
-def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(world: SecuredWorld) -> None:
+def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
+    world: SecuredWorld,
+) -> None:
     world.write_pipeline(clusters=["far"], source={"path": "nothing-here", "settle": "0s"})
     assert doctor(world)[1]["source"]["status"] == "warning"
     code, found = doctor(world, JAVA_HOME="/nowhere")

@@ -1,4 +1,5 @@
-"""Every entry of a listed folder is in the plan: as a file, or counted with a reason. The independent count is ``os.scandir``'s."""
+"""Every entry of a listed folder is in the plan: as a file, or counted with a reason. The
+independent count is ``os.scandir``'s."""
 
 from __future__ import annotations
 
@@ -66,7 +67,10 @@ def hostile_folder(world: World) -> None:
     (logs / os.fsdecode(b"bad\xff.log")).write_bytes(b"one\n")
     (logs / os.fsdecode(b"caf\xe9.log")).write_bytes(b"one\n")
     os.mkfifo(logs / "fifo.log")
-    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(logs):  # the name of a socket is short
+    with (
+        socket.socket(socket.AF_UNIX) as listener,
+        contextlib.chdir(logs),
+    ):  # the name of a socket is short
         listener.bind("socket.log")
     (logs / "current.log").symlink_to("a.log")
     (logs / "dangling.log").symlink_to("nothing there")
@@ -85,9 +89,18 @@ def hostile_folder(world: World) -> None:
 def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: World) -> None:
     hostile_folder(world)
     daily = {"cron": "0 0 * * *", "start": "2026-11-01"}
-    world.write_pipeline(schedule=daily, source={"path": "logs", "settle": "0s", "include": "*.log"})
+    world.write_pipeline(
+        schedule=daily, source={"path": "logs", "settle": "0s", "include": "*.log"}
+    )
     found = plan(world)
-    assert names(file.path for file in found.files) == [" d .log", "a.log", "b:c.log", "e\nf.log", "g%20h.log", "naïve.log"]
+    assert names(file.path for file in found.files) == [
+        " d .log",
+        "a.log",
+        "b:c.log",
+        "e\nf.log",
+        "g%20h.log",
+        "naïve.log",
+    ]
     assert counts(found) == {
         "hidden": 2,
         "hidden-folder": 2,
@@ -103,7 +116,9 @@ def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: W
     }
     there = sum(1 for _ in os.scandir(world.logs))
     assert len(found.files) + sum(counts(found).values()) == there
-    assert all(one.warns == REASONS[one.code].warns and one.path and one.reason for one in found.left_out)
+    assert all(
+        one.warns == REASONS[one.code].warns and one.path and one.reason for one in found.left_out
+    )
     undecodable = next(one for one in found.left_out if one.code == "undecodable-name")
     assert names([undecodable.path, *undecodable.more]) == [r"bad\xFF.log", r"caf\xE9.log"]
 
@@ -111,7 +126,9 @@ def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: W
     assert done.returncode == 0, done.stderr[-4000:]
     report = RunReport.model_validate_json(done.stdout)
     assert sum(world.read().values()) == len(found.files)
-    assert report.fresh_until == {}, "of a file with a time in the future nobody knows when it is taken"
+    assert report.fresh_until == {}, (
+        "of a file with a time in the future nobody knows when it is taken"
+    )
     page = Path(report.page or "").read_text()
     for text in ("undecodable", r"bad\xFF.log", "leads nowhere", "in the future"):
         assert text in page
@@ -133,13 +150,21 @@ def test_recursion_enters_no_link_and_no_hidden_folder_and_counts_them(world: Wo
     (world.logs / "below" / "latest").symlink_to("../a.log")
     world.write_pipeline(source={"path": "logs", "settle": "0s", "recursive": True})
     found = plan(world)
-    assert sum(file.path.endswith("/j.log") for file in found.files) == 1, "not once for each way that leads there"
-    assert not [file for file in found.files if file.path.endswith(("/k.log", "/l.log", "/current.log", "/latest"))]
+    assert sum(file.path.endswith("/j.log") for file in found.files) == 1, (
+        "not once for each way that leads there"
+    )
+    assert not [
+        file
+        for file in found.files
+        if file.path.endswith(("/k.log", "/l.log", "/current.log", "/latest"))
+    ]
     assert "folder" not in counts(found)
     assert counts(found)["link"] == 4
     assert counts(found)["hidden-folder"] == 2
     there = sum(1 for folder in (world.logs, world.logs / "below") for _ in os.scandir(folder))
-    assert len(found.files) + sum(counts(found).values()) == there - 1, "of `below` what is in it counts"
+    assert len(found.files) + sum(counts(found).values()) == there - 1, (
+        "of `below` what is in it counts"
+    )
 
 
 def test_a_wildcard_matches_no_hidden_folder_and_a_name_does(world: World) -> None:
@@ -191,7 +216,14 @@ def test_a_named_pipe_is_refused_and_nobody_waits_for_its_writer(world: World) -
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
 def test_names_are_read_as_utf_8_where_the_locale_is_posix(world: World, locale: str) -> None:
     world.write_log("naïve – файл.log", b"one\n")
-    done = world.shipper("plan", world.name, "--window", WINDOW, "--json", prefix=["env", "-u", "LANG", f"LC_ALL={locale}"])
+    done = world.shipper(
+        "plan",
+        world.name,
+        "--window",
+        WINDOW,
+        "--json",
+        prefix=["env", "-u", "LANG", f"LC_ALL={locale}"],
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     found = PlanResult.model_validate_json(done.stdout)
     assert names(file.path for file in found.files) == ["naïve – файл.log"]
@@ -199,11 +231,19 @@ def test_names_are_read_as_utf_8_where_the_locale_is_posix(world: World, locale:
 
 
 #: Root without its right to read everything: permissions hold for it as for anybody.
-_WITHOUT_RIGHTS = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search"]
+_WITHOUT_RIGHTS = [
+    "setpriv",
+    "--bounding-set",
+    "-dac_override,-dac_read_search",
+    "--inh-caps",
+    "-dac_override,-dac_read_search",
+]
 
 
 @pytest.mark.cold
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes a right away from root")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes a right away from root"
+)
 def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     world.write_log("a.log", b"one\n")
     for name, mode in (("shut", 0o000), ("names only", 0o444)):
@@ -221,7 +261,11 @@ def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     done = world.shipper(*arguments, prefix=_WITHOUT_RIGHTS)
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
-    assert re.search(rf"pipeline {world.name}: cannot list \S*/logs/names only: .*Nobody knows .* nothing was sent", error), error
+    assert re.search(
+        rf"pipeline {world.name}: cannot list \S*/logs/names only: .*Nobody knows .* nothing was "
+        r"sent",
+        error,
+    ), error
 
 
 def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world: World) -> None:
@@ -230,9 +274,15 @@ def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world: World) -
     outside = world.root / "elsewhere" / "b.log"
     outside.parent.mkdir()
     outside.write_bytes(b"secret\n")
-    (world.root / "config" / "shipper.yaml").write_text("allow: {sources: [logs/, s3a://others/]}\n")
+    (world.root / "config" / "shipper.yaml").write_text(
+        "allow: {sources: [logs/, s3a://others/]}\n"
+    )
     assert world.run()["delivered"] == 1
-    for path in (str(outside), f"{world.logs}/\\../elsewhere/b.log", f"{world.logs}/.{{./elsewhere,x/y}}/b.log"):
+    for path in (
+        str(outside),
+        f"{world.logs}/\\../elsewhere/b.log",
+        f"{world.logs}/.{{./elsewhere,x/y}}/b.log",
+    ):
         said = world.steps_fail("by-hand", "--files", json.dumps([path]), "plan")
         assert "allow.sources" in " ".join(said.split())
     assert sum(world.read().values()) == 1

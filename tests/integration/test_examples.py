@@ -1,4 +1,5 @@
-"""The pipelines in examples/, by the commands that their READMEs give; what arrives is compared with the samples by readers of the test's own."""
+"""The pipelines in examples/, by the commands that their READMEs give; what arrives is compared
+with the samples by readers of the test's own."""
 
 from __future__ import annotations
 
@@ -55,27 +56,49 @@ def app_events() -> Topics:
         assert count, "the samples have all of them"
     lines = found.splitlines()
     errors = [line for line in lines if json.loads(line)["level"] == "ERROR"]
-    return {"logs.app": [line for line in lines if line not in errors], "errors.app": errors, "archive.app": lines}
+    return {
+        "logs.app": [line for line in lines if line not in errors],
+        "errors.app": errors,
+        "archive.app": lines,
+    }
 
 
 def java_stacks() -> Topics:
     text = b"".join(file.read_bytes() for file in files("java_stacks", "*.log"))
-    records = [record.rstrip(b"\n") for record in re.split(rb"(?m)^(?=\d{4}-\d\d-\d\d )", text) if record]
+    records = [
+        record.rstrip(b"\n") for record in re.split(rb"(?m)^(?=\d{4}-\d\d-\d\d )", text) if record
+    ]
     errors = [record for record in records if b" ERROR " in record]
-    assert all(b"\n\tat " in record and record.endswith(b"12 more") for record in errors), "a trace is one with its line"
-    return {"errors.orders": errors, "logs.orders": [record for record in records if record not in errors]}
+    assert all(b"\n\tat " in record and record.endswith(b"12 more") for record in errors), (
+        "a trace is one with its line"
+    )
+    return {
+        "errors.orders": errors,
+        "logs.orders": [record for record in records if record not in errors],
+    }
 
 
 def audit_parquet() -> Topics:
-    rows = [row for file in files("audit_parquet", "*.parquet") for row in pq.read_table(file).to_pylist()]
-    return {"audit": [_compact({name: _shown(value) for name, value in row.items() if value is not None}) for row in rows]}
+    rows = [
+        row
+        for file in files("audit_parquet", "*.parquet")
+        for row in pq.read_table(file).to_pylist()
+    ]
+    return {
+        "audit": [
+            _compact({name: _shown(value) for name, value in row.items() if value is not None})
+            for row in rows
+        ]
+    }
 
 
 def _shown(value: object) -> object:
     """Moments as Java prints them: in milliseconds, or in none."""
     if not isinstance(value, dt.datetime):
         return value
-    return value.isoformat(timespec="milliseconds").removesuffix("+00:00").removesuffix(".000") + "Z"
+    return (
+        value.isoformat(timespec="milliseconds").removesuffix("+00:00").removesuffix(".000") + "Z"
+    )
 
 
 def _compact(row: dict[str, object]) -> bytes:
@@ -88,13 +111,16 @@ def orders_csv() -> Topics:
     whole = [dict(zip(head, row, strict=True)) for row in rows if len(row) == len(head)]
     good = [row for row in whole if row["amount"] != "n/a"]
     odd = [_compact(row) for row in whole if row not in good]
-    odd += [json.dumps(row, separators=(",", ":")).encode() for row in rows if len(row) != len(head)]
+    odd += [
+        json.dumps(row, separators=(",", ":")).encode() for row in rows if len(row) != len(head)
+    ]
     assert (len(good), len(odd)) == (37, 3)
     return {"orders": [_compact(row) for row in good], "quarantine.orders": odd}
 
 
 EXPECTED: dict[str, Callable[[], Topics]] = {
-    made.__name__: made for made in (nginx_access, app_events, java_stacks, audit_parquet, orders_csv)
+    made.__name__: made
+    for made in (nginx_access, app_events, java_stacks, audit_parquet, orders_csv)
 }
 
 
@@ -102,7 +128,12 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> Topics:
     """Every committed value, by a plain consumer."""
     there = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
     return {
-        topic: [value for part in there[topic].partitions for value in read_committed(bootstrap, topic, part)] for topic in topics
+        topic: [
+            value
+            for part in there[topic].partitions
+            for value in read_committed(bootstrap, topic, part)
+        ]
+        for topic in topics
     }
 
 
@@ -114,12 +145,21 @@ def commands(example: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     "example",
-    [pytest.param(name, marks=[] if name in ("nginx_access", "orders_csv") else [pytest.mark.long]) for name in NAMES],
+    [
+        pytest.param(
+            name, marks=[] if name in ("nginx_access", "orders_csv") else [pytest.mark.long]
+        )
+        for name in NAMES
+    ],
 )
-def test_an_example_ships_its_samples_as_its_readme_says(example: str, tmp_path: Path, kafka: KafkaServer) -> None:
+def test_an_example_ships_its_samples_as_its_readme_says(
+    example: str, tmp_path: Path, kafka: KafkaServer
+) -> None:
     folder = shutil.copytree(EXAMPLES / example, tmp_path / example)
     expected = EXPECTED[example]()
-    brokers = dict.fromkeys(("KAFKA_BOOTSTRAP", "KAFKA_FRANKFURT", "KAFKA_ARCHIVE"), kafka.bootstrap)
+    brokers = dict.fromkeys(
+        ("KAFKA_BOOTSTRAP", "KAFKA_FRANKFURT", "KAFKA_ARCHIVE"), kafka.bootstrap
+    )
     environment = {**os.environ, **brokers, "LOGS_URI": "logs"}
     run = next(words for words in commands(example) if words[1] == "run")
     (topics,) = (words[3:] for words in commands(example) if words[1:3] == ["dev", "topic"])
@@ -129,7 +169,9 @@ def test_an_example_ships_its_samples_as_its_readme_says(example: str, tmp_path:
     done = warm.run([*run, "--json", "--config", str(folder / "config")], environment)
     assert done.returncode == 0, done.stderr[-4000:]
     found = read_all(kafka.bootstrap, topics)
-    assert {topic: sorted(values) for topic, values in found.items()} == {t: sorted(values) for t, values in expected.items()}
+    assert {topic: sorted(values) for topic, values in found.items()} == {
+        t: sorted(values) for t, values in expected.items()
+    }
 
 
 def test_each_example_is_in_the_list_and_is_right() -> None:
@@ -146,7 +188,11 @@ def test_a_log_says_where_sparks_ui_is_if_there_is_one(tmp_path: Path, kafka: Ka
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", b"one\n")
     for on in ("false", "true"):
-        world.write_pipeline(runner={"driver_memory": "1g", "conf": {"spark.ui.enabled": on, "spark.ui.port": "0"}})
+        world.write_pipeline(
+            runner={"driver_memory": "1g", "conf": {"spark.ui.enabled": on, "spark.ui.port": "0"}}
+        )
         done = world.shipper("preview", world.name, "--window", WINDOW)
         assert done.returncode == 0, done.stderr[-4000:]
-        assert bool(re.search(r"Spark's UI, while this step is at it: http://127\.0\.0\.1:\d+", done.stderr)) is (on == "true")
+        assert bool(
+            re.search(r"Spark's UI, while this step is at it: http://127\.0\.0\.1:\d+", done.stderr)
+        ) is (on == "true")

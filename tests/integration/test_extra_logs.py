@@ -1,4 +1,5 @@
-"""Whatever files lie in SHIPPER_EXTRA_LOGS, a folder of logs made by others: each is shipped line by line, or refused by name."""
+"""Whatever files lie in SHIPPER_EXTRA_LOGS, a folder of logs made by others: each is shipped line
+by line, or refused by name."""
 
 from __future__ import annotations
 
@@ -21,8 +22,14 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 FOLDER = os.environ.get("SHIPPER_EXTRA_LOGS")
 MAX_LINE = 900_000
-#: How a file begins → the suffix under which it is what it says. All else is text, unless another suffix says that it is not.
-PACKED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"\x04\x22\x4d\x18": ".lz4"}
+#: How a file begins → the suffix under which it is what it says. All else is text, unless another
+#: suffix says that it is not.
+PACKED = {
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"\x04\x22\x4d\x18": ".lz4",
+}
 PACKED[b"\x50\x2a\x4d\x18"] = ".zst"  # a frame to be skipped, with which pzstd begins
 #: Read by shipper, and by no other library that is here.
 ALONE = (".snappy", ".sz")
@@ -32,13 +39,19 @@ ELSE = (*ALONE, ".deflate", ".xz", ".lzma", ".br", ".lzo", ".z", ".zip", ".7z", 
 def is_log(path: Path, root: Path) -> bool:
     """As the guide says: hidden files and folders, and what is being written, never count."""
     hidden = any(
-        part.startswith((".", "_")) and not (part.startswith("_") and "=" in part) for part in path.relative_to(root).parts
+        part.startswith((".", "_")) and not (part.startswith("_") and "=" in part)
+        for part in path.relative_to(root).parts
     )
-    return path.is_file() and not hidden and not path.name.endswith(("._COPYING_", ".inprogress", ".tmp", ".part"))
+    return (
+        path.is_file()
+        and not hidden
+        and not path.name.endswith(("._COPYING_", ".inprogress", ".tmp", ".part"))
+    )
 
 
 def content_of(path: Path) -> bytes | None:
-    """Unpacked by other libraries than shipper's; None for what cannot be unpacked, or has a name that contradicts it."""
+    """Unpacked by other libraries than shipper's; None for what cannot be unpacked, or has a name
+    that contradicts it."""
     stored = path.read_bytes()
     suffix = next((suffix for magic, suffix in PACKED.items() if stored.startswith(magic)), "")
     named = next((end for end in (*PACKED.values(), *ELSE) if path.name.lower().endswith(end)), "")
@@ -60,7 +73,8 @@ def content_of(path: Path) -> bytes | None:
 
 
 def is_exact(world: World, folder: Path) -> tuple[int, list[str]]:
-    """Ships the folder and compares each file. Returns the number of lines that are there, and the names of files that were refused."""
+    """Ships the folder and compares each file. Returns the number of lines that are there, and the
+    names of files that were refused."""
     world.write_pipeline(
         source={"path": str(folder), "settle": "0s", "recursive": True},
         records={"max_line": f"{MAX_LINE}B", "headers": {"file": "file_path"}},
@@ -72,11 +86,18 @@ def is_exact(world: World, folder: Path) -> tuple[int, list[str]]:
     shipped: dict[str, Counter[bytes]] = {}
     too_long: Counter[str] = Counter()
     for record in read_records(world.bootstrap, world.topic(), timeout_seconds=3600):
-        shipped.setdefault((dict(record.headers)["file"] or b"").decode(), Counter())[record.value or b""] += 1
+        shipped.setdefault((dict(record.headers)["file"] or b"").decode(), Counter())[
+            record.value or b""
+        ] += 1
     for record in read_records(world.bootstrap, world.topic(".q"), timeout_seconds=3600):
         too_long[(dict(record.headers)["shipper-file"] or b"").decode().removeprefix("file:")] += 1
     assert report.plan is not None
-    problems = " ".join([ship.error or "", *(f"{file.path}: {file.problem}" for file in report.plan.files if file.problem)])
+    problems = " ".join(
+        [
+            ship.error or "",
+            *(f"{file.path}: {file.problem}" for file in report.plan.files if file.problem),
+        ]
+    )
     uris = {file.path.removeprefix("file:"): file.uri for file in report.plan.files}
     assert sorted(uris) == sorted(str(path) for path in folder.rglob("*") if is_log(path, folder))
     refused = []
@@ -115,7 +136,9 @@ def test_that_this_test_finds_what_it_looks_for(world, tmp_path):
     (folder / "below" / ".hidden").mkdir(parents=True)
     for path in sorted((Path(__file__).parents[1] / "data" / "formats").glob("[!r]*.log*")):
         (folder / path.name).write_bytes(path.read_bytes())
-    (folder / "below" / "long ü.txt").write_bytes(b"\xef\xbb\xbfshort\r\n\n" + b"x" * (MAX_LINE + 1) + b"\nno end")
+    (folder / "below" / "long ü.txt").write_bytes(
+        b"\xef\xbb\xbfshort\r\n\n" + b"x" * (MAX_LINE + 1) + b"\nno end"
+    )
     (folder / "below" / "no packed.gz").write_bytes(b"text\n")
     (folder / "below" / "cut.gz").write_bytes(gzip.compress(b"line\n" * 9)[:-9])
     for name in (".hidden/a.log", "_SUCCESS", "x.tmp"):

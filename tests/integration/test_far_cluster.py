@@ -1,5 +1,6 @@
-"""How often a ship waits for a far cluster before the first record, in round trips one after the other. Counted by the proxy that makes the
-cluster far, so that nobody adds one unseen: at 140 ms seven of them are a second."""
+"""How often a ship waits for a far cluster before the first record, in round trips one after the
+other. Counted by the proxy that makes the cluster far, so that nobody adds one unseen: at 140 ms
+seven of them are a second."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 _RTT_MS = 150.0
 _RECORDS = 2000  # 2 files of a split: one transaction
-#: Measured, and one more: a fetch of a reader that was just in the way, or an answer that came late on a busy machine.
+#: Measured, and one more: a fetch of a reader that was just in the way, or an answer that came late
+#: on a busy machine.
 _MOST = {
     "asking the cluster": 9 + 1,
     "waiting for the lease": 2 + 1,
@@ -65,10 +67,15 @@ class Spans(Phases):
 
 
 def in_series(exchanges: Iterable[Exchange], began: float, ended: float) -> int:
-    """The most exchanges of which each was asked when the one before was answered: what waiting for the next answer cannot hide."""
+    """The most exchanges of which each was asked when the one before was answered: what waiting for
+    the next answer cannot hide."""
     count, free_at = 0, began
     within = [
-        each for each in exchanges if each.answered is not None and each.asked >= began - 0.005 and each.answered <= ended + 0.02
+        each
+        for each in exchanges
+        if each.answered is not None
+        and each.asked >= began - 0.005
+        and each.answered <= ended + 0.02
     ]
     for exchange in sorted(within, key=lambda each: each.answered or 0.0):
         if exchange.asked >= free_at - 0.005:
@@ -77,14 +84,25 @@ def in_series(exchanges: Iterable[Exchange], began: float, ended: float) -> int:
 
 
 def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
-    far: tuple[KafkaServer, FaultProxy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    far: tuple[KafkaServer, FaultProxy],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     kafka, link = far
     name = f"far{next(_unique)}x{os.getpid()}"
     numbered = Numbered(
-        name, kafka.far_bootstrap, (name,), str(tmp_path), files=(0, 2), splits=1, records=_RECORDS // 2, records_per_second=1e9,
-        tasks=1, delivery={"chunk_size": "8MB", "batch_size": "1MB", "lease": "60s"},
-    )  # fmt: skip
+        name,
+        kafka.far_bootstrap,
+        (name,),
+        str(tmp_path),
+        files=(0, 2),
+        splits=1,
+        records=_RECORDS // 2,
+        records_per_second=1e9,
+        tasks=1,
+        delivery={"chunk_size": "8MB", "batch_size": "1MB", "lease": "60s"},
+    )
     ClusterClient(numbered.cluster).create_topics({name: 4}, replication_factor=1)
     spans, made = Spans(), ship_numbered._context
 
@@ -95,7 +113,9 @@ def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
 
     monkeypatch.setattr(ship_numbered, "_context", context)
 
-    def tasks(numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event) -> tuple[list[Receipt], None]:
+    def tasks(
+        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+    ) -> tuple[list[Receipt], None]:
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
     assert ship_numbered.ship(numbered, tasks).delivered == _RECORDS
@@ -105,10 +125,18 @@ def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
     assert result.delivered == _RECORDS
     exchanges = link.exchanges()
     found = {
-        phase: sum(in_series(exchanges, began, ended) for name, began, ended in spans.spans if name == phase) for phase in _MOST
+        phase: sum(
+            in_series(exchanges, began, ended)
+            for name, began, ended in spans.spans
+            if name == phase
+        )
+        for phase in _MOST
     }
     with capsys.disabled():
-        print(f"\nround trips in series: {found}; {result.phases or ''} requests: {len(exchanges)}", end="")
+        print(
+            f"\nround trips in series: {found}; {result.phases or ''} requests: {len(exchanges)}",
+            end="",
+        )
     assert all(found[phase] <= most for phase, most in _MOST.items()), found
     assert sum(found.values()) > 20, "else nothing was counted"
     assert len(read_topic(kafka.bootstrap, name)) == 2 * _RECORDS

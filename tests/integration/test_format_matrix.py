@@ -1,12 +1,16 @@
-"""Every format with every codec from every source, on real servers, from files to what an independent reader finds in the topic: bytes in are bytes
-out. `make long` prints the time of each, and what S3 was asked.
+"""Every format with every codec from every source, on real servers, from files to what an
+independent reader finds in the topic: bytes in are bytes out. `make long` prints the time of each,
+and what S3 was asked.
 
 The thin diagonal of it that is in `make test`, by test:
 
-- a folder, text of every codec: `test_formats.py`, `…every_file_is_shipped_whole_or_refused_by_name…`
+- a folder, text of every codec: `test_formats.py`,
+  `…every_file_is_shipped_whole_or_refused_by_name…`
 - a folder, each other format, packed and not: `test_source_formats.py`
-- S3, text plain and of gzip: `test_s3.py`, `…plain_and_packed_objects_arrive…`; Parquet with zstd: `…a_table_in_s3…`
-- HDFS, text plain, of gzip and of bzip2: `test_hdfs.py`, `…what_is_done_is_shipped…`; ORC with zlib: `…a_table_of_many_blocks…`
+- S3, text plain and of gzip: `test_s3.py`, `…plain_and_packed_objects_arrive…`; Parquet with zstd:
+  `…a_table_in_s3…`
+- HDFS, text plain, of gzip and of bzip2: `test_hdfs.py`, `…what_is_done_is_shipped…`; ORC with
+  zlib: `…a_table_of_many_blocks…`
 """
 
 from __future__ import annotations
@@ -86,7 +90,10 @@ def masked_crc32c(content: bytes) -> int:
 def rows(cell: str) -> list[dict[str, Any]]:
     rng = random.Random(cell)
     texts = ['a"b', "two\nlines", "é📜", "", "x" * 300, "\\", "\t"]
-    return [{"cell": cell, "n": n, "text": rng.choice(texts) + str(rng.random()), "flag": n % 3 == 0} for n in range(ROWS)]
+    return [
+        {"cell": cell, "n": n, "text": rng.choice(texts) + str(rng.random()), "flag": n % 3 == 0}
+        for n in range(ROWS)
+    ]
 
 
 def compact(row: dict[str, Any]) -> bytes:
@@ -101,10 +108,15 @@ def of_text(format: str, name: str) -> tuple[bytes, Counter[bytes]]:
         writer = csv.writer(text)
         writer.writerow(made[0])
         writer.writerows([row.values() for row in made])
-        return text.getvalue().encode(), Counter(compact({key: str(value) for key, value in row.items()}) for row in made)
+        return text.getvalue().encode(), Counter(
+            compact({key: str(value) for key, value in row.items()}) for row in made
+        )
     if format == "jsonl":
         return b"".join(compact(row) + b"\n" for row in made), Counter(compact(row) for row in made)
-    content = "".join(f"2026-11-01 {row['n']} {name} {row['text']}\r\n" for row in made).encode() + b"\xff and no end"
+    content = (
+        "".join(f"2026-11-01 {row['n']} {name} {row['text']}\r\n" for row in made).encode()
+        + b"\xff and no end"
+    )
     return content, Counter([content]) if format == "whole_file" else lines_of(content)
 
 
@@ -116,7 +128,9 @@ def text_files(format: str) -> Iterator[tuple[str, bytes, Counter[bytes]]]:
 
 def table_files(format: str, folder: Path) -> Iterator[tuple[str, bytes, Counter[bytes]]]:
     codecs = (
-        ("none", "snappy", "gzip", "zstd", "lz4") if format == "parquet" else ("uncompressed", "snappy", "zlib", "zstd", "lz4")
+        ("none", "snappy", "gzip", "zstd", "lz4")
+        if format == "parquet"
+        else ("uncompressed", "snappy", "zlib", "zstd", "lz4")
     )
     for codec in codecs:
         made = rows(f"{format}-{codec}")
@@ -124,17 +138,28 @@ def table_files(format: str, folder: Path) -> Iterator[tuple[str, bytes, Counter
         if format == "parquet":
             pq.write_table(pa.Table.from_pylist(made), path, compression=codec, row_group_size=500)
         else:
-            orc.write_table(pa.Table.from_pylist(made), path, compression=codec, stripe_size=64_000, batch_size=256)
+            orc.write_table(
+                pa.Table.from_pylist(made),
+                path,
+                compression=codec,
+                stripe_size=64_000,
+                batch_size=256,
+            )
         yield f"{codec}.{format}", path.read_bytes(), Counter(compact(row) for row in made)
 
 
 def avro_files() -> Iterator[tuple[str, bytes, Counter[bytes]]]:
     for path in sorted((DATA / "tables").glob("codec-*.avro")):
-        yield path.name, path.read_bytes(), Counter(compact({"n": n, "text": f"line {n}"}) for n in range(200))
+        yield (
+            path.name,
+            path.read_bytes(),
+            Counter(compact({"n": n, "text": f"line {n}"}) for n in range(200)),
+        )
 
 
 class Local:
-    """A folder. The others are like it: what writes a file there, and what makes the pipeline read from there."""
+    """A folder. The others are like it: what writes a file there, and what makes the pipeline read
+    from there."""
 
     def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
         self.world = world
@@ -185,7 +210,13 @@ def ran(world: World) -> RunReport:
 @pytest.mark.parametrize("where", PLACES)
 def test_every_codec_of_a_format(world, tmp_path, where, format, request, capsys):
     files = {"parquet": table_files, "orc": table_files}.get(format)
-    cells = list(files(format, tmp_path) if files else avro_files() if format == "avro" else text_files(format))
+    cells = list(
+        files(format, tmp_path)
+        if files
+        else avro_files()
+        if format == "avro"
+        else text_files(format)
+    )
     place = PLACES[where](world, request)
     expected: Counter[bytes] = Counter()
     for name, content, records in cells:
@@ -198,12 +229,15 @@ def test_every_codec_of_a_format(world, tmp_path, where, format, request, capsys
     assert report.plan is not None
     assert len(report.plan.files) == len(cells)
     assert account_of(report)["delivered"] == expected.total()
-    counted = sum((Counter(step.result.source_requests) for step in steps(report) if step.result), Counter())
+    counted = sum(
+        (Counter(step.result.source_requests) for step in steps(report) if step.result), Counter()
+    )
     asked = ", ".join(f"{count:,} {kind}" for kind, count in counted.items())
     with capsys.disabled():
         print(
-            f"\n{where}, {format}: {len(cells)} codecs, {report.plan.total_splits} splits, {report.plan.total_bytes / 1e6:.2f} MB, "
-            f"{expected.total():,} records, {took:.1f} s{asked and '; asked S3: ' + asked}",
+            f"\n{where}, {format}: {len(cells)} codecs, {report.plan.total_splits} splits, "
+            f"{report.plan.total_bytes / 1e6:.2f} MB, {expected.total():,} records, {took:.1f} "
+            f"s{asked and '; asked S3: ' + asked}",
             end="",
         )
     assert world.read() == expected
@@ -211,14 +245,27 @@ def test_every_codec_of_a_format(world, tmp_path, where, format, request, capsys
 
 
 def test_a_run_over_split_parquet_that_is_killed_is_finished_by_the_next_one(world):
-    made = pa.table({"n": list(range(600_000)), "text": [f"row {n} {n * 7919 % 600_011}" for n in range(600_000)]})
+    made = pa.table(
+        {
+            "n": list(range(600_000)),
+            "text": [f"row {n} {n * 7919 % 600_011}" for n in range(600_000)],
+        }
+    )
     path = world.write_log("a.parquet", b"")
     pq.write_table(made, path, row_group_size=20_000)
     world.write_log("a.parquet", path.read_bytes())
     delivery = {
-        "chunk_size": "300kB", "lanes": 2, "lease": "2s", "lease_wait": "60s", "transaction_timeout": "20s", "metadata_wait": "30s",
-    }  # fmt: skip
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "format": "parquet", "split_size": "1MiB"}, delivery=delivery)
+        "chunk_size": "300kB",
+        "lanes": 2,
+        "lease": "2s",
+        "lease_wait": "60s",
+        "transaction_timeout": "20s",
+        "metadata_wait": "30s",
+    }
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "format": "parquet", "split_size": "1MiB"},
+        delivery=delivery,
+    )
     world.steps_done("r1", "plan", "gate_source")
     killed = 0
     for seed in range(12):
@@ -232,4 +279,6 @@ def test_a_run_over_split_parquet_that_is_killed_is_finished_by_the_next_one(wor
             break
     assert killed
     world.run()
-    assert world.read() == Counter(f'{{"n":{n},"text":"row {n} {n * 7919 % 600_011}"}}'.encode() for n in range(600_000))
+    assert world.read() == Counter(
+        f'{{"n":{n},"text":"row {n} {n * 7919 % 600_011}"}}'.encode() for n in range(600_000)
+    )

@@ -1,4 +1,5 @@
-"""Files as the real tools make them, whole and damaged: read to the last line, or refused by name and with the reason."""
+"""Files as the real tools make them, whole and damaged: read to the last line, or refused by name
+and with the reason."""
 
 from __future__ import annotations
 
@@ -55,7 +56,10 @@ def test_with_fail_nothing_is_sent_when_one_file_is_bad(world):
     plant(world, "gzip.log.gz")
     plant(world, "refused-xz.log.xz")
     world.write_pipeline(source={"path": "logs", "settle": "0s", "on_unreadable": "fail"})
-    world.fails(code=1, says=r"1 file cannot be read: \S*refused-xz\.log\.xz: it is a file of xz.*Nothing was sent")
+    world.fails(
+        code=1,
+        says=r"1 file cannot be read: \S*refused-xz\.log\.xz: it is a file of xz.*Nothing was sent",
+    )
     assert world.nothing_was_sent()
 
 
@@ -82,25 +86,39 @@ def test_any_name_that_a_file_system_allows_is_shipped(world):
             "headers": {"file": "file_name", "name": "url_decode(replace(file_name, '+', '%2B'))"},
             "drop": {"none": "file_path IS NULL"},
         },
-        gates={"source": [{"check": "rows", "min": len(NAMES), "on": "full"}, {"check": "duplicate_files"}, {"check": "no_bom"}]},
+        gates={
+            "source": [
+                {"check": "rows", "min": len(NAMES), "on": "full"},
+                {"check": "duplicate_files"},
+                {"check": "no_bom"},
+            ]
+        },
     )
     world.run()
     assert world.read() == lines_of(*files.values())
-    headers = {record.value: dict(record.headers) for record in read_records(world.bootstrap, world.topic())}
+    headers = {
+        record.value: dict(record.headers)
+        for record in read_records(world.bootstrap, world.topic())
+    }
     for name, content in files.items():
         assert headers[content.rstrip(b"\n")]["name"] == name.rpartition("/")[2].encode()
     assert headers[files["a b  c.log"].rstrip(b"\n")]["file"] == b"a%20b%20%20c.log"
     assert world.run()["delivered"] == 0
 
 
-def test_what_cannot_be_read_and_what_is_too_long_stops_the_run_or_goes_to_quarantine(tmp_path, kafka):
+def test_what_cannot_be_read_and_what_is_too_long_stops_the_run_or_goes_to_quarantine(
+    tmp_path, kafka
+):
     world = World(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1})
     plain = b"before\n" + b"x" * 5000 + b"\nbehind\n"
     world.write_log("long.log", plain)
     world.write_log("cut.log.gz", (FILES / "gzip-members.log.gz").read_bytes()[:-7])
     plant(world, "zstd.log.zst", "packed under this name.log")
     world.write_pipeline(records={"max_line": "1kB"})
-    world.fails(code=1, says=r"long\.log \(split at byte 0\), record 2: it is longer than `records\.max_line`")
+    world.fails(
+        code=1,
+        says=r"long\.log \(split at byte 0\), record 2: it is longer than `records\.max_line`",
+    )
     world.write_pipeline(
         records={"max_line": "1kB"},
         source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
@@ -110,10 +128,16 @@ def test_what_cannot_be_read_and_what_is_too_long_stops_the_run_or_goes_to_quara
     assert run["quarantined"] == {"too_large": 1, "unreadable": 1}
     assert world.read() == LINES + Counter([b"before", b"behind"])
     assert world.read(".q") == Counter([b"xxxx", b""])
-    # The page does not call that plainly good, and a record that stands for a file is none to replay.
+    # The page does not call that plainly good, and a record that stands for a file is none to
+    # replay.
     page = max(world.root.glob("runs/**/report.html"), key=lambda page: page.stat().st_mtime)
-    assert "local: 1 file could not be read; one record in quarantine stands for it" in page.read_text()
-    shown = world.shipper("quarantine", "show", world.name, "--reason", "unreadable", "--json").stdout
+    assert (
+        "local: 1 file could not be read; one record in quarantine stands for it"
+        in page.read_text()
+    )
+    shown = world.shipper(
+        "quarantine", "show", world.name, "--reason", "unreadable", "--json"
+    ).stdout
     stands_for_a_file = json.loads(shown) | {"topic": world.topic(), "value": "hello", "cut": False}
     (tmp_path / "repaired.jsonl").write_text(json.dumps(stands_for_a_file))
     replayed = world.shipper("quarantine", "replay", world.name, str(tmp_path / "repaired.jsonl"))

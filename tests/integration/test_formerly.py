@@ -1,4 +1,5 @@
-"""A pipeline that is renamed and says what it was called goes on where it was: nothing is shipped twice, and no window is left out."""
+"""A pipeline that is renamed and says what it was called goes on where it was: nothing is shipped
+twice, and no window is left out."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from tests.integration.world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-FIVE, SIX, SEVEN, EIGHT = (f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00" for hour in (5, 6, 7, 8))
+FIVE, SIX, SEVEN, EIGHT = (
+    f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00" for hour in (5, 6, 7, 8)
+)
 SCHEDULED: dict[str, Any] = {
     "schedule": "0 * * * *",
     "source": {"path": "logs/hour={window_start:%-H}/", "settle": "0s"},
@@ -59,7 +62,10 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: 
     again = run(world, new, FIVE)
     assert [(ship.delivered, ship.before) for ship in again.ships] == [(0, 1)]
     # The window between the two names is found by the next run of the schedule.
-    assert gaps(world, new, "2026-11-02") == (["2026-11-01T06:00:00Z"], {"local": "2026-11-01T05:00:00+00:00"})
+    assert gaps(world, new, "2026-11-02") == (
+        ["2026-11-01T06:00:00Z"],
+        {"local": "2026-11-01T05:00:00+00:00"},
+    )
     report = run(world, new, SEVEN, "--scheduled")
     assert [(ship.delivered, ship.late_windows) for ship in report.ships] == [(2, 1)]
     assert report.pipeline == new
@@ -71,7 +77,11 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: 
     assert [(ship.delivered, ship.late_windows) for ship in report.ships] == [(1, 0)]
     assert world.read() == Counter([b"5", b"6", b"7", b"8"])
     # One ledger, one folder of results, one row on the page.
-    ledgers = {topic for topic in world.client.topics() if topic.startswith("_shipper.") and world.name in topic}
+    ledgers = {
+        topic
+        for topic in world.client.topics()
+        if topic.startswith("_shipper.") and world.name in topic
+    }
     assert ledgers == {f"_shipper.{world.name}"}
     assert {path.parent.name for path in (world.root / "runs").glob("*/*--*")} == {world.name}
     with Index(world.root / "runs" / "shipments.sqlite") as index:
@@ -81,14 +91,18 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: 
         done = world.shipper(*command)
         assert done.returncode == 0, done.stderr[-4000:]
     with Index(world.root / "runs" / "shipments.sqlite") as index:
-        assert index.db.execute("SELECT count(DISTINCT run_id) FROM runs WHERE pipeline = ?", (newest,)).fetchone() == (4,)
+        assert index.db.execute(
+            "SELECT count(DISTINCT run_id) FROM runs WHERE pipeline = ?", (newest,)
+        ).fetchone() == (4,)
     # A replay is one of the pipeline, whatever it is called.
     done = world.shipper("replay", newest, "--window", FIVE, "--reason", "again", "--yes")
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == Counter([b"5", b"5", b"6", b"7", b"8"])
 
 
-def test_a_former_name_of_which_nothing_is_known_is_refused_before_anything_is_sent(world: World) -> None:
+def test_a_former_name_of_which_nothing_is_known_is_refused_before_anything_is_sent(
+    world: World,
+) -> None:
     world.write_log("hour=5/a.log", b"5\n")
     run(world, world.name, FIVE)
     rename(world, f"{world.name}new", f"{world.name}wrong")
@@ -98,7 +112,9 @@ def test_a_former_name_of_which_nothing_is_known_is_refused_before_anything_is_s
     assert world.read() == Counter([b"5"])
 
 
-def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(world: World) -> None:
+def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(
+    world: World,
+) -> None:
     for hour in (5, 6, 7):
         world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())
     run(world, world.name, FIVE, "--scheduled")

@@ -23,7 +23,10 @@ from tests.integration.source_world import Logs
 pytestmark = pytest.mark.spark
 
 SECRET = "hunter2"
-NULLIF = {"host": "nullif(split(value, ' ')[0], '-')", "size": "try_cast(split(value, ' ')[1] AS INT)"}
+NULLIF = {
+    "host": "nullif(split(value, ' ')[0], '-')",
+    "size": "try_cast(split(value, ' ')[1] AS INT)",
+}
 
 
 @pytest.fixture
@@ -35,7 +38,9 @@ def logs(spark: SparkSession, tmp_path: Path) -> Logs:
     return made
 
 
-def evaluate(logs: Logs, *checks: dict[str, Any], plan: PlanResult | None = None) -> list[CheckResult]:
+def evaluate(
+    logs: Logs, *checks: dict[str, Any], plan: PlanResult | None = None
+) -> list[CheckResult]:
     return logs.evaluation(checks, plan)[0].results
 
 
@@ -70,28 +75,47 @@ def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
         (rows(min=None, max=99, on="full"), "100 rows in all files"),
         (not_null("value"), "0 of 4 rows null (100 % not null) in the sample"),
         (not_null("host"), "1 of 4 rows null (75 % not null) in the sample"),
-        (not_null("host", min_rate=0.99, on="full"), "1 of 100 rows null (99 % not null) in all files"),
-        (not_null("size", min_rate=0.995, on="full"), "1 of 100 rows null (99 % not null) in all files"),
+        (
+            not_null("host", min_rate=0.99, on="full"),
+            "1 of 100 rows null (99 % not null) in all files",
+        ),
+        (
+            not_null("size", min_rate=0.995, on="full"),
+            "1 of 100 rows null (99 % not null) in all files",
+        ),
     ]
     evaluation, view = logs.evaluation([check for check, _ in checks])
     assert [result.observed for result in evaluation.results] == [said for _, said in checks]
     assert [result.passed for result in evaluation.results] == [True, False] * 4
     assert evaluation.scans == 2
-    assert view.scope == "sample: 1 pieces of 1 of 2 files that are left to ship; full: all 2 files that are left to ship"
+    assert view.scope == (
+        "sample: 1 pieces of 1 of 2 files that are left to ship; full: all 2 files that "
+        "are left to ship"
+    )
 
 
-LINES = b"".join(b"web%d 2026-11-01T11:%02d:00Z %d\n" % (i % 3, i % 60, 200 if i % 10 else 500) for i in range(200))
+LINES = b"".join(
+    b"web%d 2026-11-01T11:%02d:00Z %d\n" % (i % 3, i % 60, 200 if i % 10 else 500)
+    for i in range(200)
+)
 JSON = b"".join(b'{"id": %d, "host": "web1"}\n' % i for i in range(200))
 COLUMNS = {
     "host": "get(split(value, ' '), 0)",
     "at": "get(split(value, ' '), 1)",
     "status": "try_cast(get(split(value, ' '), 2) AS INT)",
 }
-ROUTES = [{"topic": "errors.web", "when": "status >= 500"}, {"topic": "logs.{host}", "matching": r"logs\.\w+"}]
+ROUTES = [
+    {"topic": "errors.web", "when": "status >= 500"},
+    {"topic": "logs.{host}", "matching": r"logs\.\w+"},
+]
 GOOD_AND_BAD = [
     ({"check": "matches", "regex": r"^\S+ .*'?$", "min_rate": 0.99}, LINES, LINES + b"it's\n" * 3),
     ({"check": "json"}, JSON, JSON + b'["a list"]\n'),
-    ({"check": "allowed", "column": "status", "values": [200, "500"]}, LINES, LINES + b"web1 2026-11-01T11:00:00Z 404\n"),
+    (
+        {"check": "allowed", "column": "status", "values": [200, "500"]},
+        LINES,
+        LINES + b"web1 2026-11-01T11:00:00Z 404\n",
+    ),
     (
         {"check": "in_window", "column": "at", "min_rate": 0.99},
         LINES + b"web1 2026-11-01T10:59:59Z 200\n",
@@ -102,7 +126,11 @@ GOOD_AND_BAD = [
         LINES + b"web1 2026-11-01T10:59:59Z 200\n",
         LINES + b"web1 2026-11-01T12:00:01Z 200\n",
     ),
-    ({"check": "line_length", "min": "20B", "p50": "29B", "p99": "100B"}, LINES + b"x" * 2000, LINES + b"\n"),
+    (
+        {"check": "line_length", "min": "20B", "p50": "29B", "p99": "100B"},
+        LINES + b"x" * 2000,
+        LINES + b"\n",
+    ),
     ({"check": "route_rate"}, LINES, LINES.replace(b" 500", b" 200")),
     ({"check": "route_rate", "min_share": 0.1}, LINES, LINES + LINES.replace(b" 500", b" 200")),
     (
@@ -111,17 +139,39 @@ GOOD_AND_BAD = [
         LINES.replace(b"web1", b"web2"),
     ),
     ({"check": "schema", "fields": ["id", "host"]}, JSON, JSON + b'{"id": 7}\n'),
-    ({"check": "schema", "fields": ["id"], "optional": ["host"]}, JSON, JSON + b'{"id": 7, "new": 1}\n'),
-    ({"check": "schema", "fields": ["id"], "new_fields": "allow"}, JSON, JSON.replace(b'"id"', b'"ID"')),
-    ({"check": "condition", "name": "low", "sql": "status < 501 OR host = 'x'"}, LINES, LINES + b"web1 at 501\n"),
-    ({"check": "condition", "name": "low", "sql": "status < 501", "min_rate": 0.99}, LINES + b"web1\n", LINES + b"web1\n" * 3),
+    (
+        {"check": "schema", "fields": ["id"], "optional": ["host"]},
+        JSON,
+        JSON + b'{"id": 7, "new": 1}\n',
+    ),
+    (
+        {"check": "schema", "fields": ["id"], "new_fields": "allow"},
+        JSON,
+        JSON.replace(b'"id"', b'"ID"'),
+    ),
+    (
+        {"check": "condition", "name": "low", "sql": "status < 501 OR host = 'x'"},
+        LINES,
+        LINES + b"web1 at 501\n",
+    ),
+    (
+        {"check": "condition", "name": "low", "sql": "status < 501", "min_rate": 0.99},
+        LINES + b"web1\n",
+        LINES + b"web1\n" * 3,
+    ),
     ({"check": "unique", "min_rate": 0.9}, JSON, JSON + JSON[:1000]),
     ({"check": "unique", "column": "host", "min_rate": 0.01}, LINES, LINES * 10),
 ]
 
 
-@pytest.mark.parametrize("case", range(len(GOOD_AND_BAD)), ids=[f"{case[0]['check']}{i}" for i, case in enumerate(GOOD_AND_BAD)])
-def test_each_check_of_lines_passes_and_fails_on_real_lines(spark: SparkSession, tmp_path: Path, case: int) -> None:
+@pytest.mark.parametrize(
+    "case",
+    range(len(GOOD_AND_BAD)),
+    ids=[f"{case[0]['check']}{i}" for i, case in enumerate(GOOD_AND_BAD)],
+)
+def test_each_check_of_lines_passes_and_fails_on_real_lines(
+    spark: SparkSession, tmp_path: Path, case: int
+) -> None:
     check, good, bad = GOOD_AND_BAD[case]
     logs = Logs(spark, tmp_path, records={"columns": COLUMNS}, routes=ROUTES)
     for content, passes in ((good, True), (bad, False)):
@@ -141,12 +191,16 @@ def test_the_key_can_be_checked(logs: Logs) -> None:
 def test_empty_files_hold_no_column_check(logs: Logs) -> None:
     logs.write("a.log", b"")
     (logs.folder / "b.log.gz").unlink()
-    results = evaluate(logs, rows(min=0), rows(), not_null("value"), not_null("host", min_rate=0.01))
+    results = evaluate(
+        logs, rows(min=0), rows(), not_null("value"), not_null("host", min_rate=0.01)
+    )
     assert [result.passed for result in results] == [True, False, False, False]
     assert results[2].observed == "0 rows in the sample: nothing to judge by"
 
 
-def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(logs: Logs) -> None:
+def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(
+    logs: Logs,
+) -> None:
     columns = logs.pipeline["records"]["columns"]
     columns["typo"] = "hots"
     typo, host = evaluate(logs, not_null("typo", severity="warn"), not_null("host", min_rate=0.7))
@@ -154,7 +208,9 @@ def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evalu
     assert "`hots` cannot be resolved" in typo.observed
     del columns["typo"]
     typo, host = evaluate(
-        logs, {"check": "condition", "name": "x", "sql": "hots = 1", "severity": "warn"}, not_null("host", min_rate=0.7)
+        logs,
+        {"check": "condition", "name": "x", "sql": "hots = 1", "severity": "warn"},
+        not_null("host", min_rate=0.7),
     )
     assert host.passed
     assert closed([typo]) == [typo]
@@ -168,10 +224,18 @@ def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
     path = logs.write("b cut.log.gz", b"".join(b"line %d\n" % i for i in range(100_000)))
     path.write_bytes(path.read_bytes()[:20_000])
     logs.pipeline["source"] = ALL_OR_NOTHING
-    sample, full, column = evaluate(logs, rows(), rows(on="full", severity="warn"), not_null("value", on="full", severity="warn"))
+    sample, full, column = evaluate(
+        logs,
+        rows(),
+        rows(on="full", severity="warn"),
+        not_null("value", on="full", severity="warn"),
+    )
     assert sample.passed
     for result in closed([full, column]):
-        assert f"1 file cannot be read: {path}: EOFException: Unexpected end of input stream" in result.observed
+        assert (
+            f"1 file cannot be read: {path}: EOFException: Unexpected end of input stream"
+            in result.observed
+        )
     assert len(closed([full, column])) == 2
     logs.pipeline["source"] = "logs"
     assert evaluate(logs, rows(on="full"))[0].passed, "the others are shipped, and the ship fails"
@@ -188,11 +252,15 @@ def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs) -> None:
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """What reaches the loggers that quote values; their own handlers write to whatever stderr was when they were made."""
+    """What reaches the loggers that quote values; their own handlers write to whatever stderr was
+    when they were made."""
     records: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: records.append(f"{record.getMessage()} {record.exc_info}")  # type: ignore[method-assign]
-    loggers = [PySparkLogger.getLogger("SQLQueryContextLogger"), logging.getLogger("great_expectations")]
+    loggers = [
+        PySparkLogger.getLogger("SQLQueryContextLogger"),
+        logging.getLogger("great_expectations"),
+    ]
     for logger in loggers:
         logger.addHandler(handler)
     yield records
@@ -209,14 +277,23 @@ def logged() -> Iterator[list[str]]:
     ],
 )
 def test_no_log_content_in_results_or_on_stderr(
-    logs: Logs, capfd: pytest.CaptureFixture[str], logged: list[str], expression: str, condition: str
+    logs: Logs,
+    capfd: pytest.CaptureFixture[str],
+    logged: list[str],
+    expression: str,
+    condition: str,
 ) -> None:
     logs.write("a.log", f"{SECRET} {SECRET}\n- {SECRET}\n".encode())
     logs.pipeline["records"]["columns"]["strict"] = expression
     capfd.readouterr()
-    results = evaluate(logs, rows(), *(not_null(column) for column in ("host", "size", "strict", "value")))
+    results = evaluate(
+        logs, rows(), *(not_null(column) for column in ("host", "size", "strict", "value"))
+    )
     assert [result.passed for result in results] == [True, False, False, False, True]
-    assert f"could not be evaluated, so it blocks: Spark stopped with {condition}" in results[3].observed
+    assert (
+        f"could not be evaluated, so it blocks: Spark stopped with {condition}"
+        in results[3].observed
+    )
     out, err = capfd.readouterr()
     assert SECRET not in "".join(result.model_dump_json() for result in results)
     assert SECRET not in out + err + "".join(logged)
@@ -226,10 +303,17 @@ def numbered(count: int) -> bytes:
     return b"".join(b"line %07d\n" % i for i in range(count))
 
 
-def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"})
     logs.write("large.log", numbered(100_000))  # 1.3 MB
-    figures = {"rows": "count(*)", "all": "sum(crc32(value))", "first": "min(value)", "last": "max(value)"}
+    figures = {
+        "rows": "count(*)",
+        "all": "sum(crc32(value))",
+        "first": "min(value)",
+        "last": "max(value)",
+    }
     figures["distinct"] = "count(DISTINCT value)"
     setting = spark.conf.get("spark.sql.files.maxPartitionBytes")
     before = jobs_so_far(spark)
@@ -243,7 +327,9 @@ def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(s
     assert spark.conf.get("spark.sql.files.maxPartitionBytes") == setting
 
 
-def test_a_sample_of_a_large_compressed_file_is_its_first_lines(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sample_of_a_large_compressed_file_is_its_first_lines(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     logs = Logs(spark, tmp_path, gates={"sample_files": 2, "sample_piece": "64KiB"})
     logs.write("large.log.gz", numbered(200_000))
     logs.write("small.log", numbered(10))
@@ -251,7 +337,9 @@ def test_a_sample_of_a_large_compressed_file_is_its_first_lines(spark: SparkSess
     assert found == {"rows": 20_010, "last": "line 0019999"}
 
 
-def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     routes = [{"topic": "logs.{file_name}", "matching": r"logs\..+"}]
     logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"}, routes=routes)
     logs.write("a.log", numbered(10))
@@ -262,7 +350,9 @@ def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark: SparkSess
     assert result.passed, result.observed
 
 
-def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(logs: Logs) -> None:
+def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(
+    logs: Logs,
+) -> None:
     content = numbered(2000)
     logs.write("1.log", content)
     logs.write("2.log", content.replace(b"0001000", b"x001000"))
@@ -296,7 +386,9 @@ def test_a_suite_of_eight_checks_reads_the_files_once(spark: SparkSession, logs:
     for on in ("sample", "full"):
         before = jobs_so_far(spark)
         evaluation, _ = logs.evaluation([{**check, "on": on} for check in EIGHT])
-        assert not [result for result in evaluation.results if "could not be evaluated" in result.observed]
+        assert not [
+            result for result in evaluation.results if "could not be evaluated" in result.observed
+        ]
         assert cost(spark, before) == (1, 1), "(jobs, scans)"
         assert evaluation.scans == 1
 
@@ -310,14 +402,25 @@ def test_a_suite_of_eight_checks_reads_the_files_once(spark: SparkSession, logs:
     assert evaluation.scans == 2
 
     before = jobs_so_far(spark)
-    evaluate(logs, {"check": "files"}, {"check": "freshness", "max_age": "1h"}, {"check": "duplicate_files"})
+    evaluate(
+        logs,
+        {"check": "files"},
+        {"check": "freshness", "max_age": "1h"},
+        {"check": "duplicate_files"},
+    )
     assert cost(spark, before) == (0, 0)
 
 
-def test_spark_is_left_as_it_was(spark: SparkSession, logs: Logs, capfd: pytest.CaptureFixture[str]) -> None:
+def test_spark_is_left_as_it_was(
+    spark: SparkSession, logs: Logs, capfd: pytest.CaptureFixture[str]
+) -> None:
     settings = dict(spark.conf.getAll)
     capfd.readouterr()
-    assert not closed(evaluate(logs, rows(), not_null("value", on="full"), {"check": "files"}, {"check": "unique"}))
+    assert not closed(
+        evaluate(
+            logs, rows(), not_null("value", on="full"), {"check": "files"}, {"check": "unique"}
+        )
+    )
     assert capfd.readouterr() == ("", ""), "no progress bars, no warnings"
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().size() == 0, "nothing is cached"
     assert dict(spark.conf.getAll) == settings
@@ -350,10 +453,16 @@ def test_great_expectations_writes_prints_and_sends_nothing(tmp_path: Path) -> N
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     script = tmp_path / "plain.py"
-    # With ``python -c`` pyspark takes itself for a doctest, and leaves with exit code 0 without a word of ours.
+    # With ``python -c`` pyspark takes itself for a doctest, and leaves with exit code 0 without a
+    # word of ours.
     script.write_text(PLAIN_RUN)
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, cwd=here, env={**clean, **surroundings}
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=here,
+        env={**clean, **surroundings},
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert [path for path in tmp_path.rglob("*") if path.parent != tmp_path] == []

@@ -26,20 +26,41 @@ def root(tmp_path: Path) -> Path:
         os.utime(path, (time.time() - 3600,) * 2)
     for folder in ("pipelines", "clusters"):
         (tmp_path / "config" / folder).mkdir(parents=True)
-    (tmp_path / "config" / "clusters" / "c.yaml").write_text("cluster: c\nbootstrap: '${NOWHERE_SET}:1'\n")
+    (tmp_path / "config" / "clusters" / "c.yaml").write_text(
+        "cluster: c\nbootstrap: '${NOWHERE_SET}:1'\n"
+    )
     write_pipeline(tmp_path, {"check": "matches", "regex": "^web1 ", "on": "full"})
     return tmp_path
 
 
 def write_pipeline(root: Path, *checks: dict[str, object]) -> None:
-    spec = {"pipeline": "web", "source": {"path": "logs", "settle": "0s"}, "topic": "logs.web", "clusters": ["c"]}
+    spec = {
+        "pipeline": "web",
+        "source": {"path": "logs", "settle": "0s"},
+        "topic": "logs.web",
+        "clusters": ["c"],
+    }
     per_hour = {"check": "files_per", "every": "1h", "time": "-%Y%m%d%H"}
-    (root / "config" / "pipelines" / "web.yaml").write_text(json.dumps({**spec, "gates": {"source": [per_hour, *checks]}}))
+    (root / "config" / "pipelines" / "web.yaml").write_text(
+        json.dumps({**spec, "gates": {"source": [per_hour, *checks]}})
+    )
 
 
 def gates(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     wide = {**os.environ, "COLUMNS": "200"}
-    return warm.run(["shipper", "gates", "web", "--window", WINDOW, "--config", str(root / "config"), *arguments], wide)
+    return warm.run(
+        [
+            "shipper",
+            "gates",
+            "web",
+            "--window",
+            WINDOW,
+            "--config",
+            str(root / "config"),
+            *arguments,
+        ],
+        wide,
+    )
 
 
 def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root: Path) -> None:

@@ -1,4 +1,5 @@
-"""The place of each line, as expressions have it: the same on every rerun, and what an independent look at the file says."""
+"""The place of each line, as expressions have it: the same on every rerun, and what an independent
+look at the file says."""
 
 from __future__ import annotations
 
@@ -12,11 +13,16 @@ from .world import World
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 SPLIT = 65_536
 #: 2026-11-01 and two of its hours.
-SOURCE = {"path": "logs/dt={window_start:%Y-%m-%d}/{window_start:%-H}/", "settle": "0s", "split_size": "64KiB"}
+SOURCE = {
+    "path": "logs/dt={window_start:%Y-%m-%d}/{window_start:%-H}/",
+    "settle": "0s",
+    "split_size": "64KiB",
+}
 
 
 def places(content: bytes, split: int) -> list[tuple[int, int, bytes]]:
-    """(begin of its split, number in it, line): a line belongs to the split that it begins in; one that begins at a border to the one before."""
+    """(begin of its split, number in it, line): a line belongs to the split that it begins in; one
+    that begins at a border to the one before."""
     found, at, counts = [], 0, dict[int, int]()
     for line in content.splitlines(keepends=True):
         start = 0 if at == 0 else (at - 1) // split * split
@@ -34,7 +40,10 @@ def test_each_line_knows_its_place_and_the_time_in_its_path(tmp_path, kafka):
     }
     for name, content in contents.items():
         world.write_log(name, gzip.compress(content) if name.endswith("gz") else content)
-    place = "concat_ws('|', date_format(window_start, 'HH:mm'), file_name, split_start, record_number, value)"
+    place = (
+        "concat_ws('|', date_format(window_start, 'HH:mm'), file_name, split_start, "
+        "record_number, value)"
+    )
     world.write_pipeline(source=SOURCE, records={"value": place})
     world.run()
     expected = set()
@@ -54,7 +63,11 @@ def test_a_bundle_has_the_time_of_its_file_and_no_line_number(tmp_path, kafka):
     world.write_pipeline(source=SOURCE, records={"bundle": {}, "headers": {"n": "record_number"}})
     world.fails(code=2, says=r"records\.headers\.n.*depends on the line")
     world.write_pipeline(
-        source=SOURCE, records={"bundle": {}, "headers": {"hour": "date_format(window_start, 'yyyy-MM-dd HH:mm')"}}
+        source=SOURCE,
+        records={
+            "bundle": {},
+            "headers": {"hour": "date_format(window_start, 'yyyy-MM-dd HH:mm')"},
+        },
     )
     world.run()
     (record,) = read_records(world.bootstrap, world.topic())
@@ -66,6 +79,8 @@ def test_a_bundle_has_the_time_of_its_file_and_no_line_number(tmp_path, kafka):
 def test_a_column_of_that_name_that_was_there_before_is_the_pipelines(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", b"one\n")
-    world.write_pipeline(records={"columns": {"record_number": "'mine'"}, "value": "concat(record_number, value)"})
+    world.write_pipeline(
+        records={"columns": {"record_number": "'mine'"}, "value": "concat(record_number, value)"}
+    )
     world.run()
     assert set(world.read()) == {b"mineone"}

@@ -1,4 +1,5 @@
-"""A real NameNode and DataNode: what HDFS says of a file counts, not what its age makes likely; and no fault of HDFS's loses or doubles a line."""
+"""A real NameNode and DataNode: what HDFS says of a file counts, not what its age makes likely; and
+no fault of HDFS's loses or doubles a line."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def numbered(name: str, first: int, count: int) -> bytes:
-    return b"".join(b"%s %d %s\n" % (name.encode(), n, b"x" * (n % 60)) for n in range(first, first + count))
+    return b"".join(
+        b"%s %d %s\n" % (name.encode(), n, b"x" * (n % 60)) for n in range(first, first + count)
+    )
 
 
 class HdfsWorld(World):
@@ -41,7 +44,9 @@ class HdfsWorld(World):
 
     def source(self, **changes: Any) -> None:
         conf = changes.pop("conf", {})
-        more = {key: changes.pop(key) for key in ("quarantine", "schedule", "records") if key in changes}
+        more = {
+            key: changes.pop(key) for key in ("quarantine", "schedule", "records") if key in changes
+        }
         source = {"path": self.files.uri(self.folder), "settle": "0s", **changes}
         self.write_pipeline(source=source, runner=runner(conf), **more)
 
@@ -57,7 +62,11 @@ class HdfsWorld(World):
         return PlanResult.model_validate_json(done.stdout)
 
     def left_out(self) -> dict[str, str]:
-        return {found.path.rpartition("/")[2]: found.reason for found in self.plan().left_out if found.warns}
+        return {
+            found.path.rpartition("/")[2]: found.reason
+            for found in self.plan().left_out
+            if found.warns
+        }
 
 
 @pytest.fixture
@@ -68,8 +77,11 @@ def world(tmp_path, kafka, hdfs):
     return made
 
 
-def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_is_closed(world: HdfsWorld):
-    """A file open for writing has the age of its creation, however much was written since; one writer's habits are never logs."""
+def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_is_closed(
+    world: HdfsWorld,
+):
+    """A file open for writing has the age of its creation, however much was written since; one
+    writer's habits are never logs."""
     contents = {
         "many blocks.log": numbered("plain", 0, 9_000),
         "packed.log.gz": gzip.compress(numbered("packed", 0, 2_000)),
@@ -96,7 +108,9 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
         "copied.log._COPYING_": "still being written, by its name",
         "x.tmp": "still being written, by its name",
     }
-    unseen = Counter({found.code: found.count for found in world.plan().left_out if not found.warns})
+    unseen = Counter(
+        {found.code: found.count for found in world.plan().left_out if not found.warns}
+    )
     assert unseen == {"hidden": 2, "hidden-folder": 1}, "of _SUCCESS, .hidden.log and _temporary"
     world.run()
     writer.write(b"o\n")
@@ -105,20 +119,27 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
     reopened.close()
     world.run()
     expected = lines_of(
-        contents["many blocks.log"], numbered("packed", 0, 2_000), numbered("cut", 0, 3_000), b"a name\n", b"one\ntwo\n"
+        contents["many blocks.log"],
+        numbered("packed", 0, 2_000),
+        numbered("cut", 0, 3_000),
+        b"a name\n",
+        b"one\ntwo\n",
     )
     assert world.read() == expected + lines_of(again + b"more of it\n")
 
 
 def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world: HdfsWorld):
-    """As the guide says to try it on `dev up hdfs`, whose only DataNode cannot be replaced by another one."""
+    """As the guide says to try it on `dev up hdfs`, whose only DataNode cannot be replaced by
+    another one."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    base = f"{world.files.server.web}/webhdfs/v1{world.folder}/a.log?noredirect=true&user.name={getpass.getuser()}&op="
+    base = f"{world.files.server.web}/webhdfs/v1{world.folder}/a.log?noredirect=true&user.name={getpass.getuser()}&op="  # noqa: E501
     for method, operation, content in (("PUT", "CREATE", b"one\n"), ("POST", "APPEND", b"two\n")):
         with opener.open(urllib.request.Request(base + operation, method=method)) as answer:
             writes_to = json.load(answer)["Location"]
         opener.open(
-            urllib.request.Request(writes_to, content, {"Content-Type": "application/octet-stream"}, method=method)
+            urllib.request.Request(
+                writes_to, content, {"Content-Type": "application/octet-stream"}, method=method
+            )
         ).close()
     world.run()
     assert world.read() == lines_of(b"one\ntwo\n")
@@ -130,8 +151,12 @@ def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWo
     world.put("secret.log", b"two\n")
     secret = f"{world.folder}/secret.log"
     world.files.allow(secret, 0o600)
-    world.source(on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0})
-    done = world.shipper("run", world.name, "--window", WINDOW, prefix=["env", "HADOOP_USER_NAME=reader"])
+    world.source(
+        on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0}
+    )
+    done = world.shipper(
+        "run", world.name, "--window", WINDOW, prefix=["env", "HADOOP_USER_NAME=reader"]
+    )
     assert (done.returncode, world.read(), world.read(".q")) == (1, lines_of(b"one\n"), lines_of())
     assert secret in done.stderr
     world.files.allow(secret, 0o644)
@@ -139,9 +164,17 @@ def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWo
     assert (world.read(), world.read(".q")) == (lines_of(b"one\n", b"two\n"), lines_of())
 
 
-def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(world: HdfsWorld, tmp_path):
+def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(
+    world: HdfsWorld, tmp_path
+):
     rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
-    orc.write_table(pa.Table.from_pylist(rows), tmp_path / "a.orc", compression="zlib", stripe_size=64_000, batch_size=256)
+    orc.write_table(
+        pa.Table.from_pylist(rows),
+        tmp_path / "a.orc",
+        compression="zlib",
+        stripe_size=64_000,
+        batch_size=256,
+    )
     world.put("a.orc", (tmp_path / "a.orc").read_bytes(), block_bytes=65_536)
     world.source(format="orc", split_size="64KiB")
     world.run()
@@ -189,16 +222,22 @@ def test_replaced_and_growing_files_are_as_configured(world: HdfsWorld):
 
 
 def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(world: HdfsWorld):
-    """Quarantine is for what is wrong with a file. What only cannot be reached would be gone for good with it."""
+    """Quarantine is for what is wrong with a file. What only cannot be reached would be gone for
+    good with it."""
     content = numbered("dead", 0, 3_000)
     world.put("plain.log", content)
     world.put("packed.log.gz", gzip.compress(content))
-    world.source(on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0})
+    world.source(
+        on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0}
+    )
     server = world.files.server
     world.steps_done("r1", "plan")
     server.stop_datanode()
     try:
-        says = r"2 files cannot be read: \S*packed\.log\.gz: no DataNode gives one of its blocks.*plain\.log: no DataNode.* Run the window again"
+        says = (
+            r"2 files cannot be read: \S*packed\.log\.gz: no DataNode gives one of its "
+            r"blocks.*plain\.log: no DataNode.* Run the window again"
+        )
         world.fails(code=1, says=says)
         code, ship = ship_step(world, "r1", "gate_source", "ship:local")
         assert (code, ship.final) == (1, False), "Airflow may try again"
@@ -232,11 +271,15 @@ def test_a_window_by_time_of_modification_has_each_file_once_and_what_came_late(
 
     files, plan = scheduled(0)
     assert files == ["a.log", "b.log"]
-    assert [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out] == [("open.log", False)]
+    assert [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out] == [
+        ("open.log", False)
+    ]
     world.put("late.log", b"late\n", modified=midnight + 1800)
     files, plan = scheduled(1)
     assert files == ["c.log", "d.log", "late.log"]
-    assert [file.late_window for file in plan.late_files] == ["2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"]
+    assert [file.late_window for file in plan.late_files] == [
+        "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"
+    ]
     writer.close()
     assert scheduled(2)[0] == ["e.log"], "the one that was open was modified when it was closed"
     assert world.read() == Counter([b"a", b"b", b"c", b"d", b"late", b"e"])
@@ -250,7 +293,7 @@ def ha_settings(world: HdfsWorld, service: str) -> dict[str, str]:
         f"dfs.ha.namenodes.{service}": "nn1,nn2",
         f"dfs.namenode.rpc-address.{service}.nn1": f"{LOOPBACK}:{free_port()}",
         f"dfs.namenode.rpc-address.{service}.nn2": here,
-        f"dfs.client.failover.proxy.provider.{service}": "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider",
+        f"dfs.client.failover.proxy.provider.{service}": "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider",  # noqa: E501
         "dfs.client.failover.sleep.base.millis": "10",
         "dfs.client.failover.sleep.max.millis": "50",
     }
@@ -258,10 +301,14 @@ def ha_settings(world: HdfsWorld, service: str) -> dict[str, str]:
 
 @pytest.mark.long
 def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(world: HdfsWorld):
-    """In `runner.conf`, which both JVM's uses of Hadoop see: the listing, and Spark's tasks. The view knows what is open, too."""
+    """In `runner.conf`, which both JVM's uses of Hadoop see: the listing, and Spark's tasks. The
+    view knows what is open, too."""
     world.put("ha.log", b"by the second NameNode\n")
     view = {"fs.viewfs.mounttable.all.link./mounted": f"hdfs://one{os.getpid()}{world.folder}"}
-    conf = {f"spark.hadoop.{key}": value for key, value in {**ha_settings(world, f"one{os.getpid()}"), **view}.items()}
+    conf = {
+        f"spark.hadoop.{key}": value
+        for key, value in {**ha_settings(world, f"one{os.getpid()}"), **view}.items()
+    }
     world.source(path="viewfs://all/mounted/", conf=conf)
     writer = world.files.create(f"{world.folder}/open.log")
     assert world.left_out() == {"open.log": "open for writing, says HDFS"}
@@ -274,10 +321,13 @@ def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(w
 
 @pytest.mark.cold
 @pytest.mark.long
-def test_what_hadoop_conf_dir_says_reaches_the_listing_and_the_tasks(world: HdfsWorld, tmp_path, monkeypatch):
+def test_what_hadoop_conf_dir_says_reaches_the_listing_and_the_tasks(
+    world: HdfsWorld, tmp_path, monkeypatch
+):
     world.put("ha.log", b"by the second NameNode\n")
     settings = "".join(
-        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in ha_settings(world, "conf").items()
+        f"<property><name>{name}</name><value>{value}</value></property>"
+        for name, value in ha_settings(world, "conf").items()
     )
     (tmp_path / "hadoop").mkdir()
     (tmp_path / "hadoop" / "hdfs-site.xml").write_text(f"<configuration>{settings}</configuration>")
@@ -302,9 +352,21 @@ def test_a_datanode_that_dies_while_files_are_read_costs_a_run_and_no_line(world
     )
     server = world.files.server
     ship = subprocess.Popen(
-        [sys.executable, "-m", "shipper", "run", world.name, "--window", WINDOW, "--config", str(world.root / "config")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "shipper",
+            "run",
+            world.name,
+            "--window",
+            WINDOW,
+            "--config",
+            str(world.root / "config"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         while world.ledger_count() == 0 and ship.poll() is None:
             time.sleep(0.05)

@@ -1,4 +1,5 @@
-"""How the JVM is started, and what a run does not start: seen from outside, by the commands that users have."""
+"""How the JVM is started, and what a run does not start: seen from outside, by the commands that
+users have."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ def with_events(world: World, folder: Path) -> None:
     """Every SparkContext leaves a log of its events."""
     folder.mkdir(exist_ok=True)
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.as_uri()}
-    world.write_pipeline(runner={"driver_memory": "1g", "conf": conf}, gates={"source": [{"check": "rows", "min": 1}]})
+    world.write_pipeline(
+        runner={"driver_memory": "1g", "conf": conf},
+        gates={"source": [{"check": "rows", "min": 1}]},
+    )
 
 
 def test_a_plan_and_a_run_with_nothing_to_ship_start_no_spark(world: World, tmp_path: Path) -> None:
@@ -56,12 +60,15 @@ def test_a_plan_and_a_run_with_nothing_to_ship_start_no_spark(world: World, tmp_
 
 
 @pytest.mark.long
-def test_what_is_set_up_for_spark_on_a_machine_holds(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`spark-defaults.conf` is for spark-submit to read, `core-site.xml` for Hadoop: both decide what a plan lists and a ship reads."""
+def test_what_is_set_up_for_spark_on_a_machine_holds(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`spark-defaults.conf` is for spark-submit to read, `core-site.xml` for Hadoop: both decide
+    what a plan lists and a ship reads."""
     conf, events = tmp_path / "conf", tmp_path / "events"
     conf.mkdir()
     events.mkdir()
-    mount = f"<property><name>fs.viewfs.mounttable.place.link./logs</name><value>{world.logs.as_uri()}</value></property>"
+    mount = f"<property><name>fs.viewfs.mounttable.place.link./logs</name><value>{world.logs.as_uri()}</value></property>"  # noqa: E501
     (conf / "core-site.xml").write_text(f"<configuration>{mount}</configuration>")
     world.write_pipeline(source={"path": "viewfs://place/logs/", "settle": "0s"})
     monkeypatch.setenv("HADOOP_CONF_DIR", str(conf))
@@ -69,7 +76,9 @@ def test_what_is_set_up_for_spark_on_a_machine_holds(world: World, tmp_path: Pat
 
     (conf / "core-site.xml").unlink()
     as_default = f"spark.hadoop.fs.viewfs.mounttable.place.link./logs {world.logs.as_uri()}\n"
-    (conf / "spark-defaults.conf").write_text(f"{as_default}spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n")
+    (conf / "spark-defaults.conf").write_text(
+        f"{as_default}spark.eventLog.enabled true\nspark.eventLog.dir {events.as_uri()}\n"
+    )
     monkeypatch.delenv("HADOOP_CONF_DIR")
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
     world.write_log("b.log", LINES)
@@ -87,7 +96,9 @@ def test_settings_of_the_pipeline_reach_the_listing(world: World) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("damage", ["bytes", "header", "folder"])
-def test_damage_in_the_cache_costs_time_alone(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+def test_damage_in_the_cache_costs_time_alone(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
     found = class_data.archive()
     if found is None:
         pytest.skip("there is no archive here: `make setup` makes it")
@@ -111,7 +122,9 @@ def test_damage_in_the_cache_costs_time_alone(world: World, tmp_path: Path, monk
     assert all(line.startswith("plan: ") for line in done.stderr.splitlines()), done.stderr
 
 
-def test_the_jvm_is_started_as_sparks_own_launcher_would(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_jvm_is_started_as_sparks_own_launcher_would(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -123,22 +136,44 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(world: World, monkeypat
     launcher = [str(java_command.java()), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
     said = subprocess.run(
         [*launcher, "org.apache.spark.deploy.SparkSubmit", *words, "pyspark-shell"],
-        env={**os.environ, **java_command.environment(home)}, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        env={**os.environ, **java_command.environment(home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     theirs = [word for word in said.replace("\n", "\0").split("\0") if word]
-    without_reader = [str(Path(ours[0]).resolve()), *(word.replace(f":{READER_JAR}", "") for word in ours[1:])]
+    without_reader = [
+        str(Path(ours[0]).resolve()),
+        *(word.replace(f":{READER_JAR}", "") for word in ours[1:]),
+    ]
     # It ends names of folders with a slash.
-    assert sorted(without_reader) == sorted(word.replace("/:", ":").removesuffix("/") for word in theirs)
+    assert sorted(without_reader) == sorted(
+        word.replace("/:", ":").removesuffix("/") for word in theirs
+    )
     assert (ours[1], ours[3]) == ("-cp", "-Xmx1g")
 
 
 def imported(world: World, *steps: str, run_id: str) -> set[str]:
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    command = [sys.executable, "-m", "spark_jobs", "--config", str(world.root / "config"), "--pipeline", world.name]
+    command = [
+        sys.executable,
+        "-m",
+        "spark_jobs",
+        "--config",
+        str(world.root / "config"),
+        "--pipeline",
+        world.name,
+    ]
     command += ["--window", WINDOW, "--run-id", run_id, *steps]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    lines = [
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    ]
     return set(lines)
 
 
@@ -152,19 +187,38 @@ def test_no_step_imports_what_it_does_not_use(world: World) -> None:
     plan = imported(world, "plan", run_id="planned")
     assert plan & heavy == {"numpy", "pyarrow"}, "a sample is compressed"
     world.run()
-    idle = imported(world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle")
+    idle = imported(
+        world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle"
+    )
     assert not idle & heavy
     assert len(idle) < _MOST_MODULES, f"{len(idle)} modules; before, 2,600"
 
 
 def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
-    """Every JVM of Spark's warns of its incubator modules and its log level, and Airflow showed that in yellow in each task."""
+    """Every JVM of Spark's warns of its incubator modules and its log level, and Airflow showed
+    that in yellow in each task."""
     steps = ["plan", "gate_source", "ship:local", "gate_delivery:local", "report"]
-    command = [sys.executable, "-m", "spark_jobs", "--config", str(world.root / "config"), "--pipeline", world.name]
+    command = [
+        sys.executable,
+        "-m",
+        "spark_jobs",
+        "--config",
+        str(world.root / "config"),
+        "--pipeline",
+        world.name,
+    ]
     command += ["--window", WINDOW, "--run-id", "words", *steps]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    ours = ("plan: ", "gate_source: ", "local: ", "topic ", "ship to local: ", "gate_delivery of local: ", "report: ")
+    ours = (
+        "plan: ",
+        "gate_source: ",
+        "local: ",
+        "topic ",
+        "ship to local: ",
+        "gate_delivery of local: ",
+        "report: ",
+    )
     assert [line for line in done.stderr.splitlines() if not line.startswith(ours)] == []
 
 
@@ -184,7 +238,7 @@ if "listed" in sys.argv:
 spark = session(pipeline, much_work="much" in sys.argv)
 print("C1 alone" if "-XX:TieredStopAtLevel=1" in java_process().args else "C2 too", spark.range(3).count())
 spark.stop()
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -196,13 +250,18 @@ spark.stop()
         pytest.param([], ["much"], "C2 too", marks=pytest.mark.long),
     ],
 )
-def test_much_work_gets_a_jvm_that_optimises(world: World, listed: list[str], much: list[str], compiler: str) -> None:
-    """Also in a ship's own process, as Airflow starts it, and in place of the JVM that has listed the files."""
+def test_much_work_gets_a_jvm_that_optimises(
+    world: World, listed: list[str], much: list[str], compiler: str
+) -> None:
+    """Also in a ship's own process, as Airflow starts it, and in place of the JVM that has listed
+    the files."""
     script = world.root / "compiler.py"
     script.write_text(COMPILER)
     words = [sys.executable, str(script), str(world.root / "config"), world.name, *listed, *much]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
     assert done.stdout == f"{compiler} 3\n", done.stderr[-3000:]
 
 
@@ -213,5 +272,7 @@ def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> No
         if jar.read("META-INF/shipper-javac").decode() != said.split()[1].split(".")[0]:
             pytest.skip(f"the jar was made by another compiler than {said}")
     again = tmp_path / "again.jar"
-    subprocess.run([sys.executable, Path(__file__).parents[2] / "jvm" / "build.py", again], check=True)
+    subprocess.run(
+        [sys.executable, Path(__file__).parents[2] / "jvm" / "build.py", again], check=True
+    )
     assert again.read_bytes() == READER_JAR.read_bytes()

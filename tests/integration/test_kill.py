@@ -1,4 +1,5 @@
-"""Kill, pause and race: after each, the topic holds the input exactly, as an independent reader sees it.
+"""Kill, pause and race: after each, the topic holds the input exactly, as an independent reader
+sees it.
 
 ``SHIPPER_KILLS`` sets the number of kills (default 3), ``SHIPPER_SEED`` repeats a run.
 """
@@ -75,7 +76,8 @@ class Ship:
         return found
 
     def kill(self, kind: str, rng: random.Random) -> bool:
-        """SIGKILL to one process of a kind, or to the whole group at once; whether there was one to hit."""
+        """SIGKILL to one process of a kind, or to the whole group at once; whether there was one to
+        hit."""
         if not (self.running and (victims := self.members()[kind if kind != "all" else "driver"])):
             return False
         if kind == "all":
@@ -96,7 +98,10 @@ class Ship:
 def numbered_lines(world: World, files: int, lines: int, first: int = 0) -> Counter[bytes]:
     """Writes files from number ``first`` on, and returns what is in them."""
     line = b"%d %d a log line of about the usual length, with a number of its own\n"
-    contents = {file: b"".join(line % (file, n) for n in range(lines)) for file in range(first, first + files)}
+    contents = {
+        file: b"".join(line % (file, n) for n in range(lines))
+        for file in range(first, first + files)
+    }
     for number, content in contents.items():
         world.write_log(f"{number}.log", content)
     return lines_of(*contents.values())
@@ -105,8 +110,13 @@ def numbered_lines(world: World, files: int, lines: int, first: int = 0) -> Coun
 def small_steps(world: World, **changes: object) -> None:
     """Many splits and many transactions, so that a kill finds something half done."""
     delivery = {
-        "chunk_size": "300kB", "lanes": 2, "lease": "2s", "lease_wait": "60s", "metadata_wait": "30s", "transaction_timeout": "20s",
-    }  # fmt: skip
+        "chunk_size": "300kB",
+        "lanes": 2,
+        "lease": "2s",
+        "lease_wait": "60s",
+        "metadata_wait": "30s",
+        "transaction_timeout": "20s",
+    }
     world.write_pipeline(
         source={"path": "logs", "settle": "0s", "split_size": "2MiB"},
         delivery=delivery | changes.pop("delivery", {}),  # type: ignore[operator]
@@ -119,7 +129,8 @@ def prepare(world: World, run_id: str) -> None:
 
 
 class Kills:
-    """Ships that are killed, one after the other. When everything is there and kills are left, there are more files to ship."""
+    """Ships that are killed, one after the other. When everything is there and kills are left,
+    there are more files to ship."""
 
     FILES, LINES = 8, 100_000
 
@@ -148,7 +159,9 @@ class Kills:
         self._end()
 
     def _plan_more(self) -> None:
-        self.expected += numbered_lines(self.world, self.FILES, self.LINES, first=self.FILES * self.plans)
+        self.expected += numbered_lines(
+            self.world, self.FILES, self.LINES, first=self.FILES * self.plans
+        )
         self.plans += 1
         prepare(self.world, f"killed-{self.plans}")
 
@@ -177,7 +190,8 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     seed = int(os.environ.get("SHIPPER_SEED", random.randrange(10**6)))
     wanted = int(os.environ.get("SHIPPER_KILLS", "3"))
     world = World(tmp_path, kafka.bootstrap)
-    # So slow that a ship takes some ten seconds: without a limit, most kills would come when everything is there.
+    # So slow that a ship takes some ten seconds: without a limit, most kills would come when
+    # everything is there.
     small_steps(world, delivery={"rate_limit": "600kB/s"})
     kills = Kills(world, random.Random(seed))
     try:
@@ -191,13 +205,20 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     assert world.read() == kills.expected, f"seed {seed}"
     assert world.ledger_count() == kills.expected.total()
     assert len(kills.fired) == wanted
-    assert len(set(kills.counts)) > min(2, wanted - 2), f"no kill found the ship half done (seed {seed}): {kills.counts}"
+    assert len(set(kills.counts)) > min(2, wanted - 2), (
+        f"no kill found the ship half done (seed {seed}): {kills.counts}"
+    )
 
 
 def test_a_source_gate_whose_java_is_killed_has_judged_nothing_and_is_tried_again(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     numbered_lines(world, files=1, lines=20_000)
-    slow = {"check": "condition", "name": "slow", "sql": "sha2(repeat(value, 20000), 512) != ''", "on": "full"}
+    slow = {
+        "check": "condition",
+        "name": "slow",
+        "sql": "sha2(repeat(value, 20000), 512) != ''",
+        "on": "full",
+    }
     small_steps(world, gates={"source": [slow]})
     world.steps_done("r1", "plan")
     gate = Ship(world, "r1", "gate_source")
@@ -212,7 +233,10 @@ def test_a_source_gate_whose_java_is_killed_has_judged_nothing_and_is_tried_agai
 
 def _reads_lines(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        return any((thread / "comm").read_text().startswith("Executor task") for thread in Path(f"/proc/{pid}/task").iterdir())
+        return any(
+            (thread / "comm").read_text().startswith("Executor task")
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+        )
     return False
 
 
@@ -252,7 +276,9 @@ def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, ka
         assert account["delivered"] > 0
         zombie.signal_all(signal.SIGCONT)
         assert zombie.wait() == 1, zombie.lines
-        assert any("took over" in line or "taken over" in line for line in zombie.lines), zombie.lines
+        assert any("took over" in line or "taken over" in line for line in zombie.lines), (
+            zombie.lines
+        )
     finally:
         zombie.signal_all(signal.SIGKILL)
     assert world.read() == expected
@@ -265,7 +291,10 @@ def test_two_runs_at_once_share_the_work_without_doubling_any(tmp_path, kafka):
     expected = numbered_lines(world, files=4, lines=100_000)
     runs = [
         subprocess.Popen(
-            world.command("run", world.name, "--window", WINDOW), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            world.command("run", world.name, "--window", WINDOW),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for _ in range(2)
     ]
@@ -284,6 +313,8 @@ def test_a_run_that_finds_the_lease_held_stops_and_says_by_whom(tmp_path, kafka)
     ledger = LedgerLog(world.client, world.cluster, world.name)
     ledger.create()
     with HeldLease(ledger, "the-first-run", 5.0, 5.0, print):
-        world.fails(code=1, says=rf"run the-first-run on host \S+, process {os.getpid()}, holds the lease")
+        world.fails(
+            code=1, says=rf"run the-first-run on host \S+, process {os.getpid()}, holds the lease"
+        )
     assert world.nothing_was_sent()
     assert world.run()["delivered"] == 1

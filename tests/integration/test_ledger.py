@@ -65,7 +65,12 @@ def records_there(state):
 
 
 def settings_of(world):
-    return LaneSettings(connection(world.cluster), batch_size_bytes=500_000, compression="none", transaction_timeout_ms=20_000)
+    return LaneSettings(
+        connection(world.cluster),
+        batch_size_bytes=500_000,
+        compression="none",
+        transaction_timeout_ms=20_000,
+    )
 
 
 class TestSnapshot:
@@ -80,10 +85,14 @@ class TestSnapshot:
         state = later.look(AskState(["day/0003", "night/1", "day/none"]), 15)
         assert {split.file.path for split in state.chunks.splits} == {"day/0003", "night/1"}
         assert state.chunks_end == 5002
-        assert records_there(later.look(AskState(), 15)) == records_there(ledger_of(world, folder=False).look(AskState(), 15))
+        assert records_there(later.look(AskState(), 15)) == records_there(
+            ledger_of(world, folder=False).look(AskState(), 15)
+        )
         assert later.keep_snapshot() is None, "a tail of two records is not worth a snapshot"
 
-    def test_a_ledger_that_was_deleted_and_made_anew_does_not_inherit_the_old_ones_snapshot(self, world):
+    def test_a_ledger_that_was_deleted_and_made_anew_does_not_inherit_the_old_ones_snapshot(
+        self, world
+    ):
         ledger = ledger_of(world)
         ledger._append(CHUNKS, (chunk(world, f"{n}") for n in range(10)))
         ledger.keep_snapshot(longer_than=0)
@@ -95,7 +104,9 @@ class TestSnapshot:
         ledger_of(world)._append(CHUNKS, (chunk(world, f"new {n}") for n in range(20)))
         later = ledger_of(world)
         assert later.snapshot() is None
-        assert {split.file.path for split in later.look(AskState(), 15).chunks.splits} == {f"new {n}" for n in range(20)}
+        assert {split.file.path for split in later.look(AskState(), 15).chunks.splits} == {
+            f"new {n}" for n in range(20)
+        }
 
     def test_an_open_transaction_ends_the_snapshot_and_what_it_commits_later_is_read(self, world):
         ledger = ledger_of(world)
@@ -113,7 +124,8 @@ class TestSnapshot:
 
 class TestTakeover:
     def test_lanes_of_any_earlier_run_are_fenced_before_the_ledger_is_read(self, world):
-        """Run 1 had 3 tasks x 2 lanes, the runs after it had other shapes; its widest lane wakes up after the fourth announced itself."""
+        """Run 1 had 3 tasks x 2 lanes, the runs after it had other shapes; its widest lane wakes up
+        after the fourth announced itself."""
         settings = settings_of(world)
         ledger = ledger_of(world)
         fence_earlier_runs(ledger, settings, "local", "run 1", 3, 2)
@@ -123,10 +135,13 @@ class TestTakeover:
         produce(committed, ledger.topic, chunk(world, "committed"))
         committed.commit()
 
-        # Generations of other shapes; the zombie is still open until one of them fences it, so these only announce themselves.
+        # Generations of other shapes; the zombie is still open until one of them fences it, so
+        # these only announce themselves.
         for run, tasks, lanes in (("run 2", 1, 1), ("run 3", 1, 4)):
             announce(ledger_of(world), "local", run, tasks, lanes)
-        taken = take_over(ledger_of(world), settings, "local", "run 4", 1, 1, ["zombie", "committed"])
+        taken = take_over(
+            ledger_of(world), settings, "local", "run 4", 1, 1, ["zombie", "committed"]
+        )
 
         assert {split.file.path for split in taken.chunks.splits} == {"committed"}
         with pytest.raises(KafkaFault, match="FENCED"):
@@ -134,20 +149,30 @@ class TestTakeover:
         again = ledger_of(world).look(AskState(), 15)
         assert {split.file.path for split in again.chunks.splits} == {"committed"}
 
-    def test_a_lane_is_fenced_once_for_good_under_every_name_of_the_cluster_and_also_from_a_snapshot(self, world, monkeypatch):
+    def test_a_lane_is_fenced_once_for_good_under_every_name_of_the_cluster_and_also_from_a_snapshot(  # noqa: E501
+        self, world, monkeypatch
+    ):
         fenced = []
         fence = transaction.fence
         monkeypatch.setattr(
-            transaction, "fence", lambda settings, lane, *rest: (fenced.append(lane), fence(settings, lane, *rest))
+            transaction,
+            "fence",
+            lambda settings, lane, *rest: (fenced.append(lane), fence(settings, lane, *rest)),
         )
         exactly_once, ledger = settings_of(world), ledger_of(world)
         at_least_once = replace(exactly_once, transactional=False)
 
         def ids(cluster, tasks, lanes):
-            return {transactional_id(world.name, cluster, task, lane) for task in range(tasks) for lane in range(lanes)}
+            return {
+                transactional_id(world.name, cluster, task, lane)
+                for task in range(tasks)
+                for lane in range(lanes)
+            }
 
         first = fence_earlier_runs(ledger, exactly_once, "local", "run 1", 4, 2).generation
-        zombies = [OpenLane(exactly_once, lane, ledger.topic) for lane in sorted(ids("local", 4, 2))]
+        zombies = [
+            OpenLane(exactly_once, lane, ledger.topic) for lane in sorted(ids("local", 4, 2))
+        ]
         for lane in zombies:
             produce(lane, ledger.topic, chunk(world, "zombie"))
         for number, (settings, cluster, tasks, lanes, expected) in enumerate(
@@ -165,12 +190,16 @@ class TestTakeover:
             take_over(ledger, settings, cluster, f"run {number}", tasks, lanes, [])
             assert set(fenced) == expected
             ledger.keep_snapshot(longer_than=0)
-            shutil.rmtree(world.root / "runs" / world.name / "ledger.local", ignore_errors=number == 2)
+            shutil.rmtree(
+                world.root / "runs" / world.name / "ledger.local", ignore_errors=number == 2
+            )
         for lane in zombies:
             with pytest.raises(KafkaFault, match="FENCED"):
                 lane.commit()
         # One of them comes back, when nobody fences its id any more.
-        back = Transactions(exactly_once, max(ids("local", 4, 2)), ledger.topic, right_of(ledger_of(world), first))
+        back = Transactions(
+            exactly_once, max(ids("local", 4, 2)), ledger.topic, right_of(ledger_of(world), first)
+        )
         with pytest.raises(Superseded):
             back.begin(within(20))
 
@@ -178,7 +207,10 @@ class TestTakeover:
         ledger = ledger_of(world)
         settings = replace(settings_of(world), transaction_timeout_ms=3_600_000)
         announce(ledger, "local", "run 1", 1, 1)
-        with pytest.raises(ClusterRefuses, match=r"INVALID_TRANSACTION_TIMEOUT.*transaction_timeout.*waiting does not") as found:
+        with pytest.raises(
+            ClusterRefuses,
+            match=r"INVALID_TRANSACTION_TIMEOUT.*transaction_timeout.*waiting does not",
+        ) as found:
             fence_earlier_runs(ledger, settings, "local", "run 2", 1, 1)
         assert not found.value.retriable
 
@@ -186,13 +218,26 @@ class TestTakeover:
 class TestArchive:
     def archive(self, world, before="2026-11-03", run_id="archive"):
         ledger = ledger_of(world)
-        return module.archive(ledger, ledger._folder, world.cluster, world.pipeline, parse_moment(before), run_id, print)
+        return module.archive(
+            ledger,
+            ledger._folder,
+            world.cluster,
+            world.pipeline,
+            parse_moment(before),
+            run_id,
+            print,
+        )
 
     def test_what_is_archived_leaves_the_topic_and_still_counts(self, world):
         ledger = ledger_of(world)
         young = "2026-11-05T00:00:00Z/2026-11-06T00:00:00Z"
         ledger._append(
-            CHUNKS, [chunk(world, "old", 0, end=False), chunk(world, "old", 10, last=20), chunk(world, "young", window=young)]
+            CHUNKS,
+            [
+                chunk(world, "old", 0, end=False),
+                chunk(world, "old", 10, last=20),
+                chunk(world, "young", window=young),
+            ],
         )
         done = self.archive(world)
         assert (done.moved, done.files, done.left, done.archived) == (2, 1, 1, 2)
@@ -218,8 +263,11 @@ class TestArchive:
         with pytest.raises(ArchiveMissing, match=r"1 records in the archive.*Nothing was sent"):
             ledger_of(world, folder=damage != "no folder").look(AskState(["old"]), 15)
 
-    def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(self, world, monkeypatch):
-        """It sleeps after it has written its files. Meanwhile a run ships the file anew; its records must stay."""
+    def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(
+        self, world, monkeypatch
+    ):
+        """It sleeps after it has written its files. Meanwhile a run ships the file anew; its
+        records must stay."""
         ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
         write = module.write_as_lane
 
@@ -233,7 +281,9 @@ class TestArchive:
             self.archive(world)
         assert records_there(ledger_of(world).look(AskState(), 15)) == 7
 
-    def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(self, world, monkeypatch):
+    def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(
+        self, world, monkeypatch
+    ):
         ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
         commit = Transactions.commit
 
@@ -251,18 +301,29 @@ class TestArchive:
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say_what_is_there(world):
+def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say_what_is_there(
+    world,
+):
     world.write_log("a.log", b"one\ntwo\n")
     world.write_log("b.log", b"three\n")
     world.run()
-    assert command(world, "show")["local"]["windows"]["2026-11-01T00:00:00Z/2026-11-02T00:00:00Z"]["complete"] == 2
+    assert (
+        command(world, "show")["local"]["windows"]["2026-11-01T00:00:00Z/2026-11-02T00:00:00Z"][
+            "complete"
+        ]
+        == 2
+    )
     for arguments, says in ((["2026-11-02"], "--local"), (["2099-01-01", "--local"], "--yes")):
         refused = world.shipper("ledger", "archive", world.name, "--before", *arguments)
         assert refused.returncode == 2
         assert says in refused.stderr
     moved = command(world, "archive", "--before", "2026-11-02", "--local")
     assert (moved["moved"], moved["left"]) == (2, 0)
-    assert command(world, "verify")["local"] == {"chunks_end": moved_end(world), "snapshot": True, "findings": []}
+    assert command(world, "verify")["local"] == {
+        "chunks_end": moved_end(world),
+        "snapshot": True,
+        "findings": [],
+    }
 
     again = world.run()
     assert (again["delivered"], again["before"]) == (0, 3)
@@ -271,7 +332,10 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
     assert world.read() == Counter({b"one": 2, b"two": 2, b"three": 2})
 
     [document] = [command(world, "show", "--files")["local"]]
-    assert [(file["path"].rsplit("/", 1)[1], file["records"], file["complete"]) for file in document["files"]] == [
+    assert [
+        (file["path"].rsplit("/", 1)[1], file["records"], file["complete"])
+        for file in document["files"]
+    ] == [
         ("a.log", 2, 1),
         ("b.log", 1, 1),
     ]
@@ -279,7 +343,9 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
     done = world.shipper("ledger", "export", world.name, "--format", "csv", "--to", str(target))
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(target.open()))
-    assert sorted((row["path"].rsplit("/", 1)[1], row["records"], row["invalidated"]) for row in rows) == [
+    assert sorted(
+        (row["path"].rsplit("/", 1)[1], row["records"], row["invalidated"]) for row in rows
+    ) == [
         ("a.log", "2", "False"),
         ("b.log", "1", "False"),
     ]
@@ -302,17 +368,23 @@ def command(world, *arguments):
 
 def test_verify_names_what_is_wrong_and_fails(world):
     ledger = ledger_of(world)
-    ledger._append(CHUNKS, 
+    ledger._append(
+        CHUNKS,
         [
-            chunk(world, "overlap", 0, end=False), chunk(world, "overlap", 5, last=15, digest="other"),
+            chunk(world, "overlap", 0, end=False),
+            chunk(world, "overlap", 5, last=15, digest="other"),
             chunk(world, "unfinished", end=False),
-            encode_chunk(world.name, ChunkKey(SplitId(FileId("gone", 1, 5), 0), 0, "no.such.topic"), VALUE),
-        ]
-    )  # fmt: skip
+            encode_chunk(
+                world.name, ChunkKey(SplitId(FileId("gone", 1, 5), 0), 0, "no.such.topic"), VALUE
+            ),
+        ],
+    )
     done = world.shipper("ledger", "verify", world.name, "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)["local"]["findings"]
-    assert {(finding["severity"], finding["kind"], finding["where"].split()[0]) for finding in found} == {
+    assert {
+        (finding["severity"], finding["kind"], finding["where"].split()[0]) for finding in found
+    } == {
         ("wrong", "overlap", "overlap"),
         ("wrong", "digests", "overlap"),
         ("wrong", "count", "overlap"),
@@ -322,48 +394,74 @@ def test_verify_names_what_is_wrong_and_fails(world):
 
 
 @pytest.mark.parametrize("split_size", ["64KiB", "128KiB", "1MiB"])
-def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cut_then(world, split_size):
-    """250,000 bytes in two splits, as `split_size: 128KiB` cuts them; since then the pipeline has had others."""
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "split_size": split_size}, schedule="@daily")
+def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cut_then(
+    world, split_size
+):
+    """250,000 bytes in two splits, as `split_size: 128KiB` cuts them; since then the pipeline has
+    had others."""
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", "split_size": split_size}, schedule="@daily"
+    )
     ledger, size = ledger_of(world), 250_000
     of_file = {"splits": 2, "window": "2026-11-01T00:00:00Z/2226-11-01T00:00:00Z"}
 
     def split(path, start):
         return encode_chunk(
-            world.name, ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()), replace(VALUE, **of_file)
+            world.name,
+            ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()),
+            replace(VALUE, **of_file),
         )
 
     ledger._append(CHUNKS, [split("whole", 0), split("whole", 131_072)])
     assert command(world, "verify")["local"]["findings"] == []
-    assert [window["complete"] for window in command(world, "show")["local"]["windows"].values()] == [1]
+    assert [
+        window["complete"] for window in command(world, "show")["local"]["windows"].values()
+    ] == [1]
     done = world.shipper("gaps", world.name, "--since", "3d", "--json")
     assert (done.returncode, json.loads(done.stdout)["gaps"]) == (0, [])
 
     ledger._append(CHUNKS, [split("half", 0)])
     found = command(world, "verify")["local"]["findings"]
-    assert [(finding["severity"], finding["where"]) for finding in found] == [("unfinished", "half")]
-    assert [(window["complete"], window["files"]) for window in command(world, "show")["local"]["windows"].values()] == [(1, 2)]
+    assert [(finding["severity"], finding["where"]) for finding in found] == [
+        ("unfinished", "half")
+    ]
+    assert [
+        (window["complete"], window["files"])
+        for window in command(world, "show")["local"]["windows"].values()
+    ] == [(1, 2)]
     assert world.shipper("gaps", world.name, "--since", "3d", "--json").returncode == 1
 
 
 def damaged_places(world):
     done = world.shipper("ledger", "verify", world.name, "--json")
     found = json.loads(done.stdout)["local"]["findings"]
-    places = {finding["where"].split()[-1]: finding["severity"] for finding in found if finding["kind"] == "damage"}
+    places = {
+        finding["where"].split()[-1]: finding["severity"]
+        for finding in found
+        if finding["kind"] == "damage"
+    }
     return done.returncode, places
 
 
 class TestRepair:
-    """Somebody else has written into the ledger: with a key that is none, and over a chunk's record."""
+    """Somebody else has written into the ledger: with a key that is none, and over a chunk's
+    record."""
 
     def test_damage_is_named_and_taken_out_of_the_way_and_no_chunk_is_forgotten(self, world):
         ledger = ledger_of(world)
         key, _ = chunk(world, "a")
-        world.client.append(ledger.topic, CHUNKS, [chunk(world, "a"), (b"hello", b"{}"), (key, b'{"last":"x"}')])
+        world.client.append(
+            ledger.topic, CHUNKS, [chunk(world, "a"), (b"hello", b"{}"), (key, b'{"last":"x"}')]
+        )
         world.client.append(
             ledger.topic,
             CONTROL,
-            [(f'[1,"generation","{world.name}","local",""]'.encode(), b'{"run_id":"x","tasks":1000000,"lanes":1000000}')],
+            [
+                (
+                    f'[1,"generation","{world.name}","local",""]'.encode(),
+                    b'{"run_id":"x","tasks":1000000,"lanes":1000000}',
+                )
+            ],
         )
         said = world.shipper("ledger", "show", world.name)
         assert said.returncode == 1
@@ -372,17 +470,27 @@ class TestRepair:
         places = ["0:0", "1:1", "1:2"]
         assert damaged_places(world) == (1, dict.fromkeys(places, "wrong"))
 
-        assert world.shipper("ledger", "repair", world.name, "local", "--record", "1:0").returncode == 2
+        assert (
+            world.shipper("ledger", "repair", world.name, "local", "--record", "1:0").returncode
+            == 2
+        )
         for place in places:
-            done = world.shipper("ledger", "repair", world.name, "local", "--record", place, "--json")
+            done = world.shipper(
+                "ledger", "repair", world.name, "local", "--record", place, "--json"
+            )
             assert done.returncode == 0, done.stderr
         assert damaged_places(world) == (0, {})
-        # What the damaged record had replaced is there again, behind it: compaction cannot take it away.
-        behind = [r for r in ledger_of(world).look(AskPartition(CHUNKS)) if r.key == key and r.offset >= 3]
+        # What the damaged record had replaced is there again, behind it: compaction cannot take it
+        # away.
+        behind = [
+            r for r in ledger_of(world).look(AskPartition(CHUNKS)) if r.key == key and r.offset >= 3
+        ]
         assert [record.value for record in behind] == [chunk(world, "a")[1]]
         state = ledger_of(world).look(AskState(), 15)
         assert records_there(state) == 10
-        assert set(state.control.to_fence().values()) <= {(1, 1)}, "what the forged generation claimed is not fenced"
+        assert set(state.control.to_fence().values()) <= {(1, 1)}, (
+            "what the forged generation claimed is not fenced"
+        )
 
     def test_what_cannot_be_found_any_more_is_forgotten_only_when_somebody_says_so(self, world):
         ledger = ledger_of(world)
@@ -396,11 +504,16 @@ class TestRepair:
 
 
 @pytest.mark.spark
-def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_files_stay_shipped(world):
+def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_files_stay_shipped(
+    world,
+):
     """Three clusters, on one broker: the ledgers are three topics."""
     names = ["local", "other", "third"]
     for name in names[1:]:
-        text = f"cluster: {name}\nbootstrap: {world.bootstrap}\nledger: {{replication_factor: 1, topic: '{name}.{{pipeline}}'}}\n"
+        text = (
+            f"cluster: {name}\nbootstrap: {world.bootstrap}\nledger: {{replication_factor: 1, "
+            f"topic: '{name}.{{pipeline}}'}}\n"
+        )
         (world.root / "config" / "clusters" / f"{name}.yaml").write_text(text)
     world.write_pipeline(clusters=names)
     world.write_log("a.log", b"one\ntwo\n")
@@ -427,15 +540,21 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     assert "--new-ledger" in errors["other"]
     assert gone not in world.client.topics(), "it is not made anew unasked"
 
-    assert world.shipper("ledger", "repair", world.name, "local", "--record", places[0]).returncode == 0
-    # The files are moved, with their times, and one is new. What was shipped from there is not shipped again from here.
+    assert (
+        world.shipper("ledger", "repair", world.name, "local", "--record", places[0]).returncode
+        == 0
+    )
+    # The files are moved, with their times, and one is new. What was shipped from there is not
+    # shipped again from here.
     shutil.move(world.logs, world.root / "elsewhere")
     world.logs = world.root / "elsewhere"
     world.write_log("c.log", b"four\n")
     world.write_pipeline(clusters=names, source={"path": "elsewhere", "settle": "0s"})
     assert run("--new-ledger", code=0)[0] == {"local": 2, "other": 4, "third": 1}
     assert world.read() == Counter({b"one": 4, b"two": 4, b"three": 3, b"four": 3})
-    assert command(world, "show", "--cluster", "other")["other"]["identity"]["instead_of"].startswith(gone)
+    assert command(world, "show", "--cluster", "other")["other"]["identity"][
+        "instead_of"
+    ].startswith(gone)
     assert world.shipper("ledger", "verify", world.name).returncode == 0
 
 
@@ -464,8 +583,8 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
     assert (finding["severity"], finding["kind"], finding["where"]) == ("wrong", "ledger", topic)
 
 
-#: Imported by every Python process, Spark's workers too. The reader loses the last line of a.log and says that this was all of it; another task
-#: cannot ship b.log.
+#: Imported by every Python process, Spark's workers too. The reader loses the last line of a.log
+#: and says that this was all of it; another task cannot ship b.log.
 LOSES_A_LINE = """
 import time
 from shipper.errors import SourceError
@@ -498,26 +617,48 @@ def test_a_short_read_beside_another_fault_stays_red_until_the_file_is_shipped_a
     world.write_log("a.log", b"".join(line + b"\n" for line in lines))
     world.write_log("b.log", b"one line\n")
     (world.root / "sitecustomize.py").write_text(LOSES_A_LINE)
-    asked = ["--config", str(world.root / "config"), "--pipeline", world.name, "--window", WINDOW, "--run-id", "short"]
+    asked = [
+        "--config",
+        str(world.root / "config"),
+        "--pipeline",
+        world.name,
+        "--window",
+        WINDOW,
+        "--run-id",
+        "short",
+    ]
     environment = {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": f"{world.root}:{Path(__file__).parents[2]}",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "spark_jobs", *asked, "plan", "gate_source", "ship:local"], env=os.environ | environment,
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "spark_jobs", *asked, "plan", "gate_source", "ship:local"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr[-3000:]
     assert "b.log cannot be shipped" in done.stderr
     assert world.read()[lines[-2]] == 1, "all but the last line of a.log was committed"
 
-    said = r"a\.log was shipped, but not as .*: run short read 8,999,900 bytes of it, and its size is 9,000,000.*--reship"
+    said = (
+        r"a\.log was shipped, but not as .*: run short read 8,999,900 bytes of it, and its size "
+        r"is 9,000,000.*--reship"
+    )
     world.fails(code=1, says=said)
     verified = world.shipper("ledger", "verify", world.name, "--json")
     assert verified.returncode == 1
-    wrong = [each for each in json.loads(verified.stdout)["local"]["findings"] if each["severity"] == "wrong"]
-    assert [(finding["kind"], finding["where"].rsplit("/", 1)[-1]) for finding in wrong] == [("bytes", "a.log")]
+    wrong = [
+        each
+        for each in json.loads(verified.stdout)["local"]["findings"]
+        if each["severity"] == "wrong"
+    ]
+    assert [(finding["kind"], finding["where"].rsplit("/", 1)[-1]) for finding in wrong] == [
+        ("bytes", "a.log")
+    ]
     assert world.run("--reship", "--reason", "read short")["delivered"] == 90_001
     assert world.shipper("ledger", "verify", world.name).returncode == 0
     assert world.read()[lines[-1]] == 1

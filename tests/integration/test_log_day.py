@@ -1,4 +1,5 @@
-"""Some hours of a real log directory; ``make log-day`` is a whole day, on HDFS and S3 as well. And what days have found, each by itself."""
+"""Some hours of a real log directory; ``make log-day`` is a whole day, on HDFS and S3 as well. And
+what days have found, each by itself."""
 
 from __future__ import annotations
 
@@ -15,15 +16,21 @@ from tests.integration.world import World, lines_of
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def test_every_line_of_a_directory_that_changes_arrives_once_and_gaps_say_what_is_missing(tmp_path: Path, kafka: KafkaServer):
-    options = Options(seed=1, steps=3, operations=frozenset(OPERATIONS) - {"kill"})  # a killed run is a cold one: half a minute
+def test_every_line_of_a_directory_that_changes_arrives_once_and_gaps_say_what_is_missing(
+    tmp_path: Path, kafka: KafkaServer
+):
+    options = Options(
+        seed=1, steps=3, operations=frozenset(OPERATIONS) - {"kill"}
+    )  # a killed run is a cold one: half a minute
     assert run_day(options, tmp_path, kafka.bootstrap) == []
 
 
 @pytest.fixture
 def world(tmp_path: Path, kafka: KafkaServer) -> World:
     made = World(tmp_path, kafka.bootstrap)
-    made.write_pipeline(source={"path": "logs", "settle": "0s", "split_size": "64KiB", "on_replaced": "continue"})
+    made.write_pipeline(
+        source={"path": "logs", "settle": "0s", "split_size": "64KiB", "on_replaced": "continue"}
+    )
     return made
 
 
@@ -67,7 +74,9 @@ def test_a_file_that_grew_several_times_and_was_packed_later_is_not_sent_again(w
 
 
 def test_a_file_that_grew_beyond_its_first_split_and_was_packed_is_not_sent_again(world: World):
-    for at, count in enumerate((8_000, 9_000)):  # 96 and 108 kB: what is new lies in the second split
+    for at, count in enumerate(
+        (8_000, 9_000)
+    ):  # 96 and 108 kB: what is new lies in the second split
         log = world.write_log("app.log", lines("first", count))
         os.utime(log, (1_790_000_000 + at, 1_790_000_000 + at))
         world.run()

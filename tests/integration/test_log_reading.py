@@ -36,12 +36,21 @@ class Log:
     def write(self, *values: bytes) -> None:
         self.writer.append(self.topic, 0, [(b"key", value) for value in values])
 
-    def read(self, start: int = 0, wait_seconds: float | None = 5.0, least_end: int = 0) -> list[bytes | None]:
-        return [record.value for record in self.reader.read(self.topic, 0, start, wait_seconds=wait_seconds, least_end=least_end)]
+    def read(
+        self, start: int = 0, wait_seconds: float | None = 5.0, least_end: int = 0
+    ) -> list[bytes | None]:
+        return [
+            record.value
+            for record in self.reader.read(
+                self.topic, 0, start, wait_seconds=wait_seconds, least_end=least_end
+            )
+        ]
 
     def begin(self) -> OpenLane:
         """A transaction with one record, not committed yet."""
-        lane = OpenLane(LaneSettings(connection(self.cluster), 100_000, "none", 30_000), self.topic, self.topic)
+        lane = OpenLane(
+            LaneSettings(connection(self.cluster), 100_000, "none", 30_000), self.topic, self.topic
+        )
         lane.produce(self.topic, b"in a transaction", b"key", 0)
         return lane
 
@@ -75,9 +84,12 @@ def test_a_read_waits_for_an_open_transaction_and_a_plan_does_not(log: Log) -> N
 
 
 def test_a_read_that_must_reach_a_record_does_not_end_before_it(log: Log) -> None:
-    """As if the broker that answers did not lead the partition any more: its end is one that others have passed."""
+    """As if the broker that answers did not lead the partition any more: its end is one that others
+    have passed."""
     log.write(b"one")
-    with pytest.raises(OutcomeUnknown, match=r"up to offset 1 of 3 only.*does not lead it any more"):
+    with pytest.raises(
+        OutcomeUnknown, match=r"up to offset 1 of 3 only.*does not lead it any more"
+    ):
         log.read(wait_seconds=1.0, least_end=3)
     late = threading.Timer(1.0, lambda: (log.write(b"two"), log.write(b"three")))
     late.start()
@@ -108,21 +120,27 @@ def test_connecting_beforehand_changes_nothing_and_a_missing_topic_is_no_error(l
 
 
 def test_more_records_than_the_producers_queue_takes_are_all_written(log: Log) -> None:
-    offsets = log.writer.append(log.topic, 0, ((b"key", b"%d" % number) for number in range(150_000)))
+    offsets = log.writer.append(
+        log.topic, 0, ((b"key", b"%d" % number) for number in range(150_000))
+    )
     assert sorted(offsets) == list(range(150_000))
 
 
 def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
     """Of a server whose second listener wants one."""
     properties = {
-        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:SASL_PLAINTEXT",  # noqa: E501
         "listener.name.far.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.far.plain.sasl.jaas.config": (
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="right";'
         ),
     }
     with KafkaServer(
-        tmp_path, far_port=free_port(), properties=properties, java_options=SHORT_LIVED, die_with_parent=True
+        tmp_path,
+        far_port=free_port(),
+        properties=properties,
+        java_options=SHORT_LIVED,
+        die_with_parent=True,
     ) as server:
         sasl = {
             "security.protocol": "SASL_PLAINTEXT",
@@ -130,8 +148,12 @@ def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
             "sasl.username": "ann",
             "sasl.password": "wrong",
         }
-        wrong = Cluster.model_validate({"cluster": "c", "bootstrap": server.far_listener, "properties": sasl})
-        with pytest.raises(ClusterRefuses, match=r"refuses the connection.*[Aa]uthentication.*clusters/c\.yaml") as found:
+        wrong = Cluster.model_validate(
+            {"cluster": "c", "bootstrap": server.far_listener, "properties": sasl}
+        )
+        with pytest.raises(
+            ClusterRefuses, match=r"refuses the connection.*[Aa]uthentication.*clusters/c\.yaml"
+        ) as found:
             ClusterClient(wrong, timeout_seconds=120).topics()
         assert not found.value.retriable
         assert "wrong" not in found.value.message
@@ -140,13 +162,18 @@ def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
             OpenLane(settings, "lane", "topic")
 
 
-def test_a_record_that_is_refused_before_it_is_sent_is_named_and_a_partition_that_comes_is_waited_for(log: Log) -> None:
+def test_a_record_that_is_refused_before_it_is_sent_is_named_and_a_partition_that_comes_is_waited_for(  # noqa: E501
+    log: Log,
+) -> None:
     with pytest.raises(ClusterError, match=f"cannot write to {log.topic}: MSG_SIZE_TOO_LARGE"):
         log.write(b"v" * 3_000_000)
     log.write(b"small")  # brings the topic's metadata, with one partition
     admin = AdminClient({"bootstrap.servers": log.cluster.bootstrap})
     grown = threading.Timer(
-        1.0, lambda: [one.result() for one in admin.create_partitions([NewPartitions(log.topic, 2)]).values()]
+        1.0,
+        lambda: [
+            one.result() for one in admin.create_partitions([NewPartitions(log.topic, 2)]).values()
+        ],
     )
     grown.start()
     assert log.writer.append(log.topic, 1, [(b"key", b"of the second")]) == [0]

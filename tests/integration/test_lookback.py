@@ -1,4 +1,5 @@
-"""A run of the schedule ships what the windows before it have left behind: late files, unsettled ones, those of a cluster that was away."""
+"""A run of the schedule ships what the windows before it have left behind: late files, unsettled
+ones, those of a cluster that was away."""
 
 from __future__ import annotations
 
@@ -35,8 +36,12 @@ def world(tmp_path, kafka):
 
 
 def write_away(world: World, bootstrap: str) -> None:
-    """A second cluster: the same broker, with a ledger of its own; so each line is there twice in the end."""
-    text = f"cluster: away\nbootstrap: {bootstrap}\nledger: {{topic: '_away.{{pipeline}}', replication_factor: 1}}\n"
+    """A second cluster: the same broker, with a ledger of its own; so each line is there twice in
+    the end."""
+    text = (
+        f"cluster: away\nbootstrap: {bootstrap}\nledger: {{topic: '_away.{{pipeline}}', "
+        "replication_factor: 1}\n"
+    )
     (world.root / "config" / "clusters" / "away.yaml").write_text(text)
 
 
@@ -53,10 +58,15 @@ def names(files: list[Any]) -> list[str]:
 
 def windows_in_the_ledger(world: World) -> dict[str, str]:
     log = LedgerLog(world.client, world.cluster, world.name)
-    return {each.key.split.file.path.rsplit("/", 1)[-1]: each.value.window for each in log.look(AskCommitted(0), 30)}
+    return {
+        each.key.split.file.path.rsplit("/", 1)[-1]: each.value.window
+        for each in log.look(AskCommitted(0), 30)
+    }
 
 
-def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_by_its_own_window(world: World) -> None:
+def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_by_its_own_window(
+    world: World,
+) -> None:
     write_away(world, "127.0.0.1:1")
     world.write_log("2026-11-01/hour=4/long ago.log", b"before the schedule began\n")
     world.write_log("2026-11-01/hour=5/a.log", b"a\n")
@@ -65,10 +75,13 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     code, report = scheduled(world, FIVE)
     assert code == 1, "a cluster was away"
     assert report.plan is not None
-    assert [(file.path.rsplit("/", 1)[-1], file.warns) for file in report.plan.left_out] == [("young.log", True)]
+    assert [(file.path.rsplit("/", 1)[-1], file.warns) for file in report.plan.left_out] == [
+        ("young.log", True)
+    ]
     assert world.read() == Counter([b"a"])
 
-    # One run ships its own file, and to each cluster what it lacks of the windows before; its gate counts its own files only.
+    # One run ships its own file, and to each cluster what it lacks of the windows before; its gate
+    # counts its own files only.
     write_away(world, world.bootstrap)
     an_hour_ago = time.time() - 3600
     os.utime(young, (an_hour_ago, an_hour_ago))
@@ -78,28 +91,50 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     assert (code, report.first_cause) == (0, None)
     assert report.plan is not None
     assert names(report.plan.own_files) == ["b.log"]
-    lacking = {name: file.late_for for name, file in zip(names(report.plan.late_files), report.plan.late_files, strict=True)}
-    assert lacking == {"a.log": ("away",), "late.log": ("local", "away"), "young.log": ("local", "away")}
-    counts = {ship.cluster: (ship.delivered, ship.late_files, ship.late_windows, ship.late_records) for ship in report.ships}
+    lacking = {
+        name: file.late_for
+        for name, file in zip(names(report.plan.late_files), report.plan.late_files, strict=True)
+    }
+    assert lacking == {
+        "a.log": ("away",),
+        "late.log": ("local", "away"),
+        "young.log": ("local", "away"),
+    }
+    counts = {
+        ship.cluster: (ship.delivered, ship.late_files, ship.late_windows, ship.late_records)
+        for ship in report.ships
+    }
     assert counts == {"local": (3, 2, 1, 2), "away": (4, 3, 1, 3)}
     assert world.read() == Counter(dict.fromkeys([b"a", b"b", b"late", b"young"], 2))
     five, six = (f"2026-11-01T0{hour}:00:00Z/2026-11-01T0{hour + 1}:00:00Z" for hour in (5, 6))
-    assert windows_in_the_ledger(world) == {"a.log": five, "late.log": five, "young.log": five, "b.log": six}
+    assert windows_in_the_ledger(world) == {
+        "a.log": five,
+        "late.log": five,
+        "young.log": five,
+        "b.log": six,
+    }
     assert message(report).ending == "success"
     assert [gate.coverage.start.hour for gate in report.delivery_gates if gate.coverage] == [5, 5]
     told: dict[str, dict[str, dt.datetime]] = {}
-    # When the last record of each window was committed, by the broker: also of one that the run did not ship to.
+    # When the last record of each window was committed, by the broker: also of one that the run did
+    # not ship to.
     for ship, gate in zip(report.ships, report.delivery_gates, strict=True):
         assert gate.coverage is not None
         assert gate.coverage.committed is not None
         assert gate.coverage.committed.keys() == {five, six}
-        assert all(ship.started_at < at < gate.finished_at for at in gate.coverage.committed.values())
+        assert all(
+            ship.started_at < at < gate.finished_at for at in gate.coverage.committed.values()
+        )
         told[gate.cluster] = gate.coverage.committed
 
-    # All is there: the plan names none of it, nothing of it is read or sent. A change of the routes changes nothing about that.
+    # All is there: the plan names none of it, nothing of it is read or sent. A change of the routes
+    # changes nothing about that.
     world.write_log("2026-11-01/hour=7/c.log", b"c\n")
     world.write_pipeline(
-        **(json.loads((world.root / "config/pipelines" / f"{world.name}.yaml").read_text()) | {"records": {"key": "value"}})
+        **(
+            json.loads((world.root / "config/pipelines" / f"{world.name}.yaml").read_text())
+            | {"records": {"key": "value"}}
+        )
     )
     code, report = scheduled(world, SEVEN)
     assert (code, report.first_cause) == (0, None)
@@ -111,7 +146,9 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     for gate in report.delivery_gates:
         assert gate.coverage is not None
         assert gate.coverage.committed is not None
-        assert {tick: at for tick, at in gate.coverage.committed.items() if tick in (five, six)} == told[gate.cluster]
+        assert {
+            tick: at for tick, at in gate.coverage.committed.items() if tick in (five, six)
+        } == told[gate.cluster]
     assert world.read() == Counter(dict.fromkeys([b"a", b"b", b"c", b"late", b"young"], 2))
 
 
@@ -119,8 +156,16 @@ def test_a_run_by_hand_looks_at_its_own_window_only(world: World) -> None:
     write_away(world, world.bootstrap)
     world.write_log("2026-11-01/hour=5/a.log", b"a\n")
     world.write_log("2026-11-01/hour=6/b.log", b"b\n")
-    plan = PlanResult.model_validate_json(world.shipper("plan", world.name, "--window", SIX, "--json").stdout)
+    plan = PlanResult.model_validate_json(
+        world.shipper("plan", world.name, "--window", SIX, "--json").stdout
+    )
     assert (names(plan.files), plan.looked_back) == (["b.log"], None)
-    first = PlanResult.model_validate_json(world.shipper("plan", world.name, "--window", SIX, "--scheduled", "--json").stdout)
-    assert (names(first.files), first.looked_back) == (["b.log"], None), "nothing before the schedule's first run is asked for"
-    assert not (world.root / "runs" / world.name / "schedule.json").exists(), "a plan alone is nothing to remember"
+    first = PlanResult.model_validate_json(
+        world.shipper("plan", world.name, "--window", SIX, "--scheduled", "--json").stdout
+    )
+    assert (names(first.files), first.looked_back) == (["b.log"], None), (
+        "nothing before the schedule's first run is asked for"
+    )
+    assert not (world.root / "runs" / world.name / "schedule.json").exists(), (
+        "a plan alone is nothing to remember"
+    )

@@ -23,7 +23,13 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize(
-    "kind", ["access", pytest.param("python", marks=pytest.mark.long), "object", pytest.param("millis", marks=pytest.mark.long)]
+    "kind",
+    [
+        "access",
+        pytest.param("python", marks=pytest.mark.long),
+        "object",
+        pytest.param("millis", marks=pytest.mark.long),
+    ],
 )
 def test_a_new_pipeline_ships_its_sample(kind: str, tmp_path: Path, kafka) -> None:
     world = World(tmp_path, kafka.bootstrap)
@@ -62,10 +68,21 @@ def test_a_new_pipeline_ships_its_sample(kind: str, tmp_path: Path, kafka) -> No
         "orders_csv/logs/2026-11-01/orders.csv",
     ],
 )
-def test_what_new_says_next_shows_the_sample_with_its_time(sample: str, tmp_path: Path, kafka) -> None:
+def test_what_new_says_next_shows_the_sample_with_its_time(
+    sample: str, tmp_path: Path, kafka
+) -> None:
     world = World(tmp_path, kafka.bootstrap)
     (world.root / "config" / "pipelines" / f"{world.name}.yaml").unlink()
-    flags = ["--source", str(world.logs), "--topic", "t", "--cluster", "local", "--schedule", "none"]
+    flags = [
+        "--source",
+        str(world.logs),
+        "--topic",
+        "t",
+        "--cluster",
+        "local",
+        "--schedule",
+        "none",
+    ]
     made = world.shipper("new", world.name, "--sample", str(EXAMPLES / sample), *flags)
     said = re.search(r"shipper (preview .*?), which shows", " ".join(made.stdout.split()))
     assert said, made.stderr
@@ -74,5 +91,7 @@ def test_what_new_says_next_shows_the_sample_with_its_time(sample: str, tmp_path
     lines = [line for line in json.loads(shown.stdout)["lines"] if line["outcome"] == "shipped"]
     assert len(lines) >= 19
     assert all(
-        line["timestamp_ms"] // 86_400_000 * 86_400 == dt.datetime(2026, 11, 1, tzinfo=dt.UTC).timestamp() for line in lines
+        line["timestamp_ms"] // 86_400_000 * 86_400
+        == dt.datetime(2026, 11, 1, tzinfo=dt.UTC).timestamp()
+        for line in lines
     )

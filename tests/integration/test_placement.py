@@ -1,4 +1,5 @@
-"""Keyed records lie where Java's producer puts them: consumers that join topics by partition rely on it."""
+"""Keyed records lie where Java's producer puts them: consumers that join topics by partition rely
+on it."""
 
 from __future__ import annotations
 
@@ -29,10 +30,13 @@ _SEPARATOR = "\x1f"
 
 
 def random_keys() -> list[bytes]:
-    """Of every length that murmur2 treats on its own, with every byte; long ones, text of several scripts, the empty one."""
+    """Of every length that murmur2 treats on its own, with every byte; long ones, text of several
+    scripts, the empty one."""
     rng = random.Random(20261101)
     texts = ["client", "Grüße", "日本語", "ключ", "🙂", "10.0.0.", "a b", "\t", "{}"]
-    keys = {b""} | {bytes([byte]) * length for byte in (0, 127, 128, 255) for length in range(1, 10)}
+    keys = {b""} | {
+        bytes([byte]) * length for byte in (0, 127, 128, 255) for length in range(1, 10)
+    }
     keys |= {rng.randbytes(rng.randrange(1_000, 20_000)) for _ in range(100)}
     while len(keys) < _KEYS // 2:
         keys.add(rng.randbytes(rng.randrange(40)))
@@ -41,24 +45,46 @@ def random_keys() -> list[bytes]:
     return sorted(keys)
 
 
-def shipped(kafka: KafkaServer, name: str, keys: list[bytes | None], count: int) -> dict[bytes, int]:
-    """Value → partition of records that a lane has written, a record for each key, valued by the key's number."""
+def shipped(
+    kafka: KafkaServer, name: str, keys: list[bytes | None], count: int
+) -> dict[bytes, int]:
+    """Value → partition of records that a lane has written, a record for each key, valued by the
+    key's number."""
     cluster = Cluster(name="c", bootstrap=kafka.bootstrap)
     topic, ledger = f"{name}-{count}", f"{name}-{count}-ledger"
     ClusterClient(cluster).create_topics({topic: count, ledger: 1}, replication_factor=1)
     values: list[bytes | None] = [b"%d" % number for number in range(len(keys))]
-    options = LaneOptions(LaneSettings(connection(cluster), 500_000, "zstd", 30_000), ledger, 0, deadline_seconds=60)
+    options = LaneOptions(
+        LaneSettings(connection(cluster), 500_000, "zstd", 30_000), ledger, 0, deadline_seconds=60
+    )
     with LanePool(options, [f"{topic}.0"], set) as pool:
         pool.open()
-        pool.submit([Chunk(topic, values, 1_000_000, b"key", lambda partition, topic_id: b"value", name, keys=keys)])
+        pool.submit(
+            [
+                Chunk(
+                    topic,
+                    values,
+                    1_000_000,
+                    b"key",
+                    lambda partition, topic_id: b"value",
+                    name,
+                    keys=keys,
+                )
+            ]
+        )
         pool.drain()
         assert pool.close(20).delivered == 1
     return placed(kafka, topic, count, len(keys))
 
 
 def placed(kafka: KafkaServer, topic: str, count: int, records: int) -> dict[bytes, int]:
-    """Value → partition of all ``records``. A partition's end says nothing: the commit may be told before all of its markers are written."""
-    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": "test", "auto.offset.reset": "earliest"}
+    """Value → partition of all ``records``. A partition's end says nothing: the commit may be told
+    before all of its markers are written."""
+    settings = {
+        "bootstrap.servers": kafka.bootstrap,
+        "group.id": "test",
+        "auto.offset.reset": "earliest",
+    }
     consumer = Consumer(settings | {"enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
     found: dict[bytes, int] = {}
@@ -73,38 +99,76 @@ def placed(kafka: KafkaServer, topic: str, count: int, records: int) -> dict[byt
     return found
 
 
-def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
     java = find_java()
-    modules = subprocess.run([java.path, "--list-modules"], capture_output=True, text=True, check=True).stdout
+    modules = subprocess.run(
+        [java.path, "--list-modules"], capture_output=True, text=True, check=True
+    ).stdout
     if "jdk.compiler" not in modules:
-        pytest.skip(f"{java.path} is a runtime without a compiler; the other test asks Java's own producer")
+        pytest.skip(
+            f"{java.path} is a runtime without a compiler; the other test asks Java's own producer"
+        )
     keys = random_keys()
     (tmp_path / "keys").write_text("".join(f"{key.hex()}\n" for key in keys))
     source = Path(__file__).with_name("Place.java")
-    command = [str(java.path), "-cp", f"{resolve_jars(JARS)}/*", str(source), str(tmp_path / "keys"), *map(str, _COUNTS)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    command = [
+        str(java.path),
+        "-cp",
+        f"{resolve_jars(JARS)}/*",
+        str(source),
+        str(tmp_path / "keys"),
+        *map(str, _COUNTS),
+    ]
+    lines = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60
+    ).stdout.splitlines()
     java_says = [[int(partition) for partition in line.split()] for line in lines]
     assert len(java_says) == _KEYS
     for index, count in enumerate(_COUNTS):
         found = shipped(kafka, "any", [*keys], count)
-        assert [found[b"%d" % number] for number in range(_KEYS)] == [partitions[index] for partitions in java_says], count
+        assert [found[b"%d" % number] for number in range(_KEYS)] == [
+            partitions[index] for partitions in java_says
+        ], count
         assert len(set(found.values())) == count
 
 
-def test_ten_thousand_text_keys_lie_where_javas_producer_puts_them(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_ten_thousand_text_keys_lie_where_javas_producer_puts_them(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
     words = ("client", "Grüße", "日本語", "🙂", "x" * 99)
-    keys = ["", *(f"{word} {number}" for number in range(_KEYS // len(words)) for word in words)][:_KEYS]
+    keys = ["", *(f"{word} {number}" for number in range(_KEYS // len(words)) for word in words)][
+        :_KEYS
+    ]
     assert len(set(keys)) == _KEYS
-    ClusterClient(Cluster(name="c", bootstrap=kafka.bootstrap)).create_topics({"java": 7}, replication_factor=1)
+    ClusterClient(Cluster(name="c", bootstrap=kafka.bootstrap)).create_topics(
+        {"java": 7}, replication_factor=1
+    )
     given = tmp_path / "records"
-    given.write_text("".join(f"{key}{_SEPARATOR}{number}\n" for number, key in enumerate(keys)), encoding="utf-8")
-    arguments = ["--bootstrap-server", kafka.bootstrap, "--topic", "java", "--reader-property", f"key.separator={_SEPARATOR}"]
+    given.write_text(
+        "".join(f"{key}{_SEPARATOR}{number}\n" for number, key in enumerate(keys)), encoding="utf-8"
+    )
+    arguments = [
+        "--bootstrap-server",
+        kafka.bootstrap,
+        "--topic",
+        "java",
+        "--reader-property",
+        f"key.separator={_SEPARATOR}",
+    ]
     tool = "org.apache.kafka.tools.ConsoleProducer"
-    run_kafka_tool(tool, [*arguments, "--reader-property", "parse.key=true"], given=given.read_bytes())
-    assert shipped(kafka, "text", [key.encode() for key in keys], 7) == placed(kafka, "java", 7, _KEYS)
+    run_kafka_tool(
+        tool, [*arguments, "--reader-property", "parse.key=true"], given=given.read_bytes()
+    )
+    assert shipped(kafka, "text", [key.encode() for key in keys], 7) == placed(
+        kafka, "java", 7, _KEYS
+    )
 
 
-def test_records_without_a_key_go_to_one_partition_chunk_by_chunk_beside_keyed_ones(kafka: KafkaServer) -> None:
+def test_records_without_a_key_go_to_one_partition_chunk_by_chunk_beside_keyed_ones(
+    kafka: KafkaServer,
+) -> None:
     keys: list[bytes | None] = [b"client" if number % 2 else None for number in range(1000)]
     found = shipped(kafka, "mixed", keys, 16)
     assert len({found[b"%d" % number] for number in range(0, 1000, 2)}) == 1

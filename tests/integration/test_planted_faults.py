@@ -1,5 +1,6 @@
-"""Faults planted from outside, behind the back of the code under test: with a client of their own in the topics and in the ledger, or
-in the step's result. Each must close the delivery gate, and the message must name the place that disagrees."""
+"""Faults planted from outside, behind the back of the code under test: with a client of their own
+in the topics and in the ledger, or in the step's result. Each must close the delivery gate, and the
+message must name the place that disagrees."""
 
 from __future__ import annotations
 
@@ -32,33 +33,52 @@ from .world import WINDOW, World
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 GATE = "gate_delivery:local"
-#: Begin of a line → suffix of the topic that it goes to; other lines go to the one without. Topics cannot be mended: a test each.
+#: Begin of a line → suffix of the topic that it goes to; other lines go to the one without. Topics
+#: cannot be mended: a test each.
 KINDS = {"500": "-errors", "gone": "-gone", "twice": "-twice", "changed": "-changed"}
 
 
 class Shipped:
-    """A window that was shipped once for all tests. A test sees what it broke itself: what an earlier one broke is known, and the
-    ledger and the step's result are mended after each."""
+    """A window that was shipped once for all tests. A test sees what it broke itself: what an
+    earlier one broke is known, and the ledger and the step's result are mended after each."""
 
     def __init__(self, root: Path, bootstrap: str) -> None:
         self.world = World(root, bootstrap, topics={"": 3} | dict.fromkeys(KINDS.values(), 2))
         self.write_pipeline()
         # Some chunks each, a byte order mark, and a file that goes to several topics.
-        self.world.write_log("a.log", b"".join(b"200 line %05d of the first file\n" % n for n in range(4_000)))
-        self.world.write_log("b.log", b"\xef\xbb\xbf500 marked\n" + b"500 an error\n200 fine\n" * 500)
-        self.world.write_log("c.log", b"".join(b"%s %d\n" % (kind.encode(), n) for n in range(100) for kind in list(KINDS)[1:]))
+        self.world.write_log(
+            "a.log", b"".join(b"200 line %05d of the first file\n" % n for n in range(4_000))
+        )
+        self.world.write_log(
+            "b.log", b"\xef\xbb\xbf500 marked\n" + b"500 an error\n200 fine\n" * 500
+        )
+        self.world.write_log(
+            "c.log",
+            b"".join(
+                b"%s %d\n" % (kind.encode(), n) for n in range(100) for kind in list(KINDS)[1:]
+            ),
+        )
         self.world.write_log("empty.log", b"")
         self.mend: list[Callable[[], object]] = []
         self.known: set[str] = set()
 
     def write_pipeline(self) -> None:
-        routes = [{"when": f"value LIKE '{begin} %'", "topic": self.world.topic(to)} for begin, to in KINDS.items()]
+        routes = [
+            {"when": f"value LIKE '{begin} %'", "topic": self.world.topic(to)}
+            for begin, to in KINDS.items()
+        ]
         read_back = {"check": "read_back", "mode": "full", "timeout": "30s"}
         self.world.write_pipeline(
             topic=None,
             routes=[*routes, {"topic": self.world.topic()}],
             gates={"delivery": [{"check": "sum_closes"}, {"check": "checksum"}, read_back]},
-            delivery={"chunk_size": "64kB", "batch_size": "64kB", "tuning": "off", "lease": "2s", "lease_wait": "30s"},
+            delivery={
+                "chunk_size": "64kB",
+                "batch_size": "64kB",
+                "tuning": "off",
+                "lease": "2s",
+                "lease_wait": "30s",
+            },
         )
 
     def context(self, run_id: str = "r1") -> RunContext:
@@ -66,7 +86,9 @@ class Shipped:
         config = world.root / "config"
         folder = RunFolder(str(world.root / "runs"), world.name, window.start, window.end, run_id)
         engine = SparkEngine(world.pipeline)
-        return RunContext(world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder, engine)
+        return RunContext(
+            world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder, engine
+        )
 
     def steps(self, *steps: str, run_id: str = "r1") -> int:
         context = self.context(run_id)
@@ -81,19 +103,27 @@ class Shipped:
         return found
 
     def open_checks(self) -> dict[str, str]:
-        """Runs the gate once more; check → what it expected and observed, for those that do not hold because of this test, without
-        the summaries. The gate must be closed."""
+        """Runs the gate once more; check → what it expected and observed, for those that do not
+        hold because of this test, without the summaries. The gate must be closed."""
         assert self.steps(GATE) == 1
         gate = self.gate()
         assert gate.status == "failed"
         found = self._open()
-        assert any(name in str(gate.error) for name in found) or re.search(r"and \d+ more", str(gate.error))
+        assert any(name in str(gate.error) for name in found) or re.search(
+            r"and \d+ more", str(gate.error)
+        )
         return found
 
     def _open(self) -> dict[str, str]:
-        checks = [check for check in self.gate().checks if not check.passed and check.check not in self.known]
+        checks = [
+            check
+            for check in self.gate().checks
+            if not check.passed and check.check not in self.known
+        ]
         return {
-            check.check: f"{check.expected} | {check.observed}" for check in checks if not check.expected.startswith("all of")
+            check.check: f"{check.expected} | {check.observed}"
+            for check in checks
+            if not check.expected.startswith("all of")
         }
 
     def look_first(self) -> None:
@@ -135,8 +165,14 @@ class Shipped:
     def chunk_records(self, topic: str | None = None) -> list[tuple[list[Any], dict[str, Any]]]:
         """(key, value) of the ledger's chunks with records, as they lie in the topic."""
         ledger = self.world.cluster.ledger_topic(self.world.name)
-        pairs = [(json.loads(m.key()), json.loads(m.value())) for m in self.read(ledger, 1) if m.value()]
-        return [(key, value) for key, value in pairs if key[1] == "chunk" and value["records"] and topic in (None, key[-1])]
+        pairs = [
+            (json.loads(m.key()), json.loads(m.value())) for m in self.read(ledger, 1) if m.value()
+        ]
+        return [
+            (key, value)
+            for key, value in pairs
+            if key[1] == "chunk" and value["records"] and topic in (None, key[-1])
+        ]
 
     def write_ledger(self, key: list[Any], value: dict[str, Any] | None) -> None:
         before = [found for other, found in self.chunk_records() if other == key]
@@ -193,7 +229,10 @@ def test_a_chunk_that_has_expired_from_the_topic(shipped: Shipped) -> None:
     assert shipped.steps(GATE) == 0, shipped.gate().error
     [expired] = [check for check in shipped.gate().checks if not check.passed]
     assert (expired.check, expired.severity) == (f"expired({topic})", "warn")
-    assert f"{value['records']:,} of them expired: partition {value['partition']} begins at offset {behind}" in expired.observed
+    assert (
+        f"{value['records']:,} of them expired: partition {value['partition']} begins at offset "
+        f"{behind}" in expired.observed
+    )
     assert shipped.count(topic)[1:] == (100, 100, None)
 
 
@@ -208,7 +247,10 @@ def test_a_ledger_record_that_is_gone(shipped: Shipped) -> None:
     assert "in the ledger" in of_file.split(" | ")[1]
     assert any(key[3] in name for name in found)
     # The read-back stands by the receipts: the ledger is alone.
-    assert "by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"].split(" | ")[0]
+    assert (
+        "by the tasks' receipts and in the topic, read back"
+        in found[f"read_back({topic})"].split(" | ")[0]
+    )
     assert f"checksum(file {key[3]} to {topic})" in found
 
 
@@ -216,10 +258,14 @@ def test_a_ledger_record_without_data(shipped: Shipped) -> None:
     topic = shipped.world.topic()
     key, value = shipped.chunk_records(topic)[0]
     beyond = [*key[:-2], 1_000_000, topic]
-    shipped.write_ledger(beyond, value | {"last": 1_000_050, "records": 50, "checksum": 7, "end": False})
+    shipped.write_ledger(
+        beyond, value | {"last": 1_000_050, "records": 50, "checksum": 7, "end": False}
+    )
     found = shipped.open_checks()
     assert "4,550 in the ledger, read anew (+50)" in found[f"sum_closes({topic})"]
-    assert "4,500 by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"]
+    assert (
+        "4,500 by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"]
+    )
     assert f"checksum(file {key[3]} to {topic})" in found
     assert "checksum(values)" in found
 
@@ -230,7 +276,10 @@ def test_a_chunk_that_is_in_the_topic_twice(shipped: Shipped) -> None:
     for message in shipped.read(topic, value["partition"])[: value["records"]]:
         shipped.produce(topic, value["partition"], message.key(), message.value())
     found = shipped.open_checks()
-    assert set(found) == {f"read_back({topic})", f"read_back({topic}, partition {value['partition']})"}
+    assert set(found) == {
+        f"read_back({topic})",
+        f"read_back({topic}, partition {value['partition']})",
+    }
     assert f"in the topic, read back ({value['records']:+,})" in found[f"read_back({topic})"]
 
 
@@ -242,8 +291,11 @@ def test_a_ledger_record_that_counts_a_chunk_twice(shipped: Shipped) -> None:
     assert f"in the ledger, read anew ({value['records']:+,})" in found[f"sum_closes({topic})"]
 
 
-def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(shipped: Shipped) -> None:
-    """One line of the topic replaced by another of the same length: nothing that only counts can see it."""
+def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(
+    shipped: Shipped,
+) -> None:
+    """One line of the topic replaced by another of the same length: nothing that only counts can
+    see it."""
     topic = shipped.world.topic("-changed")
     partition = next(number for number in range(2) if shipped.read(topic, number))
     [first, *_] = shipped.read(topic, partition)
@@ -251,14 +303,23 @@ def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_chec
     shipped.delete_up_to(topic, partition, behind)
     shipped.produce(topic, partition, None, first.value()[:-1] + b"!")
     found = shipped.open_checks()
-    assert set(found) == {f"read_back({topic}: checksum)", f"read_back({topic}, partition {partition}: checksum)"}
+    assert set(found) == {
+        f"read_back({topic}: checksum)",
+        f"read_back({topic}, partition {partition}: checksum)",
+    }
 
 
-@pytest.mark.parametrize(("figure", "where"), [("filtered", "filtered: noise"), ("quarantined", "quarantined: too_large")])
+@pytest.mark.parametrize(
+    ("figure", "where"),
+    [("filtered", "filtered: noise"), ("quarantined", "quarantined: too_large")],
+)
 def test_a_miscounted_filter_or_quarantine(shipped: Shipped, figure: str, where: str) -> None:
     shipped.edit_ship_result(lambda fields: fields[figure].update({where.split(": ")[1]: 3}))
     found = shipped.open_checks()
-    assert f"5,304 by the tasks' receipts (3 {figure} + 5,301 delivered) | 5,301" in found["sum_closes(lines)"]
+    assert (
+        f"5,304 by the tasks' receipts (3 {figure} + 5,301 delivered) | 5,301"
+        in found["sum_closes(lines)"]
+    )
     assert f"sum_closes({where})" in found
 
 
@@ -281,7 +342,9 @@ def test_a_file_whose_receipt_is_off_is_named(shipped: Shipped) -> None:
 
 
 def test_what_spark_computed_and_the_ledger_does_not_hold(shipped: Shipped) -> None:
-    shipped.edit_ship_result(lambda fields: fields.update(checksum=f"{int(fields['checksum'], 16) ^ 1:016x}"))
+    shipped.edit_ship_result(
+        lambda fields: fields.update(checksum=f"{int(fields['checksum'], 16) ^ 1:016x}")
+    )
     found = shipped.open_checks()
     assert set(found) == {"checksum(values)"}
     assert "by Spark's own count" in found["checksum(values)"]

@@ -1,4 +1,5 @@
-"""The lane pool on a real broker, from plain Python: what waits, what flows meanwhile, and how it ends."""
+"""The lane pool on a real broker, from plain Python: what waits, what flows meanwhile, and how it
+ends."""
 
 from __future__ import annotations
 
@@ -56,7 +57,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         "auto.create.topics.enable": "false",
     }
     with KafkaServer(
-        tmp_path_factory.mktemp("kafka"), properties=properties, java_options=SHORT_LIVED, die_with_parent=True
+        tmp_path_factory.mktemp("kafka"),
+        properties=properties,
+        java_options=SHORT_LIVED,
+        die_with_parent=True,
     ) as server:
         yield server
 
@@ -68,7 +72,10 @@ def ledger(broker: KafkaServer) -> Ledger:
 
 def test_a_topic_that_is_created_late_holds_up_no_other(ledger: Ledger) -> None:
     ledger.create(early=2)
-    early, late = [chunk("early", f"e{n}") for n in range(20)], [chunk("late", f"l{n}") for n in range(20)]
+    early, late = (
+        [chunk("early", f"e{n}") for n in range(20)],
+        [chunk("late", f"l{n}") for n in range(20)],
+    )
     expected = values_of(*early), values_of(*late)
     with Pool(ledger.options(), ["late.0", "late.1"], ledger.keys) as pool:
         pool.open(["early", "late"])
@@ -97,7 +104,9 @@ def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
 
         def gone() -> bool:
             gc.collect()
-            return sum(one() is not None for one in kept) <= 1  # the lane's own variables hold the last one until the next comes
+            return (
+                sum(one() is not None for one in kept) <= 1
+            )  # the lane's own variables hold the last one until the next comes
 
         wait_until(gone)
         assert pool.close(20).delivered == 20
@@ -128,7 +137,9 @@ def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -
     assert len([c for c in pool.delivered if c.topic == "flows"]) == 30
 
 
-def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_so(ledger: Ledger) -> None:
+def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_so(
+    ledger: Ledger,
+) -> None:
     """Far away the answer takes longer than it takes to fill the parking."""
     ledger.create(known=1, slow=1)
     with Pool(ledger.options(parking_bytes=10_000), ["slow.0"], ledger.keys) as pool:
@@ -153,11 +164,23 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
     ledger.create(open=1, secret=1)
     admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
     deny = AclBinding(
-        ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY
-    )  # fmt: skip
+        ResourceType.TOPIC,
+        "secret",
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
     allow = AclBinding(
-        ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.ALLOW
-    )  # fmt: skip
+        ResourceType.TOPIC,
+        "secret",
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.ALLOW,
+    )
     for future in admin.create_acls([deny, allow]).values():
         future.result()
     chunks = [chunk(topic, f"{topic}{n}") for n in range(10) for topic in ("open", "secret")]
@@ -174,15 +197,21 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
     assert Counter(ledger.values("open") + ledger.values("secret")) == expected
 
 
-def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_and_holds_up_no_other(
+def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_and_holds_up_no_other(  # noqa: E501
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parking, "GRANT_SECONDS", 2.0)
     ledger.create(allowed=1, forbidden=1)
     admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
     deny = AclBinding(
-        ResourceType.TOPIC, "forbidden", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.ALL, AclPermissionType.DENY
-    )  # fmt: skip
+        ResourceType.TOPIC,
+        "forbidden",
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.DENY,
+    )
     for future in admin.create_acls([deny]).values():
         future.result()
     began = time.monotonic()
@@ -210,24 +239,38 @@ def test_a_ledger_that_may_not_be_written_is_named_at_the_deadline_and_no_other_
     ledger.create(**{name: 1, f"data-{what[0]}": 1})
     admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
     deny = AclBinding(
-        ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY
-    )  # fmt: skip
+        ResourceType.TOPIC,
+        name,
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
     for future in admin.create_acls([deny]).values():
         future.result()
     options = replace(ledger.options(deadline_seconds=4), ledger_topic=name)
     with Pool(options, [f"{name}.0"], settle=lambda: Decided(set())) as pool:
         pool.open([f"data-{what[0]}"])
         pool.submit([chunk(f"data-{what[0]}", "one") if what == "records" else only_a_splits_end()])
-        with pytest.raises(DeliveryError, match=f"ledger topic {name} cannot be written to: TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(
+            DeliveryError,
+            match=f"ledger topic {name} cannot be written to: TOPIC_AUTHORIZATION_FAILED",
+        ):
             pool.drain()
     assert pool.parked_records == {}
 
 
 def _filter_of(binding: AclBinding) -> AclBindingFilter:
     return AclBindingFilter(
-        binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host, binding.operation,
+        binding.restype,
+        binding.name,
+        binding.resource_pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
         binding.permission_type,
-    )  # fmt: skip
+    )
 
 
 def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
@@ -249,7 +292,11 @@ def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
 
 def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:
     ledger.client.create_topics({"tiny": 1}, {"max.message.bytes": "20000"}, 1)
-    values = [os.urandom(1000) for _ in range(50)] + [os.urandom(30_000)] + [os.urandom(1000) for _ in range(50)]
+    values = (
+        [os.urandom(1000) for _ in range(50)]
+        + [os.urandom(30_000)]
+        + [os.urandom(1000) for _ in range(50)]
+    )
     options = ledger.options(batch=200_000, limits=TopicLimits({"tiny": TopicLimit(20_000)}))
     with Pool(options, ["large.0"], ledger.keys) as pool:
         pool.open()
@@ -257,32 +304,56 @@ def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: L
         with pytest.raises(RecordTooLarge, match="record number 51, of 30,000 bytes"):
             pool.drain()
     assert ledger.values("tiny") == []
-    assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), "a transaction that was left open holds up its readers"
+    assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), (
+        "a transaction that was left open holds up its readers"
+    )
 
 
-def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(broker: KafkaServer, ledger: Ledger) -> None:
-    """Lanes share what is known of a topic. The first one that is refused learns of the new limit; the batches of the others were built by
-    the old one all the same, and none of their records is too large."""
+def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(
+    broker: KafkaServer, ledger: Ledger
+) -> None:
+    """Lanes share what is known of a topic. The first one that is refused learns of the new limit;
+    the batches of the others were built by the old one all the same, and none of their records is
+    too large."""
     ledger.create(shrinking=4)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     limits = TopicLimits({"shrinking": TopicLimit()}, ledger.client.limits)
     expected: Counter[bytes] = Counter()
-    with Pool(ledger.options(batch=500_000, limits=limits), [f"shrinking.{n}" for n in range(6)], ledger.keys) as pool:
+    with Pool(
+        ledger.options(batch=500_000, limits=limits),
+        [f"shrinking.{n}" for n in range(6)],
+        ledger.keys,
+    ) as pool:
         pool.open(["shrinking"])
         for n in range(36):
             noise = [os.urandom(100) for _ in range(4000)]
             expected.update(noise)
             if n == 6:
-                lower = ConfigEntry("max.message.bytes", "60000", incremental_operation=AlterConfigOpType.SET)
+                lower = ConfigEntry(
+                    "max.message.bytes", "60000", incremental_operation=AlterConfigOpType.SET
+                )
                 topic = ConfigResource(ResourceType.TOPIC, "shrinking", incremental_configs=[lower])
                 admin.incremental_alter_configs([topic])[topic].result()
-            pool.submit([Chunk("shrinking", noise, 400_000, b"shrinking/%d" % n, lambda p, topic_id: b"", f"noise {n}")])
+            pool.submit(
+                [
+                    Chunk(
+                        "shrinking",
+                        noise,
+                        400_000,
+                        b"shrinking/%d" % n,
+                        lambda p, topic_id: b"",
+                        f"noise {n}",
+                    )
+                ]
+            )
         pool.drain()
     assert "shrinking" in pool.lowered
     assert Counter(ledger.values("shrinking", 4)) == expected
 
 
-def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: KafkaServer, ledger: Ledger) -> None:
+def test_close_returns_by_its_deadline_while_the_broker_is_stopped(
+    broker: KafkaServer, ledger: Ledger
+) -> None:
     ledger.create(stalled=4)
     chunks = [chunk("stalled", f"s{n}", records=2000) for n in range(200)]
     pool = Pool(ledger.options(), ["stopped.0", "stopped.1"], ledger.keys)
@@ -318,7 +389,11 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker: Kafka
 
 def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger: Ledger) -> None:
     ledger.create(ordered=3)
-    chunks = [chunk("ordered", f"{sequence}-{n:03}", records=50, sequence=sequence) for n in range(40) for sequence in (1, 2)]
+    chunks = [
+        chunk("ordered", f"{sequence}-{n:03}", records=50, sequence=sequence)
+        for n in range(40)
+        for sequence in (1, 2)
+    ]
     with Pool(ledger.options(), ["ordered.0", "ordered.1"], ledger.keys) as pool:
         pool.open(["ordered"])
         for number, one in enumerate(chunks):
@@ -329,7 +404,9 @@ def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger
         pool.drain()
     for sequence in (1, 2):
         found = [v for v in ledger.values("ordered", 3) if v.startswith(b"%d-" % sequence)]
-        assert found == [v for n in range(40) for v in chunk("ordered", f"{sequence}-{n:03}", records=50).values]
+        assert found == [
+            v for n in range(40) for v in chunk("ordered", f"{sequence}-{n:03}", records=50).values
+        ]
 
 
 def test_at_least_once_delivers_without_transactions(ledger: Ledger) -> None:
@@ -358,11 +435,16 @@ def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
     assert rate < 400_000 * 1.1
 
 
-def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_turn(ledger: Ledger) -> None:
-    """Side by side, four transactions of 6 s each are open for 25 s: longer than the broker lets them, so that they were sent again, for
-    ever. In turns each is open for a quarter of its timeout at most."""
+def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_turn(
+    ledger: Ledger,
+) -> None:
+    """Side by side, four transactions of 6 s each are open for 25 s: longer than the broker lets
+    them, so that they were sent again, for ever. In turns each is open for a quarter of its timeout
+    at most."""
     ledger.create(turns=4)
-    options = ledger.options(batch=50_000, rate=RateLimit(lambda: 80_000), transaction_timeout_ms=10_000)
+    options = ledger.options(
+        batch=50_000, rate=RateLimit(lambda: 80_000), transaction_timeout_ms=10_000
+    )
     with Pool(options, [f"turns.{n}" for n in range(4)], ledger.keys) as pool:
         pool.open(["turns"])
         for n in range(4):
@@ -375,15 +457,25 @@ def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_tu
 @pytest.fixture
 def quota(broker: KafkaServer) -> Iterator[int]:
     """Bytes per second that the broker lets a client.id send."""
-    where = ["--bootstrap-server", broker.bootstrap, "--entity-type", "clients", "--entity-default", "--alter"]
-    run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--add-config", "producer_byte_rate=300000"])
+    where = [
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--entity-type",
+        "clients",
+        "--entity-default",
+        "--alter",
+    ]
+    run_kafka_tool(
+        "kafka.admin.ConfigCommand", [*where, "--add-config", "producer_byte_rate=300000"]
+    )
     yield 300_000
     run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--delete-config", "producer_byte_rate"])
 
 
 def test_lanes_take_turns_when_the_broker_throttles(ledger: Ledger, quota: int) -> None:
-    """All four send at once what the quota lets through in 32 s, and each has 15 s: every transaction timed out and was sent again, without
-    end. The broker's answers say for how long it throttles; whoever cannot end in time leaves at once, and waits for its turn."""
+    """All four send at once what the quota lets through in 32 s, and each has 15 s: every
+    transaction timed out and was sent again, without end. The broker's answers say for how long it
+    throttles; whoever cannot end in time leaves at once, and waits for its turn."""
     ledger.create(throttled=4)
     chunks = [chunk("throttled", f"q{n}", records=quota * 8 // 1000) for n in range(6)]
     for one in chunks:
@@ -420,7 +512,11 @@ def _threads() -> int:
 
 
 def _sockets() -> int:
-    return sum(1 for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink() and "socket" in str(entry.readlink()))
+    return sum(
+        1
+        for entry in Path("/proc/self/fd").iterdir()
+        if entry.is_symlink() and "socket" in str(entry.readlink())
+    )
 
 
 def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> None:
@@ -452,6 +548,9 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
     def announce() -> None:
         raise TopicMissing("nobody can be told")
 
-    with pytest.raises(TopicMissing), Pool(ledger.options(), ["unannounced.0"], settle=lambda: Decided(set())) as pool:
+    with (
+        pytest.raises(TopicMissing),
+        Pool(ledger.options(), ["unannounced.0"], settle=lambda: Decided(set())) as pool,
+    ):
         pool.open([], announce)
     assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]

@@ -1,4 +1,5 @@
-"""What a lane does with a topic's id, on a real broker: it goes into the ledger record once it is confirmed, and not without."""
+"""What a lane does with a topic's id, on a real broker: it goes into the ledger record once it is
+confirmed, and not without."""
 
 from __future__ import annotations
 
@@ -28,11 +29,21 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def chunk(topic: str, key: bytes) -> Chunk:
-    return Chunk(topic, [b"one", b"two"], 6, key, lambda partition, topic_id: (topic_id or "none").encode(), "two records")
+    return Chunk(
+        topic,
+        [b"one", b"two"],
+        6,
+        key,
+        lambda partition, topic_id: (topic_id or "none").encode(),
+        "two records",
+    )
 
 
 def ids_in_ledger(ledger: Ledger, *keys: bytes) -> list[bytes]:
-    latest = {record.key: record.value or b"" for record in ledger.client.read(LEDGER, 0, 0, wait_seconds=60)}
+    latest = {
+        record.key: record.value or b""
+        for record in ledger.client.read(LEDGER, 0, 0, wait_seconds=60)
+    }
     return [latest.get(key, b"") for key in keys]
 
 
@@ -57,11 +68,16 @@ def test_a_chunk_carries_the_id_of_its_topic(ledger: Ledger, topic: str) -> None
     watch.close()
     topic_id = ledger.client.present_ids([topic])[topic]
     assert topic_id
-    assert ids_in_ledger(ledger, topic.encode() + b"1", topic.encode() + b"2") == [topic_id.encode()] * 2
+    assert (
+        ids_in_ledger(ledger, topic.encode() + b"1", topic.encode() + b"2")
+        == [topic_id.encode()] * 2
+    )
     assert ledger.values(topic) == [b"one", b"two"] * 2
 
 
-def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(ledger: Ledger, topic: str) -> None:
+def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(
+    ledger: Ledger, topic: str
+) -> None:
     ledger.create(**{topic: 1})
     watch = TopicIdWatch(Scripted(Looked(ids={topic: "B"})), {topic: "A"})
     with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
@@ -75,9 +91,12 @@ def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(ledger
 
 
 def test_an_id_that_nobody_confirms_is_not_claimed(ledger: Ledger, topic: str) -> None:
-    """The ledger record with the id was on its way already: another one takes its place in the same transaction."""
+    """The ledger record with the id was on its way already: another one takes its place in the same
+    transaction."""
     ledger.create(**{topic: 1})
-    watch = TopicIdWatch(Scripted(Looked(faults={topic: "no broker answers"})), {topic: "A"}, patience_seconds=1.0)
+    watch = TopicIdWatch(
+        Scripted(Looked(faults={topic: "no broker answers"})), {topic: "A"}, patience_seconds=1.0
+    )
     began = time.monotonic()
     with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
         pool.open([topic])
@@ -92,7 +111,9 @@ def test_an_id_that_nobody_confirms_is_not_claimed(ledger: Ledger, topic: str) -
     assert watch.why(topic) == "no broker answers"
 
 
-def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_all(ledger: Ledger, topic: str) -> None:
+def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_all(
+    ledger: Ledger, topic: str
+) -> None:
     """A broker whose metadata lag behind said that the topic was another one."""
     ledger.create(**{topic: 1})
     real = ledger.client.present_ids([topic])[topic]

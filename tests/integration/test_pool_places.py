@@ -1,4 +1,5 @@
-"""Where the lane pool sends chunks, in which order, and how much of them at a time; on a real broker, from plain Python."""
+"""Where the lane pool sends chunks, in which order, and how much of them at a time; on a real
+broker, from plain Python."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def ledger(kafka: KafkaServer) -> Ledger:
     return Ledger(kafka)
 
 
-def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(ledger: Ledger) -> None:
+def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
+    ledger: Ledger,
+) -> None:
     ledger.create(wide=5, narrow=1)
     options = ledger.options(deadline_seconds=3, partitions=(3, 4))
     with Pool(options, ["listed.0", "listed.1"], ledger.keys) as pool:
@@ -33,24 +36,45 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
         for n in range(4):
             pool.submit([chunk("wide", f"w{n}"), chunk("narrow", f"n{n}")])
         pool.drain()
-        with pytest.raises(TopicMissing, match=r"narrow: it has 1 partitions, and none of 3, 4 \(`delivery.partitions`\)"):
+        with pytest.raises(
+            TopicMissing,
+            match=r"narrow: it has 1 partitions, and none of 3, 4 \(`delivery.partitions`\)",
+        ):
             pool.raise_given_up()
     assert pool.unsent() == {"narrow": 400}
     assert pool.parked_records == {"narrow": 400}, "each is parked once, not at every turn"
-    assert [len(read_committed(ledger.cluster.bootstrap, "wide", p)) > 0 for p in range(5)] == [False, False, False, True, True]
+    assert [len(read_committed(ledger.cluster.bootstrap, "wide", p)) > 0 for p in range(5)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
-def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_sent(ledger: Ledger) -> None:
+def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_sent(
+    ledger: Ledger,
+) -> None:
     ledger.create(five=5, one=1)
-    spec = {"pipeline": "web", "source": "logs", "topic": "five", "quarantine": {"topic": "one"}, "clusters": ["c"]}
+    spec = {
+        "pipeline": "web",
+        "source": "logs",
+        "topic": "five",
+        "quarantine": {"topic": "one"},
+        "clusters": ["c"],
+    }
     refused = Pipeline.model_validate(spec | {"delivery": {"partitions": [0, 4, 5]}})
     with pytest.raises(
-        NoSuchPartition, match=r"five has 5 \(numbered from 0\), and no 5; one has 1 \(numbered from 0\), and no 4, 5"
+        NoSuchPartition,
+        match=r"five has 5 \(numbered from 0\), and no 5; one has 1 \(numbered from 0\), and no "
+        r"4, 5",
     ):
         preflight(ledger.client, ledger.cluster, refused, Sample())
     taken = Pipeline.model_validate(spec | {"delivery": {"partitions": [0]}})
     limits = preflight(ledger.client, ledger.cluster, taken, Sample()).limits
-    assert {topic: limit.max_bytes for topic, limit in limits.items()} == dict.fromkeys(("five", "one"), TopicLimit().max_bytes)
+    assert {topic: limit.max_bytes for topic, limit in limits.items()} == dict.fromkeys(
+        ("five", "one"), TopicLimit().max_bytes
+    )
 
 
 def test_a_watcher_of_topics_that_breaks_ends_the_pool_with_the_cause(ledger: Ledger) -> None:
@@ -70,11 +94,20 @@ def test_a_watcher_of_topics_that_breaks_ends_the_pool_with_the_cause(ledger: Le
 
 
 def test_nothing_of_a_file_overtakes_what_found_no_room_in_the_parking(ledger: Ledger) -> None:
-    """Its topic is created when the parking is full and a part of the file is dropped: what is there is the file's beginning."""
+    """Its topic is created when the parking is full and a part of the file is dropped: what is
+    there is the file's beginning."""
     ledger.create(present=1)
-    files = {sequence: [chunk("back", f"{sequence}-{n:03}", sequence=sequence) for n in range(40)] for sequence in (1, 2)}
-    contents = {sequence: [value for one in chunks for value in one.values] for sequence, chunks in files.items()}
-    with Pool(ledger.options(parking_bytes=30_000), ["overflow.0", "overflow.1"], ledger.keys) as pool:
+    files = {
+        sequence: [chunk("back", f"{sequence}-{n:03}", sequence=sequence) for n in range(40)]
+        for sequence in (1, 2)
+    }
+    contents = {
+        sequence: [value for one in chunks for value in one.values]
+        for sequence, chunks in files.items()
+    }
+    with Pool(
+        ledger.options(parking_bytes=30_000), ["overflow.0", "overflow.1"], ledger.keys
+    ) as pool:
         pool.open(["present", "back"])
         for number in range(40):
             pool.submit([chunk("present", f"p{number}")])
@@ -88,7 +121,9 @@ def test_nothing_of_a_file_overtakes_what_found_no_room_in_the_parking(ledger: L
     assert len(ledger.values("present")) == 4000
     there = [read_committed(ledger.cluster.bootstrap, "back", partition) for partition in range(4)]
     for sequence, content in contents.items():
-        mine = [[value for value in values if value.startswith(b"%d-" % sequence)] for values in there]
+        mine = [
+            [value for value in values if value.startswith(b"%d-" % sequence)] for values in there
+        ]
         (found,) = filter(None, mine)
         assert 0 < len(found) < len(content)
         assert found == content[: len(found)]
@@ -109,16 +144,34 @@ def test_a_file_goes_on_in_the_partition_where_it_began(ledger: Ledger) -> None:
 
 
 def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledger: Ledger) -> None:
-    """As one whose name is made of a column: batches are halved until they fit, and only a record that is too large itself fails."""
+    """As one whose name is made of a column: batches are halved until they fit, and only a record
+    that is too large itself fails."""
     for topic in ("unknown", "refuses"):
         ledger.client.create_topics({topic: 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(300)]
-    limits = TopicLimits(ask=lambda topics: {t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()})
+    limits = TopicLimits(
+        ask=lambda topics: {
+            t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()
+        }
+    )
     with Pool(ledger.options(batch=200_000, limits=limits), ["asked.0"], ledger.keys) as pool:
         pool.open()
-        pool.submit([Chunk("unknown", noise, 300_000, b"unknown", lambda p, topic_id: b"", "noise")])
+        pool.submit(
+            [Chunk("unknown", noise, 300_000, b"unknown", lambda p, topic_id: b"", "noise")]
+        )
         pool.drain()
-        pool.submit([Chunk("refuses", [*noise, os.urandom(30_000)], 330_000, b"refuses", lambda p, topic_id: b"", "noise")])
+        pool.submit(
+            [
+                Chunk(
+                    "refuses",
+                    [*noise, os.urandom(30_000)],
+                    330_000,
+                    b"refuses",
+                    lambda p, topic_id: b"",
+                    "noise",
+                )
+            ]
+        )
         with pytest.raises(RecordTooLarge, match="record number 301, of 30,000 bytes"):
             pool.drain()
     assert ledger.values("unknown") == noise
@@ -129,10 +182,13 @@ def test_a_limit_that_is_lowered_meanwhile_is_asked_for_again(ledger: Ledger) ->
     ledger.client.create_topics({"lowered": 1}, {"max.message.bytes": "20000"}, 1)
     noise = [os.urandom(1000) for _ in range(100)]
     limits = TopicLimits(
-        {"lowered": TopicLimit(50_000)}, lambda topics: {t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()}
+        {"lowered": TopicLimit(50_000)},
+        lambda topics: {t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()},
     )
     with Pool(ledger.options(batch=100_000, limits=limits), ["lowered.0"], ledger.keys) as pool:
         pool.open()
-        pool.submit([Chunk("lowered", noise, 100_000, b"lowered", lambda p, topic_id: b"", "noise")])
+        pool.submit(
+            [Chunk("lowered", noise, 100_000, b"lowered", lambda p, topic_id: b"", "noise")]
+        )
         pool.drain()
     assert ledger.values("lowered") == noise

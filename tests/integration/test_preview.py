@@ -27,7 +27,10 @@ def world(tmp_path, kafka):
     found = World(tmp_path, kafka.bootstrap, topics={"": 2, "-errors": 1, "-broken": 1})
     found.write_pipeline(
         topic=None,
-        routes=[{"when": "status >= 500", "topic": found.topic("-errors")}, {"topic": found.topic()}],
+        routes=[
+            {"when": "status >= 500", "topic": found.topic("-errors")},
+            {"topic": found.topic()},
+        ],
         records={
             "parse": {"regex": r"^(?<at>\S+) (?<client>\S+) \S+ (?<url>\S+) (?<code>\d{3})"},
             "columns": {"status": "cast(code as int)"},
@@ -61,7 +64,11 @@ def test_it_shows_the_records_that_a_run_then_sends(world):
 
     world.run()
     for suffix in ("", "-errors"):
-        shown = [line for line in lines if line["outcome"] == "shipped" and line["topic"] == world.topic(suffix)]
+        shown = [
+            line
+            for line in lines
+            if line["outcome"] == "shipped" and line["topic"] == world.topic(suffix)
+        ]
         found = read_records(world.bootstrap, world.topic(suffix))
         assert sorted(
             (
@@ -71,12 +78,20 @@ def test_it_shows_the_records_that_a_run_then_sends(world):
                 record.timestamp_ms,
             )
             for record in found
-        ) == sorted((line["value"], line["key"], line["headers"]["url"], line["timestamp_ms"]) for line in shown)
+        ) == sorted(
+            (line["value"], line["key"], line["headers"]["url"], line["timestamp_ms"])
+            for line in shown
+        )
         assert all(len(record.headers) == 1 for record in found)
     broken = {
-        record.value.decode("utf-8", "backslashreplace") for record in read_records(world.bootstrap, world.topic("-broken"))
+        record.value.decode("utf-8", "backslashreplace")
+        for record in read_records(world.bootstrap, world.topic("-broken"))
     }
-    assert broken == {line["value"] for line in lines if line["outcome"] == "quarantined"} == {"nonsense \u202e[email]", ""}
+    assert (
+        broken
+        == {line["value"] for line in lines if line["outcome"] == "quarantined"}
+        == {"nonsense \u202e[email]", ""}
+    )
 
 
 def test_people_see_each_part_on_a_row_that_fits_and_no_character_that_acts(world, monkeypatch):
@@ -92,7 +107,10 @@ def test_people_see_each_part_on_a_row_that_fits_and_no_character_that_acts(worl
     assert f"a.log:4  quarantined: unparseable → {world.topic('-broken')}" in rows
     assert "\x1b[31m" not in done.stdout
     assert "\u202e" not in done.stdout
-    assert "5 lines of 1 file: 1 dropped (health), 1 quarantined (too_large), 1 quarantined (unparseable)" in rows[-1]
+    assert (
+        "5 lines of 1 file: 1 dropped (health), 1 quarantined (too_large), 1 quarantined "
+        "(unparseable)" in rows[-1]
+    )
     assert len(rows) > 15
 
 
@@ -119,4 +137,6 @@ def test_what_no_run_would_take_is_refused(world):
     assert done.returncode != 0
     assert "records.value" in done.stderr
     world.write_pipeline(topic=world.topic())
-    assert "has no `schedule`" in " ".join(world.shipper("preview", world.name, "--last").stderr.split())
+    assert "has no `schedule`" in " ".join(
+        world.shipper("preview", world.name, "--last").stderr.split()
+    )

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from shipper_tools.dev.console_consumer import ReadRecord, read_records
 
 from tests.waiting import wait_until
@@ -37,10 +43,16 @@ def parsed_and_routed(world: World, **changes: Any) -> None:
                 "target": "CASE WHEN service LIKE '@%' THEN substr(service, 2) "
                 f"WHEN service <> 'nobody' THEN concat('{world.name}-', service) END"
             },
-            "drop": {"comments": "value like '#%'", "health": "service = 'health' and status = '200'"},
+            "drop": {
+                "comments": "value like '#%'",
+                "health": "service = 'health' and status = '200'",
+            },
         },
         "topic": None,
-        "routes": [{"when": "status >= '500'", "topic": world.topic("-errors")}, {"topic": "{target}", "matching": "[^b]+"}],
+        "routes": [
+            {"when": "status >= '500'", "topic": world.topic("-errors")},
+            {"topic": "{target}", "matching": "[^b]+"},
+        ],
         "limits": {"max_topics": 1},
         "quarantine": {"topic": world.topic("-q"), "max_rate": 0.5, "keep": "20B"},
         "source": {"path": "logs", "settle": "0s", "split_size": "64KiB"},
@@ -53,7 +65,9 @@ def quarantined(world: World) -> list[ReadRecord]:
 
 
 def result_of(world: World, step: str) -> dict[str, Any]:
-    latest = max(world.root.glob(f"runs/{world.name}/*/*/{step}.json"), key=lambda path: path.stat().st_mtime)
+    latest = max(
+        world.root.glob(f"runs/{world.name}/*/*/{step}.json"), key=lambda path: path.stat().st_mtime
+    )
     return json.loads(latest.read_text())
 
 
@@ -103,7 +117,9 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
         headers = dict(record.headers)
         name = "bom.log" if record.value.startswith(BOM) else "many.log"
         content = (world.logs / name).read_bytes()
-        assert headers.pop("shipper-cut") == (b"true" if len(whole[record.value]) > 20 else b"false")
+        assert headers.pop("shipper-cut") == (
+            b"true" if len(whole[record.value]) > 20 else b"false"
+        )
         start = int(headers.pop("shipper-split"))
         split = content[0 if start == 0 else content.index(b"\n", start) + 1 :].split(b"\n")
         assert split[int(headers.pop("shipper-record")) - 1] == whole[record.value]
@@ -123,7 +139,11 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
     assert account["delivered"] == shipped.total()
     ship = result_of(world, "ship.local")
     spark = {f"filtered: {rule}": count for rule, count in filtered.items()}
-    spark |= {f"quarantined: {reason}": count for reason, count in reasons.items() if not reason.startswith("too_")}
+    spark |= {
+        f"quarantined: {reason}": count
+        for reason, count in reasons.items()
+        if not reason.startswith("too_")
+    }
     assert ship["observed"] == {"read": len(lines) + 2, **spark}
     assert {topic["topic"]: topic["quarantine"] for topic in ship["topics"]} == {
         world.topic("-a"): False, world.topic("-errors"): False, world.topic("-q"): True,
@@ -133,15 +153,22 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
     assert many["filtered"] == filtered
     assert sum(many["quarantined"].values()) == len(bad) - 1
 
-    # Nothing is read again, whatever was dropped or quarantined; and what is in quarantine counts against a limit that is lower now.
+    # Nothing is read again, whatever was dropped or quarantined; and what is in quarantine counts
+    # against a limit that is lower now.
     parsed_and_routed(world, quarantine={"topic": world.topic("-q"), "max_rate": 0.0001})
     world.fails(
-        code=1, says=r"11 of 9,015 records of pipeline .* are in quarantine \(0\.12%\), and `quarantine\.max_rate` allows 0\.01%"
+        code=1,
+        says=r"11 of 9,015 records of pipeline .* are in quarantine \(0\.12%\), and "
+        r"`quarantine\.max_rate` allows 0\.01%",
     )
     assert result_of(world, "ship.local")["read"] == 0
     parsed_and_routed(world)
     again = world.run()
-    assert (again["read"], again["delivered"], again["before"]) == (0, 0, shipped.total() + len(bad))
+    assert (again["read"], again["delivered"], again["before"]) == (
+        0,
+        0,
+        shipped.total() + len(bad),
+    )
     assert world.read("-a") + world.read("-errors") == shipped
     assert len(quarantined(world)) == len(bad)
     assert world.shipper("ledger", "verify", world.name).returncode == 0
@@ -162,7 +189,10 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     assert "too_large 1" in " ".join(quarantine(world, "list", world.name).stdout.split())
     assert "no such line" in quarantine(world, "show", world.name).stdout
 
-    records = [json.loads(line) for line in quarantine(world, "show", world.name, "--json").stdout.splitlines()]
+    records = [
+        json.loads(line)
+        for line in quarantine(world, "show", world.name, "--json").stdout.splitlines()
+    ]
     assert len(records) == bad
     path = world.root / "repaired.jsonl"
     as_shown = path.with_name("as-shown.jsonl")
@@ -177,28 +207,42 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
         "nobody 200 has no to": {"value_base64": "YSAyMDAg//8=", "key": "k"},
     }
     repaired = [
-        by_value[value] | {"topic": world.topic("-a"), "cut": False, "value": None} | change for value, change in changes.items()
+        by_value[value] | {"topic": world.topic("-a"), "cut": False, "value": None} | change
+        for value, change in changes.items()
     ]
     path.write_text("\n".join(map(json.dumps, repaired[:1])))
-    assert "1 records sent, 0 were sent before" in quarantine(world, "replay", world.name, str(path)).stdout
+    assert (
+        "1 records sent, 0 were sent before"
+        in quarantine(world, "replay", world.name, str(path)).stdout
+    )
     path.write_text("\n".join(map(json.dumps, repaired)))
     second = quarantine(world, "replay", world.name, str(path))
     assert "1 records sent, 1 were sent before" in second.stdout, second.stderr
     assert "skipped: file:" in second.stderr
-    assert world.read("-a") + world.read("-errors") == shipped + Counter(["a 200 repaired é".encode(), b"a 200 \xff\xff"])
-    [with_key] = [record for record in read_records(world.bootstrap, world.topic("-a")) if record.key]
+    assert world.read("-a") + world.read("-errors") == shipped + Counter(
+        ["a 200 repaired é".encode(), b"a 200 \xff\xff"]
+    )
+    [with_key] = [
+        record for record in read_records(world.bootstrap, world.topic("-a")) if record.key
+    ]
     assert (with_key.key, with_key.value) == (b"k", b"a 200 \xff\xff")
 
     assert len(quarantine(world, "show", world.name, "--json").stdout.splitlines()) == bad - 2
-    assert len(quarantine(world, "show", world.name, "--json", "--replayed").stdout.splitlines()) == bad
+    assert (
+        len(quarantine(world, "show", world.name, "--json", "--replayed").stdout.splitlines())
+        == bad
+    )
     path.write_text(json.dumps(repaired[0] | {"record": 1_000_000}))
     assert "is not in quarantine" in quarantine(world, "replay", world.name, str(path)).stderr
     path.write_text(json.dumps(repaired[0] | {"topic": world.topic("-q")}))
-    assert "is no topic that pipeline" in " ".join(quarantine(world, "replay", world.name, str(path)).stderr.split())
+    assert "is no topic that pipeline" in " ".join(
+        quarantine(world, "replay", world.name, str(path)).stderr.split()
+    )
     # A replay is a run: the next ship takes over from it, and finds that all is there.
     assert world.run()["delivered"] == 0
 
-    # Somebody else may write to the topic, with shipper's own headers: what they put there is not repaired and replayed unnoticed.
+    # Somebody else may write to the topic, with shipper's own headers: what they put there is not
+    # repaired and replayed unnoticed.
     assert quarantine(world, "show", world.name).returncode == 0
     one = next(record for record in quarantined(world) if record.value == b"no such line")
     producer = Producer({"bootstrap.servers": world.bootstrap})
@@ -207,12 +251,17 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     shown = quarantine(world, "show", world.name, "--replayed")
     assert shown.returncode == 1
     assert "many.log (split at byte" in " ".join(shown.stderr.split())
-    assert "has other values than were put there, by the ledger's checksum" in " ".join(shown.stderr.split())
+    assert "has other values than were put there, by the ledger's checksum" in " ".join(
+        shown.stderr.split()
+    )
 
 
 def shown(world: World, *arguments: str) -> dict[str, dict[str, Any]]:
     """What `show --json` writes, by the beginning of the value."""
-    found = [json.loads(line) for line in quarantine(world, "show", world.name, "--json", *arguments).stdout.splitlines()]
+    found = [
+        json.loads(line)
+        for line in quarantine(world, "show", world.name, "--json", *arguments).stdout.splitlines()
+    ]
     return {record["value"][:6]: record for record in found}
 
 
@@ -232,7 +281,10 @@ def test_a_replay_sends_the_record_that_would_have_been_shipped_or_says_why_not(
             "parse": {"regex": r"^(?<user>\w+) (?<target>\w+) (?<at>\d+)"},
             "redact": ["email"],
             "key": "user",
-            "headers": {"target": "target", "mail": "regexp_extract(value, ' ([^ @]++@[^ ]++)', 1)"},
+            "headers": {
+                "target": "target",
+                "mail": "regexp_extract(value, ' ([^ @]++@[^ ]++)', 1)",
+            },
             "timestamp": "timestamp_millis(cast(at AS bigint))",
         },
         "routes": [{"topic": f"{world.name}-{{target}}", "topics": [world.topic("-a")]}],
@@ -246,11 +298,15 @@ def test_a_replay_sends_the_record_that_would_have_been_shipped_or_says_why_not(
         b"max " + b"z" * 1_200_000,
     ]
     world.write_log("a.log", b"\n".join(lines) + b"\n")
-    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "300B"})
+    world.write_pipeline(
+        **spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "300B"}
+    )
     world.run()
 
     # What was cut is known by the record, whatever is kept of others by now.
-    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "400kB"})
+    world.write_pipeline(
+        **spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "400kB"}
+    )
     found = shown(world)
     assert {value: record["cut"] for value, record in found.items()} == {
         "bob zz": False,
@@ -268,21 +324,32 @@ def test_a_replay_sends_the_record_that_would_have_been_shipped_or_says_why_not(
     assert world.read("-a") == Counter(lines[:1])
 
     bob = found["bob zz"]
-    assert (bob["key"], bob["timestamp_ms"], bob["headers"]) == ("bob", now, {"target": "zzz", "mail": "[email]"})
+    assert (bob["key"], bob["timestamp_ms"], bob["headers"]) == (
+        "bob",
+        now,
+        {"target": "zzz", "mail": "[email]"},
+    )
     wrong = broken | {"value": f"eve a {now} wrong"}
-    sent = replay_of(world, bob | {"topic": world.topic("-a"), "value": f"bob a {now} zed@example.com"}, wrong)
+    sent = replay_of(
+        world, bob | {"topic": world.topic("-a"), "value": f"bob a {now} zed@example.com"}, wrong
+    )
     assert (len(sent["sent"]), sent["corrected"], sent["skipped"]) == (2, [], [])
     again = replay_of(world, wrong)
     assert (again["sent"], again["corrected"], len(again["skipped"])) == ([], [], 1)
 
     # A better repair is sent as well, once.
     better = broken | {"value": f"eve a {now} right", "key": "eve"}
-    assert [record["record"] for record in replay_of(world, better)["corrected"]] == [broken["record"]]
+    assert [record["record"] for record in replay_of(world, better)["corrected"]] == [
+        broken["record"]
+    ]
     assert replay_of(world, better)["sent"] == []
     records = {record.value: record for record in read_records(world.bootstrap, world.topic("-a"))}
     assert set(records) == {
         lines[0],
-        *(f"{text % now}".encode() for text in ("bob a %d [email]", "eve a %d wrong", "eve a %d right")),
+        *(
+            f"{text % now}".encode()
+            for text in ("bob a %d [email]", "eve a %d wrong", "eve a %d right")
+        ),
     }
     arrived = records[b"bob a %d [email]" % now]
     assert (arrived.key, arrived.timestamp_ms) == (b"bob", now)
@@ -320,16 +387,23 @@ def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name
     account = world.run()
 
     assert world.read() == Counter(good)
-    assert {record.value: dict(record.headers)["shipper-reason"].decode() for record in quarantined(world)} == bad
+    assert {
+        record.value: dict(record.headers)["shipper-reason"].decode()
+        for record in quarantined(world)
+    } == bad
     assert account["quarantined"] == dict(Counter(bad.values()))
     assert account["filtered"] == {"comments": 1}
     gate = result_of(world, "gate_source")
-    assert [(check["check"], check["passed"], check["severity"]) for check in gate["checks"][1:]] == [
+    assert [
+        (check["check"], check["passed"], check["severity"]) for check in gate["checks"][1:]
+    ] == [
         ("matches(value)", False, "quarantine"),
         ("condition(small)", False, "quarantine"),
         ("not_null(key)", False, "quarantine"),
     ]
-    assert gate["checks"][0]["observed"] == "504 rows in all files", "what is dropped is not looked at"
+    assert gate["checks"][0]["observed"] == "504 rows in all files", (
+        "what is dropped is not looked at"
+    )
     observed = result_of(world, "ship.local")["observed"]
     assert {name: observed[name] for name in observed if name.startswith("quarantined")} == {
         f"quarantined: {reason}": count for reason, count in Counter(bad.values()).items()
@@ -338,21 +412,32 @@ def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name
 
 
 @pytest.mark.long
-def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_sent_twice(make_world):
+def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_sent_twice(
+    make_world,
+):
     world = make_world(topics={"-a": 1, "-q": 1})
     spec = {
         "records": {"columns": {"service": "split_part(value, ' ', 1)"}, "max_line": "4MB"},
         "topic": None,
         "routes": [{"topic": f"{world.name}-{{service}}", "matching": ".+"}],
-        "delivery": {"lease": "2s", "lease_wait": "30s", "metadata_wait": "3s", "transaction_timeout": "20s"},
+        "delivery": {
+            "lease": "2s",
+            "lease_wait": "30s",
+            "metadata_wait": "3s",
+            "transaction_timeout": "20s",
+        },
     }
     large = b"a " + random.Random(3).randbytes(1_500_000).replace(b"\n", b"")
     lines = [b"a first", large, b"b has no topic yet", b"a last"]
     world.write_log("a.log", b"\n".join(lines) + b"\n")
     world.write_pipeline(**spec)
-    world.fails(code=1, says=r"record number 2, of 1,4.* does not fit topic .*-a even in a batch of its own")
+    world.fails(
+        code=1, says=r"record number 2, of 1,4.* does not fit topic .*-a even in a batch of its own"
+    )
     # The quarantine came later: it changes nothing of what the ledger holds.
-    world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "0B"})
+    world.write_pipeline(
+        **spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "0B"}
+    )
     world.fails(code=1, says=rf"topic {world.name}-b could not be written to")
     assert [record.value for record in quarantined(world)] == [b""]
     raise_limit(world, "-a", 3_000_000)
@@ -366,21 +451,36 @@ def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_s
 
 
 def raise_limit(world: World, suffix: str, limit: int) -> None:
-    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry(
+        "max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET
+    )
     resource = ConfigResource(ResourceType.TOPIC, world.topic(suffix), incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": world.bootstrap})  # its answers die with it
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(30)
 
 
-def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_fails_the_run(make_world):
+def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_fails_the_run(
+    make_world,
+):
     world = make_world(topics={"": 1, "-errors": 1, "-q": 1})
     spec = {
         "topic": None,
-        "records": {"parse": {"json": "service STRING, status INT"}, "drop": {"ok": "status = 204"}, "key": "service"},
-        "routes": [{"when": "status >= 500", "topic": world.topic("-errors")}, {"topic": world.topic()}],
+        "records": {
+            "parse": {"json": "service STRING, status INT"},
+            "drop": {"ok": "status = 204"},
+            "key": "service",
+        },
+        "routes": [
+            {"when": "status >= 500", "topic": world.topic("-errors")},
+            {"topic": world.topic()},
+        ],
     }
-    good = [b'{"service": "a", "status": 200, "more": [1, {}]}', b'{"status": 503}', b' {"service": "b"} ']
+    good = [
+        b'{"service": "a", "status": 200, "more": [1, {}]}',
+        b'{"status": 503}',
+        b' {"service": "b"} ',
+    ]
     bad = [
         b'{"service": "a"',
         b'{"status": "many"}',
@@ -393,12 +493,17 @@ def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_
     ]
     world.write_log("a.log", b"\n".join([*good, b'{"status": 204}', *bad]) + b"\n")
     world.write_pipeline(**spec)
-    world.fails(code=1, says=r"a\.log \(split at byte 0\), record 5: it cannot be parsed as `records\.parse` says")
+    world.fails(
+        code=1,
+        says=r"a\.log \(split at byte 0\), record 5: it cannot be parsed as `records\.parse` says",
+    )
     assert world.read() + world.read("-errors") == Counter()
     world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0})
     account = world.run()
     assert (account["filtered"], account["quarantined"]) == ({"ok": 1}, {"unparseable": len(bad)})
-    assert {record.key: record.value for record in read_records(world.bootstrap, world.topic())} == {b"a": good[0], b"b": good[2]}
+    assert {
+        record.key: record.value for record in read_records(world.bootstrap, world.topic())
+    } == {b"a": good[0], b"b": good[2]}
     assert world.read("-errors") == Counter([good[1]])
     assert Counter(record.value for record in quarantined(world)) == Counter(bad)
 
@@ -407,7 +512,11 @@ def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_
 def test_lines_that_are_dropped_or_quarantined_leave_bundles_whole(make_world):
     world = make_world(topics={"": 1, "-q": 1})
     world.write_pipeline(
-        records={"bundle": {}, "parse": {"regex": r"^(?<n>\d+) "}, "drop": {"thirds": "int(n) % 3 = 0"}},
+        records={
+            "bundle": {},
+            "parse": {"regex": r"^(?<n>\d+) "},
+            "drop": {"thirds": "int(n) % 3 = 0"},
+        },
         quarantine={"topic": world.topic("-q"), "max_rate": 1.0},
     )
     numbers = range(3_000)
@@ -415,7 +524,9 @@ def test_lines_that_are_dropped_or_quarantined_leave_bundles_whole(make_world):
     world.write_log("a.log", b"\n".join(lines) + b"\n")
     account = world.run()
     kept = [line for n, line in zip(numbers, lines, strict=True) if n % 5 and n % 3]
-    assert lines_of(*[record.value for record in read_records(world.bootstrap, world.topic())]) == Counter(kept)
+    assert lines_of(
+        *[record.value for record in read_records(world.bootstrap, world.topic())]
+    ) == Counter(kept)
     assert world.read("-q") == Counter(lines[::5])
     assert account["filtered"] == {"thirds": sum(1 for n in numbers if n % 5 and n % 3 == 0)}
     assert world.run()["read"] == 0
@@ -433,10 +544,15 @@ def test_killed_in_the_middle_and_run_again_each_line_is_in_one_place(make_world
         records={"parse": {"regex": r"^(?<n>\d+) "}, "drop": {"sevenths": "int(n) % 7 = 0"}},
         quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "100B"},
         delivery={
-            "chunk_size": "200kB", "lanes": 2, "lease": "2s", "lease_wait": "60s", "metadata_wait": "30s",
-            "transaction_timeout": "20s", "rate_limit": "600kB/s",
+            "chunk_size": "200kB",
+            "lanes": 2,
+            "lease": "2s",
+            "lease_wait": "60s",
+            "metadata_wait": "30s",
+            "transaction_timeout": "20s",
+            "rate_limit": "600kB/s",
         },
-    )  # fmt: skip
+    )
     numbers = range(120_000)
     line = b"%d a log line of about the usual length, with a number of its own"
     lines = [line % n if n % 11 else b"bad %d" % n for n in numbers]
@@ -458,10 +574,15 @@ def test_killed_in_the_middle_and_run_again_each_line_is_in_one_place(make_world
     good = [text for n, text in zip(numbers, lines, strict=True) if n % 11 and n % 7]
     assert world.read() == Counter(good)
     assert world.read("-q") == Counter(lines[::11])
-    assert account["delivered"] + account["before"] + sum(account["quarantined"].values()) == len(good) + len(lines[::11])
+    assert account["delivered"] + account["before"] + sum(account["quarantined"].values()) == len(
+        good
+    ) + len(lines[::11])
     assert account["before"] >= there
     assert (
-        account["filtered"]["sevenths"] + account["delivered"] + account["before"] + account["quarantined"].get("unparseable", 0)
+        account["filtered"]["sevenths"]
+        + account["delivered"]
+        + account["before"]
+        + account["quarantined"].get("unparseable", 0)
         == account["read"] + account["unread"]
     )
     assert world.run()["read"] == 0

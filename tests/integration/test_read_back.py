@@ -1,4 +1,5 @@
-"""The reader of the delivery gate on a real broker: what a read_committed consumer sees, and nothing else."""
+"""The reader of the delivery gate on a real broker: what a read_committed consumer sees, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.config.cluster import Cluster
 from shipper.errors import OutcomeUnknown
 from shipper.kafka.client import ClusterClient
-from shipper.verify.readback import OffsetRange, ReadBack, Seen, Taker, take_bundles, take_quarantined, take_records
+from shipper.verify.readback import (
+    OffsetRange,
+    ReadBack,
+    Seen,
+    Taker,
+    take_bundles,
+    take_quarantined,
+    take_records,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -22,7 +31,9 @@ _unique = itertools.count(1)
 
 
 def hashes(*values: bytes | None) -> int:
-    return sum(42 if value is None else xxhash.xxh64_intdigest(value, 42) for value in values) % 2**64
+    return (
+        sum(42 if value is None else xxhash.xxh64_intdigest(value, 42) for value in values) % 2**64
+    )
 
 
 class Topic:
@@ -34,14 +45,27 @@ class Topic:
         self.reader = ReadBack(self.cluster)
 
     def producer(self, transactional_id: str | None = None) -> Producer:
-        transactional = {"transactional.id": f"{self.name}-{transactional_id}"} if transactional_id else {}
-        made = Producer({"bootstrap.servers": self.bootstrap, "queue.buffering.max.messages": 1_000_000, **transactional})
+        transactional = (
+            {"transactional.id": f"{self.name}-{transactional_id}"} if transactional_id else {}
+        )
+        made = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "queue.buffering.max.messages": 1_000_000,
+                **transactional,
+            }
+        )
         if transactional_id:
             made.init_transactions(20)
             made.begin_transaction()
         return made
 
-    def write(self, *values: bytes | None, partition: int = 0, headers: list[tuple[str, bytes]] | None = None) -> None:
+    def write(
+        self,
+        *values: bytes | None,
+        partition: int = 0,
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> None:
         producer = self.producer()
         for value in values:
             producer.produce(self.name, value, partition=partition, headers=headers)
@@ -50,8 +74,16 @@ class Topic:
     def ends(self) -> list[int]:
         return self.reader.ends(lambda name: name == self.name)[self.name]
 
-    def read(self, taker: Taker = take_records, starts: list[int] | None = None, patience_seconds: float = 20) -> list[Seen]:
-        spans = {(self.name, n): OffsetRange(starts[n] if starts else 0, end) for n, end in enumerate(self.ends())}
+    def read(
+        self,
+        taker: Taker = take_records,
+        starts: list[int] | None = None,
+        patience_seconds: float = 20,
+    ) -> list[Seen]:
+        spans = {
+            (self.name, n): OffsetRange(starts[n] if starts else 0, end)
+            for n, end in enumerate(self.ends())
+        }
         found = self.reader.read(spans, lambda _: taker, patience_seconds)
         return [found[self.name, number] for number in range(len(spans))]
 
@@ -72,7 +104,9 @@ def test_every_partition_is_counted_and_hashed_by_itself(kafka: KafkaServer) -> 
     ]
 
 
-def test_it_begins_at_the_offsets_that_it_is_given_and_ends_at_the_end_as_it_was(topic: Topic) -> None:
+def test_it_begins_at_the_offsets_that_it_is_given_and_ends_at_the_end_as_it_was(
+    topic: Topic,
+) -> None:
     topic.write(b"before", b"before")
     starts = topic.ends()
     topic.write(b"ours", b"ours too")
@@ -99,7 +133,10 @@ def test_an_open_transaction_is_waited_for_and_then_it_is_said(topic: Topic) -> 
     open_one.produce(topic.name, b"open")
     open_one.flush(20)
     topic.write(b"behind it")
-    with pytest.raises(OutcomeUnknown, match=r"read-back-\d+-0 could not be read to the end.*transaction may be open"):
+    with pytest.raises(
+        OutcomeUnknown,
+        match=r"read-back-\d+-0 could not be read to the end.*transaction may be open",
+    ):
         topic.read(patience_seconds=1)
     open_one.commit_transaction(20)
     assert topic.read()[0].records == 2
@@ -119,7 +156,10 @@ def test_bundles_count_as_the_lines_that_they_hold(topic: Topic) -> None:
     topic.write(b"one\nwith a break", headers=[("shipper-lines", b"1")])
     topic.write(b"no\nheader", None)
     [seen] = topic.read(take_bundles)
-    assert (seen.records, seen.checksum) == (7, hashes(b"a", b"b", b"", b"c", b"one\nwith a break", b"no\nheader", None))
+    assert (seen.records, seen.checksum) == (
+        7,
+        hashes(b"a", b"b", b"", b"c", b"one\nwith a break", b"no\nheader", None),
+    )
 
 
 def test_of_a_quarantine_topic_only_records_of_the_run_count_by_reason(topic: Topic) -> None:
@@ -131,10 +171,16 @@ def test_of_a_quarantine_topic_only_records_of_the_run_count_by_reason(topic: To
     topic.write(b"z", headers=headers("other", "too_large"))
     topic.write(b"by hand")
     [seen] = topic.read(take_quarantined("mine"))
-    assert (seen.records, seen.checksum, seen.reasons) == (3, hashes(b"x", b"y", b"z"), {"too_large": 2, "unparseable": 1})
+    assert (seen.records, seen.checksum, seen.reasons) == (
+        3,
+        hashes(b"x", b"y", b"z"),
+        {"too_large": 2, "unparseable": 1},
+    )
 
 
-def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(kafka: KafkaServer) -> None:
+def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(
+    kafka: KafkaServer,
+) -> None:
     topic = Topic(kafka, partitions=2)
     topic.write(*[b"line %d" % n for n in range(20_000)], partition=0)
     topic.write(b"one", partition=1)
@@ -154,7 +200,9 @@ def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(k
     assert [seen.records for seen in found.values()] == [20_000, 1]
 
 
-def test_a_small_topic_is_counted_whole_though_its_end_is_told_with_its_records(kafka: KafkaServer) -> None:
+def test_a_small_topic_is_counted_whole_though_its_end_is_told_with_its_records(
+    kafka: KafkaServer,
+) -> None:
     topic = Topic(kafka, partitions=20)
     for partition in range(20):
         topic.write(b"one", partition=partition)

@@ -1,4 +1,5 @@
-"""The reader of lines, by itself: what it gives is what lies in the file, or it says of the file that it is not."""
+"""The reader of lines, by itself: what it gives is what lies in the file, or it says of the file
+that it is not."""
 
 from __future__ import annotations
 
@@ -54,10 +55,20 @@ def read(
     partition_bytes: int | None = None,
 ) -> tuple[list[Row], list[PieceReport]]:
     with reading(
-        spark, list(file_pieces(files, split)), limits or LineLimits(), partition_bytes=partition_bytes or split
+        spark,
+        list(file_pieces(files, split)),
+        limits or LineLimits(),
+        partition_bytes=partition_bytes or split,
     ) as found:
-        frame = found.frame.select(F.col("value").cast("binary").alias("value"), F.col(sql_column(MARK)).alias("mark"), "split")
-        rows = [(None if row.value is None else bytes(row.value), row.mark, row.split) for row in frame.collect()]
+        frame = found.frame.select(
+            F.col("value").cast("binary").alias("value"),
+            F.col(sql_column(MARK)).alias("mark"),
+            "split",
+        )
+        rows = [
+            (None if row.value is None else bytes(row.value), row.mark, row.split)
+            for row in frame.collect()
+        ]
         return rows, found.reports()
 
 
@@ -72,12 +83,17 @@ def test_files_of_the_real_tools_are_read_whole(spark, tmp_path):
     assert lines(rows) == LINES * len(paths)
     assert len(paths) == 14
     assert {report.problem for report in reports} == {""}
-    assert [report.stored for report in reports if report.stored >= 0] == [f.size_bytes for f in files if f.format != "bzip2"]
+    assert [report.stored for report in reports if report.stored >= 0] == [
+        f.size_bytes for f in files if f.format != "bzip2"
+    ]
     assert {report.unpacked for report in reports} == {(FILES / "lines.log").stat().st_size}
 
 
-def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_splits_it_has(spark, tmp_path):
-    """Splits go by the name. What unpacks a file may read its header as soon as it is opened, and the second split has nothing of it."""
+def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_splits_it_has(
+    spark, tmp_path
+):
+    """Splits go by the name. What unpacks a file may read its header as soon as it is opened, and
+    the second split has nothing of it."""
     paths = [tmp_path / f"{path.name}.txt" for path in sorted(FILES.glob("[!r]*.log.*"))]
     for path in paths:
         path.write_bytes((FILES / path.name.removesuffix(".txt")).read_bytes())
@@ -147,7 +163,9 @@ def test_a_bzip2_file_without_the_beginning_of_a_block_is_refused(spark, tmp_pat
             if name == "good":
                 assert b"".join(b"%s\n" % value for value in lines(rows)) == content
             assert [report.problem for report in reports if report.problem] == (
-                [] if name == "good" else [f"IOException: a block is damaged or missing before byte {len(bits) // 8}"]
+                []
+                if name == "good"
+                else [f"IOException: a block is damaged or missing before byte {len(bits) // 8}"]
             )
 
 
@@ -157,32 +175,48 @@ def test_plain_text_is_cut_into_the_lines_and_splits_of_sparks_own_reader(spark,
         content = b"\xef\xbb\xbf" if case % 3 == 0 else b""
         while len(content) < 150_000:
             long = rng.choice([0, 1, 200, 70_000 if rng.random() < 0.02 else 30])
-            content += b"a" * rng.randrange(long + 1) + rng.choice([b"\n", b"\n", b"\r\n", b"\xff\n"])
+            content += b"a" * rng.randrange(long + 1) + rng.choice(
+                [b"\n", b"\n", b"\r\n", b"\xff\n"]
+            )
         content += b"the last line has no end" if case % 2 else b""
         path = tmp_path / f"{case}.log"
         path.write_bytes(content)
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(SPLIT))
         spark.conf.set("spark.sql.files.openCostInBytes", "0")
         spark.conf.set("spark.sql.files.minPartitionNum", "1")
-        of = [f"_metadata.{name}" for name in ("file_path", "file_size", "file_modification_time", "file_block_start")]
+        of = [
+            f"_metadata.{name}"
+            for name in ("file_path", "file_size", "file_modification_time", "file_block_start")
+        ]
         text = spark.read.option("lineSep", "\n").text(str(path))
         sparks = [
             (bytes(row.v), row.s)
-            for row in text.select(F.col("value").cast("binary").alias("v"), F.xxhash64(*of).alias("s")).collect()
+            for row in text.select(
+                F.col("value").cast("binary").alias("v"), F.xxhash64(*of).alias("s")
+            ).collect()
         ]
         rows, _ = read(spark, [planned(path)], SPLIT)
         assert sorted((value, split) for value, _, split in rows) == sorted(sparks)
-        assert lines(rows) == content.removeprefix(b"\xef\xbb\xbf").split(b"\n")[: None if case % 2 else -1]
+        assert (
+            lines(rows)
+            == content.removeprefix(b"\xef\xbb\xbf").split(b"\n")[: None if case % 2 else -1]
+        )
 
 
 def test_a_line_that_is_too_long_is_one_row_with_its_beginning(spark, tmp_path):
     path = tmp_path / "long.log"
-    path.write_bytes(b"y" * 1001 + b"\n" + b"one\n" + b"x" * (3 * SPLIT + 5) + b"\n" + b"z" * 1000 + b"\ntwo")
+    path.write_bytes(
+        b"y" * 1001 + b"\n" + b"one\n" + b"x" * (3 * SPLIT + 5) + b"\n" + b"z" * 1000 + b"\ntwo"
+    )
     rows, reports = read(spark, [planned(path)], SPLIT, LineLimits(max_line=1000, keep=4))
     first = rows[1][2]
     assert [(value, mark) for value, mark, _ in rows] == [
-        (b"yyyy", TOO_LONG), (b"one", None), (b"xxxx", TOO_LONG), (b"z" * 1000, None), (b"two", None),
-    ]  # fmt: skip
+        (b"yyyy", TOO_LONG),
+        (b"one", None),
+        (b"xxxx", TOO_LONG),
+        (b"z" * 1000, None),
+        (b"two", None),
+    ]
     assert [split for *_, split in rows[:3]] == [~first, first, ~first]
     assert sum(report.unpacked for report in reports) == path.stat().st_size
 
@@ -196,7 +230,10 @@ def test_a_bomb_costs_no_more_memory_than_a_line(spark, tmp_path):
             file.write(packer.compress(bytes(10**6)))
         file.write(packer.compress(b"\nbehind it\n") + packer.flush())
     rows, (report,) = read(spark, [planned(path)], limits=LineLimits(max_line=2**20, keep=3))
-    assert [(value, mark) for value, mark, _ in rows] == [(b"\0\0\0", TOO_LONG), (b"behind it", None)]
+    assert [(value, mark) for value, mark, _ in rows] == [
+        (b"\0\0\0", TOO_LONG),
+        (b"behind it", None),
+    ]
     assert report.unpacked == 6 * 10**8 + 11
 
 
@@ -213,15 +250,20 @@ def test_a_file_that_was_replaced_or_removed_after_the_plan_is_said_to_be(spark,
 
 
 def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_path):
-    """A window of a million files would be refused only when all of them were listed, and made into objects."""
+    """A window of a million files would be refused only when all of them were listed, and made into
+    objects."""
     for n in range(500):
         (tmp_path / f"{n:03}.log").touch()
         (tmp_path / f"{n:03}.tmp").touch()
     hadoop = Hadoop.of(spark)
-    found = list_files(hadoop, [str(tmp_path)], pipeline="web", recursive=False, include="*.log", most=20)
+    found = list_files(
+        hadoop, [str(tmp_path)], pipeline="web", recursive=False, include="*.log", most=20
+    )
     assert found.too_many
     assert sum(file.name.endswith(".log") for file in found.files) == 21
-    everything = list_files(hadoop, [str(tmp_path)], pipeline="web", recursive=False, include="*.log", most=500)
+    everything = list_files(
+        hadoop, [str(tmp_path)], pipeline="web", recursive=False, include="*.log", most=500
+    )
     assert not everything.too_many
     assert sum(file.count for file in everything.files) == 1_000
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
@@ -230,9 +272,13 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
 def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tmp_path):
     (tmp_path / "here.log").write_bytes(b"one\n")
     paths = ["nosuch://host/logs/", str(tmp_path), str(tmp_path / "nothing there")]
-    found = list_files(Hadoop.of(spark), paths, pipeline="web", recursive=False, include="*", most=10)
+    found = list_files(
+        Hadoop.of(spark), paths, pipeline="web", recursive=False, include="*", most=10
+    )
     assert [file.name for file in found.files] == ["here.log"]
-    assert found.files[0].uri == (tmp_path / "here.log").as_uri(), "as Spark's _metadata.file_path has it"
+    assert found.files[0].uri == (tmp_path / "here.log").as_uri(), (
+        "as Spark's _metadata.file_path has it"
+    )
     assert list(found.problems) == [paths[0]]
     assert "UnsupportedFileSystemException" in found.problems[paths[0]]
 
@@ -240,19 +286,34 @@ def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tm
 def test_a_file_whose_size_is_not_known_is_left_out(spark):
     """Hadoop's client for HTTP gives every file -1 bytes. Pipelines may not use it."""
     (found,) = list_files(
-        Hadoop.of(spark), ["http://127.0.0.1:1/a.log"], pipeline="web", recursive=False, include="*", most=10
+        Hadoop.of(spark),
+        ["http://127.0.0.1:1/a.log"],
+        pipeline="web",
+        recursive=False,
+        include="*",
+        most=10,
     ).files
-    assert (found.left, found.count, found.id.path) == ("negative-size", 1, "http://127.0.0.1:1/a.log")
+    assert (found.left, found.count, found.id.path) == (
+        "negative-size",
+        1,
+        "http://127.0.0.1:1/a.log",
+    )
 
 
 def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark, tmp_path):
-    """Also one behind the other, with frames that stand alone and with what is to be skipped in between."""
+    """Also one behind the other, with frames that stand alone and with what is to be skipped in
+    between."""
     rng = random.Random(4)
-    made = [linked_frame(rng, rng.randint(0, 12), kind=rng.choice((4, 4, 5)), sums=rng.random() < 0.7) for _ in range(12)]
+    made = [
+        linked_frame(rng, rng.randint(0, 12), kind=rng.choice((4, 4, 5)), sums=rng.random() < 0.7)
+        for _ in range(12)
+    ]
     text = b"".join(b"%d %s\n" % (n, rng.choice(LINES)) for n in range(6_000))
     made += [(frame, text) for frame in of_others(text)]
     skipped = b"\x5a\x2a\x4d\x18\x05\0\0\0skip!"
-    made.append((skipped.join(frame for frame, _ in made), b"".join(content for _, content in made)))
+    made.append(
+        (skipped.join(frame for frame, _ in made), b"".join(content for _, content in made))
+    )
     files = []
     for number, (frames, _) in enumerate(made):
         (tmp_path / f"{number:02}.lz4").write_bytes(frames)
@@ -264,21 +325,32 @@ def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark
     for value, _, split in rows:
         found[split].append(value)
     for (_, content), values in zip(made, found.values(), strict=True):
-        assert b"".join(b"%s\n" % value for value in values).removesuffix(b"\n") == content.removesuffix(b"\n")
+        assert b"".join(b"%s\n" % value for value in values).removesuffix(
+            b"\n"
+        ) == content.removesuffix(b"\n")
 
 
 def test_a_damaged_frame_with_linked_blocks_is_never_taken_for_a_whole_one(spark, tmp_path):
     rng = random.Random(5)
     frame, _ = linked_frame(rng, 9)
     assert len(frame) > 3_000
-    cases = [frame[:at] for at in (5, 14, 20, len(frame) - 1, *rng.sample(range(20, len(frame)), 30))]
+    cases = [
+        frame[:at] for at in (5, 14, 20, len(frame) - 1, *rng.sample(range(20, len(frame)), 30))
+    ]
     for at in (*range(4, 15), *rng.sample(range(15, len(frame)), 100)):
         cases.append(frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1 :])
-    plain, content = linked_frame(rng, 9, sums=False)  # nothing but its own form says that it is damaged
+    plain, content = linked_frame(
+        rng, 9, sums=False
+    )  # nothing but its own form says that it is damaged
     for wrong in (-1, 1):
         head = bytes([0x48, plain[5]]) + (len(content) + wrong).to_bytes(8, "little")
-        cases.append(plain[:4] + head + bytes([xxhash.xxh32_intdigest(head) >> 8 & 0xFF]) + plain[7:])
-    unsure = [plain[:at] + rng.randbytes(3) + plain[at + 3 :] for at in rng.sample(range(4, len(plain)), 100)]
+        cases.append(
+            plain[:4] + head + bytes([xxhash.xxh32_intdigest(head) >> 8 & 0xFF]) + plain[7:]
+        )
+    unsure = [
+        plain[:at] + rng.randbytes(3) + plain[at + 3 :]
+        for at in rng.sample(range(4, len(plain)), 100)
+    ]
     files = []
     for number, content in enumerate([*cases, frame + b"x", *unsure]):
         (tmp_path / f"{number}").write_bytes(content)

@@ -32,7 +32,15 @@ def test_the_readmes_first_pipeline_ships_and_reads_back(folder: Path) -> None:
     def shipper(*arguments: str) -> str:
         command = [sys.executable, "-m", "shipper", *arguments]
         environment["PYTHONPATH"] = str(README.parent)
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -49,5 +57,7 @@ def test_the_readmes_first_pipeline_ships_and_reads_back(folder: Path) -> None:
     (folder / "logs" / "one.log").write_text("".join(f"line {n}\n" for n in range(1, 1001)))
     window = ("--window", "2026-11-01/2026-11-02")
     assert "here: 1,000 records sent" in shipper("run", "mine", *window)
-    assert sorted(shipper("dev", "read", "logs.mine").splitlines()) == sorted(f"line {n}" for n in range(1, 1001))
+    assert sorted(shipper("dev", "read", "logs.mine").splitlines()) == sorted(
+        f"line {n}" for n in range(1, 1001)
+    )
     assert "here: 0 records sent" in shipper("run", "mine", *window)

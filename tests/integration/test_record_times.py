@@ -1,4 +1,5 @@
-"""Times and keys that a topic does not take, on a real broker: what becomes of such a record, and what is said of it before anything is sent."""
+"""Times and keys that a topic does not take, on a real broker: what becomes of such a record, and
+what is said of it before anything is sent."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from shipper_tools.dev.console_consumer import read_records
 from shipper_tools.dev.kafka import KafkaServer
 
@@ -23,13 +30,25 @@ from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-BEFORE, AFTER, TYPE = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.type"
+BEFORE, AFTER, TYPE = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.type",
+)
 DAY_MS = 86_400_000
 TIME = "timestamp_millis(try_cast(split_part(value, ' ', 1) as bigint))"
 
 
-def timed(tmp_path: Path, bootstrap: str, records: dict[str, str] | None = None, *, q: bool = True, **settings: str) -> World:
-    """A pipeline whose lines begin with their time in milliseconds, and a topic with ``settings``."""
+def timed(
+    tmp_path: Path,
+    bootstrap: str,
+    records: dict[str, str] | None = None,
+    *,
+    q: bool = True,
+    **settings: str,
+) -> World:
+    """A pipeline whose lines begin with their time in milliseconds, and a topic with
+    ``settings``."""
     world = World(tmp_path, bootstrap, topics={"-q": 1})
     world.client.create_topics({world.topic(): 1}, settings, 1)
     world.write_pipeline(
@@ -59,10 +78,15 @@ def ledger(kafka: KafkaServer) -> Ledger:
 def reasons(world: World) -> Counter[tuple[bytes, str]]:
     """(last word of a value in quarantine, why)."""
     found = read_records(world.bootstrap, world.topic("-q"))
-    return Counter(((record.value or b"").split()[-1], dict(record.headers)["shipper-reason"].decode()) for record in found)
+    return Counter(
+        ((record.value or b"").split()[-1], dict(record.headers)["shipper-reason"].decode())
+        for record in found
+    )
 
 
-def test_a_record_whose_time_the_topic_refuses_goes_to_quarantine_and_the_others_are_shipped(tmp_path, kafka):
+def test_a_record_whose_time_the_topic_refuses_goes_to_quarantine_and_the_others_are_shipped(
+    tmp_path, kafka
+):
     world = timed(tmp_path, kafka.bootstrap, **{BEFORE: str(2 * DAY_MS), AFTER: "3600000"})
     good = [line(0, "now"), line(DAY_MS, "yesterday"), line(-1_800_000, "soon"), b"? none"]
     bad = [line(3 * DAY_MS, "old"), line(-7_200_000, "ahead"), b"0 epoch", b"-1 before"]
@@ -70,13 +94,21 @@ def test_a_record_whose_time_the_topic_refuses_goes_to_quarantine_and_the_others
     done = world.run()
     assert (done["delivered"], world.read()) == (4, Counter(good))
     assert reasons(world) == Counter((value.split()[-1], "timestamp") for value in bad)
-    times = {record.value: record.timestamp_ms for record in read_records(world.bootstrap, world.topic())}
-    assert {value: times[value] for value in good[:3]} == {value: int(value.split()[0]) for value in good[:3]}
-    assert abs(times[b"? none"] - time.time() * 1000) < 300_000, "a line without a time has the time at which it was sent"
+    times = {
+        record.value: record.timestamp_ms for record in read_records(world.bootstrap, world.topic())
+    }
+    assert {value: times[value] for value in good[:3]} == {
+        value: int(value.split()[0]) for value in good[:3]
+    }
+    assert abs(times[b"? none"] - time.time() * 1000) < 300_000, (
+        "a line without a time has the time at which it was sent"
+    )
     assert world.run()["delivered"] == 0
 
 
-def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topic_takes_it(tmp_path, kafka):
+def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topic_takes_it(
+    tmp_path, kafka
+):
     world = timed(tmp_path, kafka.bootstrap, q=False, **{AFTER: "3600000"})
     lines = [line(0, "now"), line(-7_200_000, "ahead")]
     path = world.write_log("a.log", b"\n".join(lines))
@@ -95,7 +127,11 @@ def test_records_that_the_topic_would_delete_at_once_are_not_sent(tmp_path, kafk
 
 
 def test_a_topic_with_the_brokers_own_times_takes_any(tmp_path, kafka):
-    world = timed(tmp_path, kafka.bootstrap, **{TYPE: "LogAppendTime", BEFORE: "1000", "retention.ms": "3600000"})
+    world = timed(
+        tmp_path,
+        kafka.bootstrap,
+        **{TYPE: "LogAppendTime", BEFORE: "1000", "retention.ms": "3600000"},
+    )
     lines = [line(21 * DAY_MS, "old"), line(-DAY_MS, "ahead"), b"0 epoch"]
     world.write_log("a.log", b"\n".join(lines))
     assert world.run()["delivered"] == 3
@@ -103,7 +139,12 @@ def test_a_topic_with_the_brokers_own_times_takes_any(tmp_path, kafka):
 
 
 def test_a_record_without_a_key_for_a_compacted_topic_goes_to_quarantine(tmp_path, kafka):
-    world = timed(tmp_path, kafka.bootstrap, {"key": "nullif(split_part(value, ' ', 1), '-')"}, **{"cleanup.policy": "compact"})
+    world = timed(
+        tmp_path,
+        kafka.bootstrap,
+        {"key": "nullif(split_part(value, ' ', 1), '-')"},
+        **{"cleanup.policy": "compact"},
+    )
     world.write_log("a.log", b"a one\n- two\nb three\n")
     assert world.run()["delivered"] == 2
     assert world.read() == Counter([b"a one", b"b three"])
@@ -124,34 +165,61 @@ def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kaf
     for path, is_fault in (("logs/{window_start:%Y-%m-%d}/", True), (f"logs/{day}/", False)):
         world.write_pipeline(records=records, source={"path": path, "settle": "0s"})
         found = planned(world, window)
-        assert ["retention.ms" in text for text in ([found.problem] if is_fault else found.warnings)] == [True]
+        assert [
+            "retention.ms" in text for text in ([found.problem] if is_fault else found.warnings)
+        ] == [True]
         assert bool(found.problem) == is_fault
     assert world.nothing_was_sent()
 
     alter(world, "cleanup.policy", "compact")
     for key, is_fault in ((None, True), ("value", False)):
-        world.write_pipeline(records={"key": key} if key else {}, source={"path": f"logs/{day}/", "settle": "0s"})
+        world.write_pipeline(
+            records={"key": key} if key else {}, source={"path": f"logs/{day}/", "settle": "0s"}
+        )
         found = planned(world, window)
-        assert ["compacted" in text for text in ([found.problem] if is_fault else found.warnings)] == [True]
+        assert [
+            "compacted" in text for text in ([found.problem] if is_fault else found.warnings)
+        ] == [True]
         assert bool(found.problem) == is_fault
         findings = json.loads(world.shipper("doctor", world.name, "--json").stdout)["findings"]
-        statuses = [each["status"] for each in findings if each["check"] == f"local: topic {world.topic()}"]
+        statuses = [
+            each["status"] for each in findings if each["check"] == f"local: topic {world.topic()}"
+        ]
         assert statuses == ["failed" if is_fault else "warning"]
 
 
 @pytest.mark.parametrize("bad", ["x", "xx-", "-x", "xxx"])
 @pytest.mark.parametrize("settings", [{BEFORE: str(DAY_MS)}, {"cleanup.policy": "compact"}])
-def test_what_a_broker_refuses_unforeseen_is_reported_with_its_true_cause(ledger: Ledger, settings, bad):
-    """As when the topic's settings change during the run. ``bad``: an x for each record that the topic does not take."""
+def test_what_a_broker_refuses_unforeseen_is_reported_with_its_true_cause(
+    ledger: Ledger, settings, bad
+):
+    """As when the topic's settings change during the run. ``bad``: an x for each record that the
+    topic does not take."""
     by_time, topic = BEFORE in settings, f"refuses.{bad}.{next(iter(settings))}"
     ledger.client.create_topics({topic: 1}, settings, 1)
     now = int(time.time() * 1000)
     keys = None if by_time else [None if each == "x" else b"key" for each in bad]
     times = [1_000 if each == "x" else now for each in bad] if by_time else None
-    sent = Chunk(topic, [b"one"] * len(bad), 9, topic.encode(), lambda p, topic_id: b"", "label", keys=keys, timestamps_ms=times)
-    with Pool(ledger.options(batch=1_000, limits=TopicLimits(ask=ledger.client.limits)), [f"{topic}.0"], ledger.keys) as pool:
+    sent = Chunk(
+        topic,
+        [b"one"] * len(bad),
+        9,
+        topic.encode(),
+        lambda p, topic_id: b"",
+        "label",
+        keys=keys,
+        timestamps_ms=times,
+    )
+    with Pool(
+        ledger.options(batch=1_000, limits=TopicLimits(ask=ledger.client.limits)),
+        [f"{topic}.0"],
+        ledger.keys,
+    ) as pool:
         pool.open()
         pool.submit([sent])
         with pytest.raises(ClusterRefuses) as refused:
             pool.drain()
-    assert ("INVALID_TIMESTAMP" in refused.value.message, "INVALID_RECORD" in refused.value.message) == (by_time, not by_time)
+    assert (
+        "INVALID_TIMESTAMP" in refused.value.message,
+        "INVALID_RECORD" in refused.value.message,
+    ) == (by_time, not by_time)

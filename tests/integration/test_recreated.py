@@ -1,4 +1,5 @@
-"""A topic that is deleted and created anew, and records that expire, through the commands that users have."""
+"""A topic that is deleted and created anew, and records that expire, through the commands that
+users have."""
 
 from __future__ import annotations
 
@@ -23,11 +24,24 @@ from .world import World
 
 pytestmark = [pytest.mark.kafka]
 
-DELIVERY = {"lease": "2s", "lease_wait": "30s", "metadata_wait": "20s", "transaction_timeout": "20s"}
+DELIVERY = {
+    "lease": "2s",
+    "lease_wait": "30s",
+    "metadata_wait": "20s",
+    "transaction_timeout": "20s",
+}
 VALUE = ChunkValue(
-    last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", splits=1,
+    last=10,
+    end=True,
+    records=10,
+    bytes=100,
+    checksum=1,
+    digest="d",
+    generation=0,
+    run_id="r",
+    splits=1,
     window="2026-11-01T00:00:00Z/2026-11-02T00:00:00Z",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -52,46 +66,75 @@ def verify(world: World) -> tuple[int, list[dict[str, Any]]]:
 @pytest.mark.long
 def test_what_is_gone_is_named_and_sent_again_when_the_pipeline_says_so(world: World) -> None:
     routes = [{"when": "value LIKE 'b%'", "topic": world.topic("-b")}, {"topic": world.topic()}]
-    gates = {"delivery": [{"check": "sum_closes"}, {"check": "checksum"}, {"check": "read_back", "mode": "full"}]}
+    gates = {
+        "delivery": [
+            {"check": "sum_closes"},
+            {"check": "checksum"},
+            {"check": "read_back", "mode": "full"},
+        ]
+    }
     spec: dict[str, Any] = {"topic": None, "routes": routes, "gates": gates, "schedule": "@daily"}
     world.write_pipeline(**spec)
-    world.write_log("one.log", b"".join(b"%s %05d\n" % (kind, n) for n in range(1_000) for kind in (b"a", b"b")))
+    world.write_log(
+        "one.log", b"".join(b"%s %05d\n" % (kind, n) for n in range(1_000) for kind in (b"a", b"b"))
+    )
     world.write_log("two.log", b"".join(b"a %05d\n" % n for n in range(1_000, 1_500)))
     assert world.run()["delivered"] == 2_500
     assert verify(world) == (0, [])
     assert world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout
 
     recreate(world)
-    said = " ".join(world.fails(code=1, says=f"topic {world.topic()} was deleted and created anew").split())
+    said = " ".join(
+        world.fails(code=1, says=f"topic {world.topic()} was deleted and created anew").split()
+    )
     assert "1,500 records of 2 files were in the earlier topic" in said
     assert "on_recreated: resend" in said
-    assert world.client.end_offset(world.topic(), 0) == world.client.end_offset(world.topic(), 1) == 0
+    assert (
+        world.client.end_offset(world.topic(), 0) == world.client.end_offset(world.topic(), 1) == 0
+    )
     code, found = verify(world)
     [finding] = [one for one in found if one["severity"] != "unfinished"]
-    assert (code, finding["severity"], finding["kind"], finding["where"]) == (1, "wrong", "recreated", world.topic())
+    assert (code, finding["severity"], finding["kind"], finding["where"]) == (
+        1,
+        "wrong",
+        "recreated",
+        world.topic(),
+    )
     assert "1,500 records of 2 files are in the earlier topic" in finding["text"]
-    gaps = json.loads(world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout)["gaps"]
+    gaps = json.loads(world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout)[
+        "gaps"
+    ]
     assert [gap["why"] for gap in gaps if gap["window"].startswith("2026-11-01")] == [
-        f"topic {world.topic()} was deleted and created anew after 1,500 records were delivered to it"
+        f"topic {world.topic()} was deleted and created anew after 1,500 records were delivered to "
+        "it"
     ]
 
-    world.write_pipeline(**spec, delivery=DELIVERY | {"on_recreated": "resend", "chunk_size": "7kB", "batch_size": "7kB"})
+    world.write_pipeline(
+        **spec,
+        delivery=DELIVERY | {"on_recreated": "resend", "chunk_size": "7kB", "batch_size": "7kB"},
+    )
     again = world.run()
     assert (again["delivered"], again["before"]) == (1_500, 1_000)
     assert any("They are sent again" in note for note in again["notes"])
-    assert [(lost["topic"], lost["records"], lost["resent"]) for lost in again["recreated"]] == [(world.topic(), 1_500, True)]
+    assert [(lost["topic"], lost["records"], lost["resent"]) for lost in again["recreated"]] == [
+        (world.topic(), 1_500, True)
+    ]
     assert world.read() == Counter(b"a %05d" % n for n in range(1_500))
     assert world.read("-b") == Counter(b"b %05d" % n for n in range(1_000))
     assert verify(world) == (0, [])
     world.write_pipeline(**spec)
     assert world.run()["delivered"] == 0
-    gaps = json.loads(world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout)["gaps"]
+    gaps = json.loads(world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout)[
+        "gaps"
+    ]
     assert not [gap for gap in gaps if gap["window"].startswith("2026-11-01")]
 
     # What expires is told apart from what is gone.
     admin = AdminClient({"bootstrap.servers": world.bootstrap})
     for number in range(2):
-        where = TopicPartition(world.topic(), number, world.client.end_offset(world.topic(), number))
+        where = TopicPartition(
+            world.topic(), number, world.client.end_offset(world.topic(), number)
+        )
         admin.delete_records([where])[where].result(20)
     wait_until(lambda: (facts := world.client.log_facts(world.topic())).starts == facts.ends)
     code, [finding] = verify(world)
@@ -105,27 +148,60 @@ def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world: World) 
     ledger.create()
     present = world.client.present_ids([world.topic()])[world.topic()]
 
-    def chunk(path: str, topic: str, topic_id: str | None, first: int = 0, last: int = 10, generation: int = 0) -> Any:
-        value = replace(VALUE, last=last, end=last == 10, records=last - first, topic_id=topic_id, generation=generation)
-        return encode_chunk(world.name, ChunkKey(SplitId(FileId(path, 100, 5), 0), first, topic), value)
+    def chunk(
+        path: str,
+        topic: str,
+        topic_id: str | None,
+        first: int = 0,
+        last: int = 10,
+        generation: int = 0,
+    ) -> Any:
+        value = replace(
+            VALUE,
+            last=last,
+            end=last == 10,
+            records=last - first,
+            topic_id=topic_id,
+            generation=generation,
+        )
+        return encode_chunk(
+            world.name, ChunkKey(SplitId(FileId(path, 100, 5), 0), first, topic), value
+        )
 
     ledger._append(
         CHUNKS,
         [
             chunk("there", world.topic(), present),
             chunk("older ledger", world.topic(), None),
-            *(chunk("sent again", world.topic(), "earlier", first, last) for first, last in ((0, 4), (4, 8), (8, 10))),
-            *(chunk("sent again", world.topic(), present, first, last, 1) for first, last in ((0, 5), (5, 10))),
+            *(
+                chunk("sent again", world.topic(), "earlier", first, last)
+                for first, last in ((0, 4), (4, 8), (8, 10))
+            ),
+            *(
+                chunk("sent again", world.topic(), present, first, last, 1)
+                for first, last in ((0, 5), (5, 10))
+            ),
         ],
     )
     assert verify(world) == (0, [])
-    ledger._append(CHUNKS, [chunk("gone", world.topic(), "earlier"), chunk("deleted", "no.such.topic", "whatever")])
+    ledger._append(
+        CHUNKS,
+        [chunk("gone", world.topic(), "earlier"), chunk("deleted", "no.such.topic", "whatever")],
+    )
     code, found = verify(world)
     assert code == 1
     assert {(one["severity"], one["kind"], one["where"]) for one in found} == {
         ("wrong", "recreated", "no.such.topic"),
         ("wrong", "recreated", world.topic()),
     }
-    assert "was deleted, and is not on the cluster" in next(one["text"] for one in found if one["where"] == "no.such.topic")
-    shown = json.loads(world.shipper("ledger", "show", world.name, "--files", "--json").stdout)["local"]["files"]
-    assert {file["path"]: file["complete"] for file in shown} == {"there": 1, "older ledger": 1, "sent again": 1}
+    assert "was deleted, and is not on the cluster" in next(
+        one["text"] for one in found if one["where"] == "no.such.topic"
+    )
+    shown = json.loads(world.shipper("ledger", "show", world.name, "--files", "--json").stdout)[
+        "local"
+    ]["files"]
+    assert {file["path"]: file["complete"] for file in shown} == {
+        "there": 1,
+        "older ledger": 1,
+        "sent again": 1,
+    }

@@ -1,4 +1,5 @@
-"""Redaction by the JVM against an implementation of its own in Python, and what of a line leaves through which door."""
+"""Redaction by the JVM against an implementation of its own in Python, and what of a line leaves
+through which door."""
 
 from __future__ import annotations
 
@@ -29,18 +30,98 @@ _OWN = [
     {"regex": "x*"},
 ]
 _PARTS = [
-    "a@b", "a.b-c+d@mail.example.com", "jörg@exämple.de", "x%40y.org", "x%40y@z.net", "@b.c", "a@b..c", "a@b.c._d@e.fg", "%41b@c.de",
-    "a@", "%40", "10.0.0.1", "255.255.255.255", "256.1.1.1", "1.2.3.4.5", "1.2.3", "001.02.3.4", "v1.2.3.4", ".1.2.3.4.",
-    "12.34.56.78:80", "1..2.3.4.5", "::1", "::", "fe80::1%eth0", "2001:db8::1", "2001:DB8:0:0:0:0:0:1", "1:2:3:4:5:6:7:8",
-    "1:2:3:4:5:6:7:8:9", "12:34:56", "12:34:56.789", "std::vector", "Abc::Def", "::ffff:10.0.0.1", "::ffff:1.2.3.400",
-    "peer:fe80::2:", "[2001:db8::1]:443", "aa:bb:cc:dd:ee:ff", "1::2::3", ":::1", "fe80::1.", "::1.2.3.4.5", "fe80::x",
-    "64:ff9b::192.0.2.33", "4111111111111111", "4111 1111 1111 1111", "4111-1111-1111-1111", "4111-1111 1111 1111",
-    "4111111111111112", "378282246310005", "3782 822463 10005", "30569309025904", "3056 930902 5904", "4222222222222",
-    "4222 2222 2222 2", "6304 0000 0000 0000 000", "0.4111111111111111", "1.4111111111111111", "1700000000000",
-    "2004 4111 1111 1111 1111", "41111111111111111111", "Bearer abc.DEF-123~+/=", "bearer:x", "BEARER%20t0ken", "xbearer y", "Bearer",
-    "bearer  ", "Authorization=Bearer+q", "bearer bearer bearer z", "user=joe", "password=p$1", "session=ab12", "äöü", "日本", "😀", "",
-    " ", "  ", "\t", "\"", "'", ",", ".", ":", "-", "%", "=", "/", "0", "7", "a", "é",
-]  # fmt: skip
+    "a@b",
+    "a.b-c+d@mail.example.com",
+    "jörg@exämple.de",
+    "x%40y.org",
+    "x%40y@z.net",
+    "@b.c",
+    "a@b..c",
+    "a@b.c._d@e.fg",
+    "%41b@c.de",
+    "a@",
+    "%40",
+    "10.0.0.1",
+    "255.255.255.255",
+    "256.1.1.1",
+    "1.2.3.4.5",
+    "1.2.3",
+    "001.02.3.4",
+    "v1.2.3.4",
+    ".1.2.3.4.",
+    "12.34.56.78:80",
+    "1..2.3.4.5",
+    "::1",
+    "::",
+    "fe80::1%eth0",
+    "2001:db8::1",
+    "2001:DB8:0:0:0:0:0:1",
+    "1:2:3:4:5:6:7:8",
+    "1:2:3:4:5:6:7:8:9",
+    "12:34:56",
+    "12:34:56.789",
+    "std::vector",
+    "Abc::Def",
+    "::ffff:10.0.0.1",
+    "::ffff:1.2.3.400",
+    "peer:fe80::2:",
+    "[2001:db8::1]:443",
+    "aa:bb:cc:dd:ee:ff",
+    "1::2::3",
+    ":::1",
+    "fe80::1.",
+    "::1.2.3.4.5",
+    "fe80::x",
+    "64:ff9b::192.0.2.33",
+    "4111111111111111",
+    "4111 1111 1111 1111",
+    "4111-1111-1111-1111",
+    "4111-1111 1111 1111",
+    "4111111111111112",
+    "378282246310005",
+    "3782 822463 10005",
+    "30569309025904",
+    "3056 930902 5904",
+    "4222222222222",
+    "4222 2222 2222 2",
+    "6304 0000 0000 0000 000",
+    "0.4111111111111111",
+    "1.4111111111111111",
+    "1700000000000",
+    "2004 4111 1111 1111 1111",
+    "41111111111111111111",
+    "Bearer abc.DEF-123~+/=",
+    "bearer:x",
+    "BEARER%20t0ken",
+    "xbearer y",
+    "Bearer",
+    "bearer  ",
+    "Authorization=Bearer+q",
+    "bearer bearer bearer z",
+    "user=joe",
+    "password=p$1",
+    "session=ab12",
+    "äöü",
+    "日本",
+    "😀",
+    "",
+    " ",
+    "  ",
+    "\t",
+    '"',
+    "'",
+    ",",
+    ".",
+    ":",
+    "-",
+    "%",
+    "=",
+    "/",
+    "0",
+    "7",
+    "a",
+    "é",
+]
 _ALPHABETS = [
     "0123456789 -",
     "0123456789.",
@@ -54,7 +135,11 @@ _ALPHABETS = [
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    found = session(Pipeline.model_validate({"pipeline": "web", "source": "/logs/", "topic": "t", "clusters": ["c"]}))
+    found = session(
+        Pipeline.model_validate(
+            {"pipeline": "web", "source": "/logs/", "topic": "t", "clusters": ["c"]}
+        )
+    )
     yield found
     found.stop()
 
@@ -65,7 +150,11 @@ def some_lines(seed: int, count: int) -> list[bytes]:
     while len(found) < count:
         kind = rng.random()
         if kind < 0.6:
-            text = rng.choice(["", " ", ""]).join(rng.choice(_PARTS) for _ in range(rng.randint(1, 6))).encode()
+            text = (
+                rng.choice(["", " ", ""])
+                .join(rng.choice(_PARTS) for _ in range(rng.randint(1, 6)))
+                .encode()
+            )
         else:
             alphabet = rng.choice(_ALPHABETS)
             text = "".join(rng.choice(alphabet) for _ in range(rng.randint(1, 60))).encode()
@@ -81,21 +170,33 @@ def some_lines(seed: int, count: int) -> list[bytes]:
 
 
 def by_spark(spark: SparkSession, rules: list[Redaction], lines: list[bytes]) -> list[bytes]:
-    frame = spark.createDataFrame([(line,) for line in lines], StructType([StructField("line", BinaryType())]))
+    frame = spark.createDataFrame(
+        [(line,) for line in lines], StructType([StructField("line", BinaryType())])
+    )
     return [bytes(row[0]) for row in frame.select(redaction(spark, rules)(frame["line"])).collect()]
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "written",
-    [*([rule] for rule in _RULES), [{"rule": rule, "hash": _HASH} for rule in _RULES], [*_OWN, *_RULES]],
-    ids=lambda written: "+".join(rule if isinstance(rule, str) else str(rule.get("rule", "regex")) for rule in written),
+    [
+        *([rule] for rule in _RULES),
+        [{"rule": rule, "hash": _HASH} for rule in _RULES],
+        [*_OWN, *_RULES],
+    ],
+    ids=lambda written: "+".join(
+        rule if isinstance(rule, str) else str(rule.get("rule", "regex")) for rule in written
+    ),
 )
 def test_the_jvm_finds_what_python_finds_and_leaves_every_other_byte(spark, written):
     rules = [Redaction.model_validate(rule) for rule in written]
     lines = some_lines(seed=len(str(written)), count=3_000)
     found = by_spark(spark, rules, lines)
-    wrong = [(line, is_, should) for line, is_ in zip(lines, found, strict=True) if is_ != (should := redacted(line, rules))]
+    wrong = [
+        (line, is_, should)
+        for line, is_ in zip(lines, found, strict=True)
+        if is_ != (should := redacted(line, rules))
+    ]
     assert not wrong, wrong[:10]
     assert sum(line != is_ for line, is_ in zip(lines, found, strict=True)) > 100
 
@@ -105,10 +206,10 @@ def test_the_jvm_finds_what_python_finds_and_leaves_every_other_byte(spark, writ
     ("rule", "line", "expected"),
     [
         ("email", b"from=<joe.doe+x@mail.example.com>, to q%40w.de", b"from=<[email]>, to [email]"),
-        ("ipv4", b"10.1.2.3 - - [v 1.2.3.4.5] 10.0.0.256 [::ffff:1.2.3.4]", b"[ipv4] - - [v 1.2.3.4.5] 10.0.0.256 [::ffff:[ipv4]]"),
-        ("ipv6", b"12:34:56 [2001:db8::1]:443 fe80::1%eth0 ::ffff:1.2.3.4", b"12:34:56 [[ipv6]]:443 [ipv6]%eth0 [ipv6]"),
-        ("card", b"paid 4111 1111 1111 1111 and 4111111111111112 at 1700000000004", b"paid [card] and 4111111111111112 at 1700000000004"),
-        ("bearer", b"Authorization: Bearer eyJh.eyJz-_.x== GET", b"Authorization: Bearer [bearer] GET"),
+        ("ipv4", b"10.1.2.3 - - [v 1.2.3.4.5] 10.0.0.256 [::ffff:1.2.3.4]", b"[ipv4] - - [v 1.2.3.4.5] 10.0.0.256 [::ffff:[ipv4]]"),  # noqa: E501
+        ("ipv6", b"12:34:56 [2001:db8::1]:443 fe80::1%eth0 ::ffff:1.2.3.4", b"12:34:56 [[ipv6]]:443 [ipv6]%eth0 [ipv6]"),  # noqa: E501
+        ("card", b"paid 4111 1111 1111 1111 and 4111111111111112 at 1700000000004", b"paid [card] and 4111111111111112 at 1700000000004"),  # noqa: E501
+        ("bearer", b"Authorization: Bearer eyJh.eyJz-_.x== GET", b"Authorization: Bearer [bearer] GET"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_what_each_rule_is_for(spark, rule, line, expected):
@@ -120,10 +221,27 @@ def test_a_megabyte_without_anything_in_it_takes_no_time(spark):
     """No rule's time grows with the square of a line's length."""
     lines = [
         part * (2**20 // len(part))
-        for part in (b"a", b"1", b"a.", b"1.", b"a:", b"1:", b"4111 ", b"%40a", b"a@", b"\xff", b"bearer", b"::", b"%", b"1-")
+        for part in (
+            b"a",
+            b"1",
+            b"a.",
+            b"1.",
+            b"a:",
+            b"1:",
+            b"4111 ",
+            b"%40a",
+            b"a@",
+            b"\xff",
+            b"bearer",
+            b"::",
+            b"%",
+            b"1-",
+        )
     ]
     rules = [Redaction.model_validate(rule) for rule in _RULES]
-    assert [len(line) > 0 for line in by_spark(spark, rules, lines)] == [True] * len(lines)  # or pytest's timeout
+    assert [len(line) > 0 for line in by_spark(spark, rules, lines)] == [True] * len(
+        lines
+    )  # or pytest's timeout
 
 
 @pytest.mark.spark
@@ -139,12 +257,16 @@ def test_no_key_is_in_what_spark_shows_of_a_plan(spark):
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_nothing_leaves_with_what_is_redacted_by_any_door(tmp_path, kafka, monkeypatch):
-    """Value, key, header, and the quarantine topic, whatever the reason; conditions see the line as it is. A rerun sends nothing."""
+    """Value, key, header, and the quarantine topic, whatever the reason; conditions see the line as
+    it is. A rerun sends nothing."""
     monkeypatch.setenv("TEST_REDACT_KEY", KEY)
     world = World(tmp_path, kafka.bootstrap, topics={"": 2, "-internal": 1, "-broken": 1})
     world.write_pipeline(
         topic=None,
-        routes=[{"when": "client LIKE '10.%'", "topic": world.topic("-internal")}, {"topic": world.topic()}],
+        routes=[
+            {"when": "client LIKE '10.%'", "topic": world.topic("-internal")},
+            {"topic": world.topic()},
+        ],
         records={
             "parse": {"regex": r"^(?<client>\S+) (?<rest>.+)"},
             "drop": {"probe": "client = '10.9.9.9'"},
@@ -160,21 +282,28 @@ def test_nothing_leaves_with_what_is_redacted_by_any_door(tmp_path, kafka, monke
         b"192.0.2.1 jim@example.com",
         b"eve@example.com",
     ]
-    world.write_log("a.log", b"\n".join([*lines, b"192.0.2.2 " + b"x" * 980 + b" eve@example.com" + b"y" * 2000]) + b"\n")
+    world.write_log(
+        "a.log",
+        b"\n".join([*lines, b"192.0.2.2 " + b"x" * 980 + b" eve@example.com" + b"y" * 2000])
+        + b"\n",
+    )
     account = world.run()
     assert account["filtered"] == {"probe": 1}
     assert account["quarantined"] == {"unparseable": 1, "too_large": 1}
     rules = [Redaction.model_validate(rule) for rule in ({"rule": "ipv4", "hash": _HASH}, "email")]
     internal = read_records(world.bootstrap, world.topic("-internal"))
     assert {record.value for record in internal} == {redacted(line, rules) for line in lines[:39]}
-    assert {record.key for record in internal} == {redacted(line.split()[0], rules) for line in lines[:39]}
+    assert {record.key for record in internal} == {
+        redacted(line.split()[0], rules) for line in lines[:39]
+    }
     assert {dict(record.headers)["who"] for record in internal} == {
         redacted(b"client " + line.split()[0], rules) for line in lines[:39]
     }
     (other,) = read_records(world.bootstrap, world.topic())
     assert other.value == redacted(lines[40], rules)
     broken = {
-        dict(record.headers)["shipper-reason"]: record.value for record in read_records(world.bootstrap, world.topic("-broken"))
+        dict(record.headers)["shipper-reason"]: record.value
+        for record in read_records(world.bootstrap, world.topic("-broken"))
     }
     assert broken == {b"unparseable": b"[email]", b"too_large": b""}
     left = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
@@ -189,7 +318,9 @@ def test_another_key_makes_another_transform(tmp_path, kafka, monkeypatch):
     """A file that is there in part is not finished with hashes of another key."""
     monkeypatch.setenv("TEST_REDACT_KEY", KEY)
     world = World(tmp_path, kafka.bootstrap)
-    world.write_pipeline(records={"redact": [{"rule": "ipv4", "hash": {"key": "${TEST_REDACT_KEY}"}}]})
+    world.write_pipeline(
+        records={"redact": [{"rule": "ipv4", "hash": {"key": "${TEST_REDACT_KEY}"}}]}
+    )
     world.write_log("a.log", b"10.0.0.1\n")
     first = world.pipeline.transform_digest()
     monkeypatch.setenv("TEST_REDACT_KEY", KEY + "-other")

@@ -1,4 +1,5 @@
-"""A file that was renamed, packed, moved or has grown is known by its content: each of its lines is in the topic once."""
+"""A file that was renamed, packed, moved or has grown is known by its content: each of its lines is
+in the topic once."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def world(tmp_path: Path, kafka: Any) -> World:
 
 def log_lines(name: str, count: int, first: int = 0) -> bytes:
     return b"".join(
-        b"%s line %06d of a log that is long enough to be told from others\n" % (name.encode(), first + i) for i in range(count)
+        b"%s line %06d of a log that is long enough to be told from others\n"
+        % (name.encode(), first + i)
+        for i in range(count)
     )
 
 
@@ -90,7 +93,9 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
     assert sent(run(world)) == 4000
     chunks = exported(world)
     assert len({chunk["split"] for chunk in chunks}) > 1
-    assert len({chunk["head"] for chunk in chunks}) == 1, "whichever of a file's chunks are committed, they find it"
+    assert len({chunk["head"] for chunk in chunks}) == 1, (
+        "whichever of a file's chunks are committed, they find it"
+    )
 
     path = renamed(path, "app.log.1")
     world.write_log("app.log", second)
@@ -104,7 +109,10 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
     third = log_lines("third", 10)
     world.write_log("app.log", third)
     report = run(world)
-    assert sorted(recognised(report)) == [("app.log", "app.log.1", True), ("app.log", "app.log.2.gz", True)]
+    assert sorted(recognised(report)) == [
+        ("app.log", "app.log.1", True),
+        ("app.log", "app.log.2.gz", True),
+    ]
     assert sent(report) == 10
     assert any("recognised as moved" in note for note in report.ships[0].notes)
 
@@ -119,7 +127,8 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
 
 
 def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world: World) -> None:
-    """A file may be written and renamed between two runs, a new one may be empty at first, and may hold just what the former one held."""
+    """A file may be written and renamed between two runs, a new one may be empty at first, and may
+    hold just what the former one held."""
     first, unseen = log_lines("first", 10), log_lines("unseen", 20)
     path = world.write_log("app.log", first)
     run(world)
@@ -216,12 +225,19 @@ def test_a_file_that_has_grown_is_called_that_and_nothing_is_sent(world: World) 
     renamed(path, "app.log.1")
     world.write_log("other.log", b"another\n")
     report = run(world)
-    assert (recognised(report), warned(report), sent(report)) == ([("app.log", "app.log.bak", True)], ["app.log.1"], 1)
+    assert (recognised(report), warned(report), sent(report)) == (
+        [("app.log", "app.log.bak", True)],
+        ["app.log.1"],
+        1,
+    )
     assert world.read() == lines_of(first, b"another\n")
 
 
-def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_shipped(world: World) -> None:
-    """What logrotate leaves if lines come between the last run and the rotation. Nothing was replaced."""
+def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_shipped(
+    world: World,
+) -> None:
+    """What logrotate leaves if lines come between the last run and the rotation. Nothing was
+    replaced."""
     first, more, successor = (log_lines(name, 50) for name in ("first", "more", "successor"))
     world.write_log("app.log", first)
     run(world)
@@ -236,7 +252,8 @@ def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_
 
 
 def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: World) -> None:
-    """logrotate keeps a few files. If no run looks for longer than that, what was shipped is nowhere, and each path holds what nobody has seen."""
+    """logrotate keeps a few files. If no run looks for longer than that, what was shipped is
+    nowhere, and each path holds what nobody has seen."""
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
     old, older, new, newer = (log_lines(name, 100) for name in ("old", "older", "new", "newer"))
     world.write_log("app.log", old)
@@ -246,7 +263,9 @@ def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: Wor
     world.write_log("app.log.1", new)
     report = run(world)
     assert (warned(report), sent(report)) == ([], 200)
-    assert any("app.log and 1 more" in note for cluster in report.plan.clusters for note in cluster.notes)  # type: ignore[union-attr]
+    assert any(
+        "app.log and 1 more" in note for cluster in report.plan.clusters for note in cluster.notes
+    )  # type: ignore[union-attr]
     assert sent(run(world)) == 0
     world.write_log("app.log", newer + log_lines("more", 7))
     assert sent(run(world)) == 7, "what lay there first is forgotten"
@@ -275,7 +294,9 @@ def test_a_rewritten_file_is_left_out_by_name_and_holds_up_no_other(world: World
     assert (warned(report), sent(report)) == (["b.log"], 100)
 
 
-def test_a_file_that_is_rewritten_stops_the_run_unless_the_pipeline_continues_files(world: World) -> None:
+def test_a_file_that_is_rewritten_stops_the_run_unless_the_pipeline_continues_files(
+    world: World,
+) -> None:
     path = world.write_log("a.log", log_lines("first", 100))
     run(world)
     path.write_bytes(log_lines("changed", 100))
@@ -285,15 +306,19 @@ def test_a_file_that_is_rewritten_stops_the_run_unless_the_pipeline_continues_fi
 BANNER = b"#Fields: time host request and whatever else this server logs\n" * 20
 
 
-def test_a_log_of_several_splits_is_shipped_though_a_packed_one_that_is_gone_began_alike(world: World) -> None:
-    """A long banner makes the heads the same. Its lines are counted in one split there, and in several here."""
+def test_a_log_of_several_splits_is_shipped_though_a_packed_one_that_is_gone_began_alike(
+    world: World,
+) -> None:
+    """A long banner makes the heads the same. Its lines are counted in one split there, and in
+    several here."""
     world.write_log("app.log.4.gz", gzip.compress(BANNER + log_lines("old", 500)))
     run(world)
     (world.logs / "app.log.4.gz").unlink()
     world.write_log("app.log", BANNER + log_lines("new", 4000))
     report = run(world)
     assert (warned(report), sent(report)) == ([], 4020)
-    # One that holds all the same may be the packed one, unpacked; then nobody can tell which splits have it.
+    # One that holds all the same may be the packed one, unpacked; then nobody can tell which splits
+    # have it.
     world.write_log("new.log.gz", gzip.compress(BANNER + log_lines("other", 4000)))
     run(world)
     (world.logs / "new.log.gz").unlink()
@@ -302,8 +327,12 @@ def test_a_log_of_several_splits_is_shipped_though_a_packed_one_that_is_gone_beg
     assert (warned(report), sent(report)) == (["new.log"], 0)
 
 
-@pytest.mark.parametrize("records", [{}, {"value": "concat(file_name, value)"}], ids=["any-path", "own-path"])
-def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(world: World, records: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "records", [{}, {"value": "concat(file_name, value)"}], ids=["any-path", "own-path"]
+)
+def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(
+    world: World, records: dict[str, str]
+) -> None:
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"}, records=records)
     for number in range(6):
         world.write_log(f"old-{number}.log", BANNER + log_lines(f"old-{number}", 300 + number))
@@ -314,7 +343,11 @@ def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(world: World
         (world.logs / f"old-{number}.log").unlink()
     renamed(world.write_log("app.log", short + log_lines("more", 900)), "app.log.1")
     report = run(world)
-    assert (recognised(report), warned(report), sent(report)) == ([("app.log", "app.log.1", False)], [], 900)
+    assert (recognised(report), warned(report), sent(report)) == (
+        [("app.log", "app.log.1", False)],
+        [],
+        900,
+    )
 
 
 def test_comments_that_are_dropped_do_not_make_two_files_the_same(world: World) -> None:
@@ -338,7 +371,8 @@ def test_a_file_that_nobody_can_compare_is_left_out_by_name(world: World) -> Non
 
 
 def test_a_file_that_was_shipped_in_part_goes_on_under_its_new_name(world: World) -> None:
-    """One line is too long. Without a quarantine the run stops there, with some chunks committed."""
+    """One line is too long. Without a quarantine the run stops there, with some chunks
+    committed."""
     delivery = {"lease": "2s", "lease_wait": "30s", "chunk_size": "100kB", "lanes": 1}
     records = {"max_line": "100kB"}
     content, long = log_lines("a", 6000), b"x" * 200_000 + b"\n"
@@ -350,7 +384,10 @@ def test_a_file_that_was_shipped_in_part_goes_on_under_its_new_name(world: World
 
     world.client.create_topics({world.topic(".bad"): 1}, replication_factor=1)
     world.write_pipeline(
-        source=_SMALL_SPLITS, delivery=delivery, records=records, quarantine={"topic": world.topic(".bad"), "max_rate": 0.5}
+        source=_SMALL_SPLITS,
+        delivery=delivery,
+        records=records,
+        quarantine={"topic": world.topic(".bad"), "max_rate": 0.5},
     )
     path = renamed(path, "app.log.1")
     report = run(world)
@@ -367,7 +404,10 @@ def test_records_that_hold_the_files_path_are_compared_under_the_former_one(worl
     world.write_pipeline(
         source=_SMALL_SPLITS,
         topic=None,
-        routes=[{"topic": world.topic(".odd"), "when": "value like '%1 of a log%'"}, {"topic": world.topic()}],
+        routes=[
+            {"topic": world.topic(".odd"), "when": "value like '%1 of a log%'"},
+            {"topic": world.topic()},
+        ],
         records={
             "columns": {"name": "concat(file_name, ' ', value, ' from 10.1.2.3')"},
             "value": "name",

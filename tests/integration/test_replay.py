@@ -35,7 +35,11 @@ def world(tmp_path, kafka):
 
 def _spec(**records):
     return {
-        "records": {"timestamp": "try_to_timestamp(split_part(value, ' ', 1))", "headers": {"file": "file_name"}, **records},
+        "records": {
+            "timestamp": "try_to_timestamp(split_part(value, ' ', 1))",
+            "headers": {"file": "file_name"},
+            **records,
+        },
         "gates": {"source": [{"check": "files", "min": 2, "max": 2}, {"check": "rows", "min": 1}]},
     }
 
@@ -56,21 +60,36 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     before = world.read()
     other = f"again.{world.name}"
     world.client.create_topics({other: 2}, replication_factor=1)
-    arguments = ["--from", "2026-11-01T06:10", "--to", "2026-11-01T06:20", "--topic-prefix", "again.", "--reason", "lost"]
+    arguments = [
+        "--from",
+        "2026-11-01T06:10",
+        "--to",
+        "2026-11-01T06:20",
+        "--topic-prefix",
+        "again.",
+        "--reason",
+        "lost",
+    ]
     account, id = again(world, *arguments, "--rate", "5MB/s")
     assert (account["delivered"], account["filtered"]) == (600, {"outside_replay": 3_001})
     records = read_records(world.bootstrap, other)
-    assert Counter(record.value for record in records) == Counter(line(n) for n in range(600, 1_200))
+    assert Counter(record.value for record in records) == Counter(
+        line(n) for n in range(600, 1_200)
+    )
     assert {record.headers[0] for record in records} == {("file", b"a.log"), ("file", b"b.log")}
     assert {dict(record.headers)["shipper-replay"].decode() for record in records} == {id}
     assert {dict(record.headers)["shipper-replay-reason"] for record in records} == {b"lost"}
-    assert {dict(record.headers)["shipper-replay-file"].rpartition(b"/")[2] for record in records} == {b"a.log", b"b.log"}
+    assert {
+        dict(record.headers)["shipper-replay-file"].rpartition(b"/")[2] for record in records
+    } == {b"a.log", b"b.log"}
 
     account, same = again(world, "--id", id, "--rate", "9MB/s")
     assert (same, account["delivered"], account["before"]) == (id, 0, 600)
     kept = find_replay(str(world.root / "runs"), world.name, id)
     assert kept is not None
-    assert kept.rate_limit == 9_000_000, "the rate may change from one try to the next: it decides nothing of what is sent"
+    assert kept.rate_limit == 9_000_000, (
+        "the rate may change from one try to the next: it decides nothing of what is sent"
+    )
     assert len(read_topic(world.bootstrap, other)) == 600
     assert "says already what is replayed" in again(world, "--id", id, "--reason", "x", code=2)[1]
     assert world.read() == before, "the pipeline's own topics are as they were"
@@ -81,7 +100,10 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
 def test_files_to_the_same_topics_only_when_somebody_says_yes(world):
     world.run()
     path = str(world.logs / "b.log")
-    assert "will see these records once more" in again(world, "--files", path, "--reason", "r", code=2)[1]
+    assert (
+        "will see these records once more"
+        in again(world, "--files", path, "--reason", "r", code=2)[1]
+    )
     assert world.read().total() == 3_601
     account, id = again(world, "--files", path, "--reason", "r", "--yes")
     assert account["delivered"] == 1_800
@@ -89,14 +111,24 @@ def test_files_to_the_same_topics_only_when_somebody_says_yes(world):
     assert [found[line(n)] for n in range(4)] == [1, 2, 1, 2]
     second, other = again(world, "--files", path, "--reason", "once more", "--yes")
     assert (second["delivered"], other != id) == (1_800, True)
-    assert "there is no such file" in again(world, "--files", path + ".not", "--reason", "r", "--yes", code=1)[1]
+    assert (
+        "there is no such file"
+        in again(world, "--files", path + ".not", "--reason", "r", "--yes", code=1)[1]
+    )
 
 
 @pytest.mark.cold
 @pytest.mark.long
 def test_one_that_was_killed_is_finished_and_nothing_is_there_twice(world):
     world.write_pipeline(
-        **_spec(), delivery={"chunk_size": "2kB", "lanes": 1, "lease": "1s", "lease_wait": "30s", "transaction_timeout": "20s"}
+        **_spec(),
+        delivery={
+            "chunk_size": "2kB",
+            "lanes": 1,
+            "lease": "1s",
+            "lease_wait": "30s",
+            "transaction_timeout": "20s",
+        },
     )
     other = f"killed.{world.name}"
     world.client.create_topics({other: 1}, replication_factor=1)
@@ -115,7 +147,10 @@ def test_one_that_was_killed_is_finished_and_nothing_is_there_twice(world):
         "200B/s",
     ]
     child = subprocess.Popen(
-        world.command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        world.command(*arguments),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         deadline = time.monotonic() + 120

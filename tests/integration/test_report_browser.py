@@ -16,11 +16,25 @@ from shipper.report.page import render
 from shipper.report.results import RunReport
 from tests.samples import reports as samples
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 
 FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ),
     *(
         "--disable-component-update",
         "--disable-sync",
@@ -29,7 +43,8 @@ FLAGS = [
         "--virtual-time-budget=5000",
     ),
 ]
-# Chromium's own window cannot be as narrow as a phone, so the page is looked at in a frame of its own.
+# Chromium's own window cannot be as narrow as a phone, so the page is looked at in a frame of its
+# own.
 OUTSIDE = """<!doctype html><meta charset="utf-8">
 <iframe id="phone" style="width:{width}px;height:800px;border:0" srcdoc="{page}"></iframe>
 <script>
@@ -50,14 +65,20 @@ onload = () => {{
   }}
   document.body.dataset.found = JSON.stringify(found);
 }};
-</script>"""
+</script>"""  # noqa: E501
 
 
 def look(report: RunReport, width: int, folder: Path) -> dict[str, object]:
     assert CHROMIUM is not None
     page = folder / "outside.html"
     page.write_text(OUTSIDE.format(width=width, page=html.escape(render(report))), encoding="utf-8")
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()]
+    command = [
+        CHROMIUM,
+        *FLAGS,
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     found = re.search(r'data-found="([^"]*)"', done.stdout)
     assert found, done.stderr
@@ -65,8 +86,12 @@ def look(report: RunReport, width: int, folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("width", [360, 768])
-@pytest.mark.parametrize("sample", [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES])
-def test_page_shows_without_horizontal_overflow(sample: Callable[[], RunReport], width: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sample", [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES]
+)
+def test_page_shows_without_horizontal_overflow(
+    sample: Callable[[], RunReport], width: int, tmp_path: Path
+) -> None:
     found = look(sample(), width, tmp_path)
     assert found["width"] == width, found["wide"]
     assert found["headline"]

@@ -1,4 +1,5 @@
-"""Logs in S3: a real S3 server that checks signatures, S3A with the jars that come by themselves, and what may go wrong in between."""
+"""Logs in S3: a real S3 server that checks signatures, S3A with the jars that come by themselves,
+and what may go wrong in between."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-#: A server that is not there must be known within a minute, on a machine that does other things too.
+#: A server that is not there must be known within a minute, on a machine that does other things
+#: too.
 DOWN_WITHIN_SECONDS = 90
 
 
@@ -42,7 +44,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @dataclass
 class Bucket:
-    """A pipeline's world with a bucket of its own in place of the folder: Hadoop keeps one client per bucket in a JVM."""
+    """A pipeline's world with a bucket of its own in place of the folder: Hadoop keeps one client
+    per bucket in a JVM."""
 
     world: World
     server: S3Server
@@ -61,19 +64,24 @@ class Bucket:
     def client(self) -> S3Client:
         return self.server.client
 
-    def write_pipeline(self, *, s3: dict[str, Any] | None = None, bucket: str | None = None, **source: Any) -> None:
+    def write_pipeline(
+        self, *, s3: dict[str, Any] | None = None, bucket: str | None = None, **source: Any
+    ) -> None:
         """``s3``, ``source``: in place of single keys; None removes one."""
         keys = {"access_key": ACCESS_KEY, "secret_key": f"${{file:{self.secret}}}"}
         reached = {"endpoint": self.server.endpoint, "path_style": True, **keys, **(s3 or {})}
         reached = {key: value for key, value in reached.items() if value is not None}
         path = f"s3a://{bucket or self.name}/logs/"
-        self.world.write_pipeline(source={"path": path, "settle": "0s", "s3": reached, **source}, runner=self.runner)
+        self.world.write_pipeline(
+            source={"path": path, "settle": "0s", "s3": reached, **source}, runner=self.runner
+        )
 
     def put(self, name: str, content: bytes) -> None:
         self.client.put(self.name, f"logs/{name}", content)
 
     def overwrite_at_once(self, name: str, content: bytes) -> None:
-        """As many other bytes, and the same moment: the server takes it from the file in which it keeps the object."""
+        """As many other bytes, and the same moment: the server takes it from the file in which it
+        keeps the object."""
         file = self.server.directory / "data" / self.name / "logs" / name
         before = file.stat()
         assert before.st_size == len(content)
@@ -103,8 +111,13 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     for name in ("_SUCCESS", "_temporary/0/part.log", "deep/.staging/part.log"):
         bucket.put(name, b"not a log\n")
     bucket.write_pipeline(recursive=True)
-    planned = json.loads(bucket.world.shipper("plan", bucket.world.name, "--window", WINDOW, "--json").stdout)
-    assert [(row["code"], row["count"]) for row in planned["left_out"]] == [("hidden", 2), ("hidden", 1)]
+    planned = json.loads(
+        bucket.world.shipper("plan", bucket.world.name, "--window", WINDOW, "--json").stdout
+    )
+    assert [(row["code"], row["count"]) for row in planned["left_out"]] == [
+        ("hidden", 2),
+        ("hidden", 1),
+    ]
 
     account = bucket.world.run()
     again = bucket.world.run()
@@ -116,21 +129,30 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     assert again["delivered"] == 0
 
 
-def test_a_table_in_s3_is_read_piece_by_piece_and_each_row_is_there_once(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_table_in_s3_is_read_piece_by_piece_and_each_row_is_there_once(
+    bucket: Bucket, tmp_path: Path
+) -> None:
     rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", compression="zstd", row_group_size=400)
+    pq.write_table(
+        pa.Table.from_pylist(rows), tmp_path / "a.parquet", compression="zstd", row_group_size=400
+    )
     bucket.put("a.parquet", (tmp_path / "a.parquet").read_bytes())
     bucket.write_pipeline(format="parquet", split_size="64KiB")
     bucket.world.run()
-    assert bucket.world.read() == Counter(json.dumps(row, separators=(",", ":")).encode() for row in rows)
+    assert bucket.world.read() == Counter(
+        json.dumps(row, separators=(",", ":")).encode() for row in rows
+    )
 
 
 @pytest.mark.cold
 def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Bucket) -> None:
-    """The JVM that lists, and Spark in it, find S3A by themselves; the key is in no command line, no Java's environment, no result and no log."""
+    """The JVM that lists, and Spark in it, find S3A by themselves; the key is in no command line,
+    no Java's environment, no result and no log."""
     secret = "canary-91f2-secret"
     bucket.secret.write_text(secret)
-    with S3Server(bucket.server.directory / "other", secret_key=secret, die_with_parent=True) as server:
+    with S3Server(
+        bucket.server.directory / "other", secret_key=secret, die_with_parent=True
+    ) as server:
         server.client.make_bucket(bucket.name)
         server.client.put(bucket.name, "logs/a.log", lines(500))
         bucket.write_pipeline(s3={"endpoint": server.endpoint})
@@ -138,17 +160,22 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Buck
         with watcher:
             command = bucket.world.command("run", bucket.world.name, "--window", WINDOW, "--json")
             environment = {**os.environ, "SHIPPER_LOG": "info"}
-            done = subprocess.run(command, env=environment, capture_output=True, timeout=300, check=False)
+            done = subprocess.run(
+                command, env=environment, capture_output=True, timeout=300, check=False
+            )
     assert done.returncode == 0, done.stderr[-4000:]
     assert bucket.world.read() == lines_of(lines(500))
     assert watcher.seen == set()
     assert b"canary-91f2-" not in done.stdout + done.stderr
-    files = (path for path in bucket.world.root.rglob("*") if path.is_file() and path != bucket.secret)
+    files = (
+        path for path in bucket.world.root.rglob("*") if path.is_file() and path != bucket.secret
+    )
     assert [str(path) for path in files if b"canary-91f2-" in path.read_bytes()] == []
 
 
 class CommandLines:
-    """Those of all processes, and Java's environments, read again and again while the ``with`` block runs, for a word."""
+    """Those of all processes, and Java's environments, read again and again while the ``with``
+    block runs, for a word."""
 
     def __init__(self, word: bytes) -> None:
         self.seen: set[bytes] = set()
@@ -168,7 +195,9 @@ class CommandLines:
                 try:
                     line = path.read_bytes()
                     java = line.split(b"\0")[0].endswith(b"java")
-                    if self._word in line or (java and self._word in path.with_name("environ").read_bytes()):
+                    if self._word in line or (
+                        java and self._word in path.with_name("environ").read_bytes()
+                    ):
                         self.seen.add(line)
                 except OSError:
                     pass  # it has ended
@@ -177,18 +206,26 @@ class CommandLines:
 @pytest.mark.parametrize(
     ("reached", "says"),
     [
-        pytest.param({"secret_key": "wrong"}, r"cannot list s3a://.*Check the path, the scheme and the credentials", id="wrong"),
+        pytest.param(
+            {"secret_key": "wrong"},
+            r"cannot list s3a://.*Check the path, the scheme and the credentials",
+            id="wrong",
+        ),
         pytest.param(
             {"access_key": None, "secret_key": None, "credentials": "environment"},
             r"cannot list s3a://.*[Cc]redential",
             id="none",
         ),
         pytest.param(
-            {"credentials": "anonymous", "access_key": None, "secret_key": None}, r"cannot list s3a://.*403", id="anonymous"
+            {"credentials": "anonymous", "access_key": None, "secret_key": None},
+            r"cannot list s3a://.*403",
+            id="anonymous",
         ),
     ],
 )
-def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(bucket: Bucket, reached: dict[str, Any], says: str) -> None:
+def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(
+    bucket: Bucket, reached: dict[str, Any], says: str
+) -> None:
     bucket.put("a.log", lines(10))
     bucket.write_pipeline(s3=reached)
     bucket.world.fails(code=1, says=says)
@@ -231,12 +268,17 @@ def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucke
     assert bucket.world.read() == lines_of(lines(100, "two"))
 
 
-def test_an_object_overwritten_after_it_was_shipped_is_another_file_by_its_etag_alone(bucket: Bucket) -> None:
+def test_an_object_overwritten_after_it_was_shipped_is_another_file_by_its_etag_alone(
+    bucket: Bucket,
+) -> None:
     bucket.put("a.log", lines(100, "one"))
     assert bucket.world.run()["delivered"] == 100
     bucket.overwrite_at_once("a.log", lines(100, "two"))
 
-    bucket.world.fails(code=1, says=r"a\.log was replaced after being shipped: size, modification time or ETag differ")
+    bucket.world.fails(
+        code=1,
+        says=r"a\.log was replaced after being shipped: size, modification time or ETag differ",
+    )
     bucket.write_pipeline(on_replaced="skip")
     assert bucket.world.run()["delivered"] == 0
     bucket.write_pipeline(on_replaced="reship")
@@ -246,7 +288,8 @@ def test_an_object_overwritten_after_it_was_shipped_is_another_file_by_its_etag_
 
 
 class SlowDown:
-    """A proxy in front of a server that answers each ``every``th request with 503, and others with a delay. (S3 says so to whoever asks too much.)"""
+    """A proxy in front of a server that answers each ``every``th request with 503, and others with
+    a delay. (S3 says so to whoever asks too much.)"""
 
     def __init__(self, server: S3Server, every: int) -> None:
         self.refused = self.asked = 0
@@ -259,14 +302,19 @@ class SlowDown:
                 outer.asked += 1
                 if outer.asked % every == 0:
                     outer.refused += 1
-                    body = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+                    body = (
+                        b"<Error><Code>SlowDown</Code><Message>Please reduce your request "
+                        b"rate.</Message></Error>"
+                    )
                     self._answer(503, {"Content-Type": "application/xml"}, body)
                     return
                 time.sleep(0.05)
                 to = http.client.HTTPConnection("127.0.0.1", server.port or 0, timeout=60)
                 to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():
-                    to.putheader(name, value)  # the signature is over the name under which the proxy was asked
+                    to.putheader(
+                        name, value
+                    )  # the signature is over the name under which the proxy was asked
                 to.endheaders()
                 found = to.getresponse()
                 body = found.read()
@@ -278,7 +326,9 @@ class SlowDown:
             def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
                 self.send_response_only(status)
                 headers = {
-                    name: value for name, value in headers.items() if name.lower() not in ("transfer-encoding", "connection")
+                    name: value
+                    for name, value in headers.items()
+                    if name.lower() not in ("transfer-encoding", "connection")
                 }
                 for name, value in ({"Content-Length": str(len(body))} | headers).items():
                     self.send_header(name, value)
@@ -319,13 +369,25 @@ def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer
     with S3Server(tmp_path / "public", anonymous=True, die_with_parent=True) as server:
         bucket = Bucket(World(tmp_path / "world", kafka.bootstrap), server)
         bucket.put("a.log", lines(20))
-        bucket.write_pipeline(s3={"credentials": "anonymous", "access_key": None, "secret_key": None})
+        bucket.write_pipeline(
+            s3={"credentials": "anonymous", "access_key": None, "secret_key": None}
+        )
         assert bucket.world.run()["delivered"] == 20
 
 
-def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(bucket: Bucket) -> None:
-    etags = [bucket.client.put(bucket.name, f"logs/{number}/deep/a.log", lines(number)) for number in range(1, 21)]
-    for hidden in ("_temporary/a.log", ".staging/deep/a.log", "1/_temporary/deep/a.log", "1/_SUCCESS"):
+def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(
+    bucket: Bucket,
+) -> None:
+    etags = [
+        bucket.client.put(bucket.name, f"logs/{number}/deep/a.log", lines(number))
+        for number in range(1, 21)
+    ]
+    for hidden in (
+        "_temporary/a.log",
+        ".staging/deep/a.log",
+        "1/_temporary/deep/a.log",
+        "1/_SUCCESS",
+    ):
         bucket.put(hidden, lines(1))
     bucket.write_pipeline(recursive=True)
     bucket.world.steps_done("run-1", "plan")
@@ -340,15 +402,35 @@ def master(tmp_path: Path) -> Iterator[str]:
     """URL of a Spark master with one worker of two cores, from pyspark's own jars."""
     port, home = free_port(), java_command.spark_home()
     path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": path,
+    }
     url, started = f"spark://127.0.0.1:{port}", []
     try:
         for arguments in (
             ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
-            ["worker.Worker", url, "--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work")],
+            [
+                "worker.Worker",
+                url,
+                "--cores",
+                "2",
+                "--memory",
+                "1g",
+                "--webui-port",
+                "0",
+                "--work-dir",
+                str(tmp_path / "work"),
+            ],
         ):
             with (tmp_path / arguments[0]).open("wb") as log:
-                command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+                command = [
+                    home / "bin" / "spark-class",
+                    f"org.apache.spark.deploy.{arguments[0]}",
+                    *arguments[1:],
+                ]
                 started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
         until = time.monotonic() + 120
         while b"Registering worker" not in (tmp_path / "master.Master").read_bytes():
@@ -364,13 +446,27 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.long
 @pytest.mark.cold
-def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(bucket: Bucket, master: str, tmp_path: Path) -> None:
+def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(
+    bucket: Bucket, master: str, tmp_path: Path
+) -> None:
     bucket.put("a.log", lines(1000))
     bucket.put("b.log.gz", gzip.compress(lines(1000, "packed"), mtime=0))
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "1g"}
-    bucket.runner = {"kind": "standalone", "master": master, "cores": 2, "driver_memory": "1g", "conf": here}
+    here = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "1g",
+    }
+    bucket.runner = {
+        "kind": "standalone",
+        "master": master,
+        "cores": 2,
+        "driver_memory": "1g",
+        "conf": here,
+    }
     bucket.write_pipeline()
     bucket.world.run()
     assert bucket.world.read() == lines_of(lines(1000), lines(1000, "packed"))
     words = SECRET_KEY.encode()
-    assert [str(path) for path in (tmp_path / "work").rglob("std*") if words in path.read_bytes()] == []
+    assert [
+        str(path) for path in (tmp_path / "work").rglob("std*") if words in path.read_bytes()
+    ] == []

@@ -1,4 +1,5 @@
-"""A cluster that wants TLS and a password, as every production cluster does; and where its secrets show: nowhere."""
+"""A cluster that wants TLS and a password, as every production cluster does; and where its secrets
+show: nowhere."""
 
 from __future__ import annotations
 
@@ -32,12 +33,15 @@ CANARY = b"canary-"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=("SECURE", "TLS")) as kafka:
+    with SecuredKafka(
+        tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=("SECURE", "TLS")
+    ) as kafka:
         yield kafka
 
 
 class Watched:
-    """A run whose temporary files lie in a folder of the test's, with canaries in its environment; while it runs, all command lines are read."""
+    """A run whose temporary files lie in a folder of the test's, with canaries in its environment;
+    while it runs, all command lines are read."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -56,13 +60,20 @@ class Watched:
 
     def write_cluster(self, name: str, bootstrap: str, **properties: object) -> None:
         text = json.dumps(
-            {"cluster": name, "bootstrap": bootstrap, "properties": properties, "ledger": {"replication_factor": 1}}
+            {
+                "cluster": name,
+                "bootstrap": bootstrap,
+                "properties": properties,
+                "ledger": {"replication_factor": 1},
+            }
         )
         (self.world.root / "config" / "clusters" / f"{name}.yaml").write_text(text)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = self.world.command("run", self.world.name, "--window", WINDOW, *arguments)
-        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
     @contextlib.contextmanager
     def command_lines(self) -> Iterator[None]:
@@ -77,7 +88,9 @@ class Watched:
                         self.seen |= {line.decode(errors="replace")} if CANARY in line else set()
                         java = line.split(b"\0")[0].endswith(b"java")
                         self.seen |= (
-                            {f"environment of {line!r}"} if java and CANARY in path.with_name("environ").read_bytes() else set()
+                            {f"environment of {line!r}"}
+                            if java and CANARY in path.with_name("environ").read_bytes()
+                            else set()
                         )
 
         watcher = threading.Thread(target=look)
@@ -99,7 +112,9 @@ class Watched:
 
     def files_with_canaries(self) -> list[str]:
         """All but the one that is meant to hold one."""
-        files = (path for path in self.world.root.rglob("*") if path.is_file() and path != self.secret)
+        files = (
+            path for path in self.world.root.rglob("*") if path.is_file() and path != self.secret
+        )
         return [str(path) for path in files if CANARY in path.read_bytes()]
 
 
@@ -107,17 +122,28 @@ class Watched:
 def watched(tmp_path: Path, secured: SecuredKafka) -> Watched:
     world = World(tmp_path / "world", secured.server.bootstrap)
     watched = Watched(world)
-    watched.write_cluster("local", secured.bootstrap, **secured.properties("shipper", f"${{file:{watched.secret}}}"))
+    watched.write_cluster(
+        "local", secured.bootstrap, **secured.properties("shipper", f"${{file:{watched.secret}}}")
+    )
     return watched
 
 
-def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(watched: Watched, secured: SecuredKafka) -> None:
-    """Of four clusters one is right; the others have a wrong password, a CA file that is missing, and a secret that is not there."""
+def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(
+    watched: Watched, secured: SecuredKafka
+) -> None:
+    """Of four clusters one is right; the others have a wrong password, a CA file that is missing,
+    and a secret that is not there."""
     world = watched.world
-    watched.write_cluster("wrong", secured.bootstrap, **secured.properties("shipper", "${WRONG_PASSWORD}"))
+    watched.write_cluster(
+        "wrong", secured.bootstrap, **secured.properties("shipper", "${WRONG_PASSWORD}")
+    )
     right = secured.properties("shipper", f"${{file:{watched.secret}}}")
-    watched.write_cluster("no_ca", secured.bootstrap, **{**right, "ssl.ca.location": "/nowhere/ca.pem"})
-    watched.write_cluster("absent", secured.bootstrap, **{**right, "sasl.password": "${file:/nowhere/password}"})
+    watched.write_cluster(
+        "no_ca", secured.bootstrap, **{**right, "ssl.ca.location": "/nowhere/ca.pem"}
+    )
+    watched.write_cluster(
+        "absent", secured.bootstrap, **{**right, "sasl.password": "${file:/nowhere/password}"}
+    )
     world.write_pipeline(clusters=["local", "wrong", "no_ca", "absent"])
     content = b"".join(b"line %d\n" % number for number in range(3000))
     world.write_log("a.log", content)
@@ -131,7 +157,9 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(w
     assert "there is no file /nowhere/ca.pem" in found["no_ca"]["error"]
     assert "/nowhere/password cannot be read: No such file or directory" in found["absent"]["error"]
     assert "config/clusters/absent.yaml:" in found["absent"]["error"]
-    assert "uthentication" in found["wrong"]["error"], "librdkafka says so at once; a time-out alone would not tell"
+    assert "uthentication" in found["wrong"]["error"], (
+        "librdkafka says so at once; a time-out alone would not tell"
+    )
     report = json.loads(next(world.root.glob("runs/**/report.json")).read_text())
     assert report["plan"]["clusters"][1]["problem"]
     # What all of this left: nothing that holds a secret.
@@ -146,13 +174,22 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(w
     assert watched.files_with_canaries() == [str(planted)], "the search finds what is there"
 
 
-SASL_ON_OPEN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+SASL_ON_OPEN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanisms": "PLAIN",
+    "sasl.username": "u",
+    "sasl.password": "p",
+}
 
 
-def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(secured: SecuredKafka) -> None:
+def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
+    secured: SecuredKafka,
+) -> None:
     """librdkafka tells the error callback alone; the calls time out."""
     properties = secured.properties("shipper", WRONG)
-    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": secured.bootstrap, "properties": properties})
+    cluster = Cluster.model_validate(
+        {"cluster": "c", "bootstrap": secured.bootstrap, "properties": properties}
+    )
 
     def client() -> ClusterClient:
         return ClusterClient(cluster, 2)
@@ -172,7 +209,9 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(s
         "append": lambda: client().append("t", 0, [(b"k", b"v")]),
         "ends to read back": lambda: ReadBack(cluster, 2).ends(lambda topic: True),
         "starts to read back": lambda: ReadBack(cluster, 2).starts([("t", 0)]),
-        "read back": lambda: ReadBack(cluster, 2).read({("t", 0): OffsetRange(0, 1)}, lambda topic: take_records, 2),
+        "read back": lambda: ReadBack(cluster, 2).read(
+            {("t", 0): OffsetRange(0, 1)}, lambda topic: take_records, 2
+        ),
     }
 
     def answer(question: Callable[[], object]) -> str:
@@ -186,12 +225,16 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(s
     assert {name: said for name, said in answers.items() if "uthentication" not in said} == {}
 
 
-def test_a_login_at_a_listener_without_one_is_not_called_a_wrong_password(secured: SecuredKafka) -> None:
+def test_a_login_at_a_listener_without_one_is_not_called_a_wrong_password(
+    secured: SecuredKafka,
+) -> None:
     for bootstrap, properties in (
         (secured.server.bootstrap, SASL_ON_OPEN),
         (secured.at("TLS"), secured.properties("shipper", PASSWORD)),
     ):
-        cluster = Cluster.model_validate({"cluster": "c", "bootstrap": bootstrap, "properties": properties})
+        cluster = Cluster.model_validate(
+            {"cluster": "c", "bootstrap": bootstrap, "properties": properties}
+        )
         with pytest.raises(ClusterRefuses, match="offers no SASL"):
             ClusterClient(cluster).topics()
 
@@ -218,7 +261,12 @@ def test_a_password_that_is_rotated_during_a_run_is_named_by_the_gate(
     report = json.loads(out)
     assert run.returncode == 1
     assert report["status"] == "failed"
-    (closed,) = [check for gate in report["delivery_gates"] for check in gate["checks"] if not check["passed"]]
+    (closed,) = [
+        check
+        for gate in report["delivery_gates"]
+        for check in gate["checks"]
+        if not check["passed"]
+    ]
     assert closed["check"] == "read_back"
     assert "uthentication" in json.dumps(closed)
     assert "uthentication" in report["error"], err.decode()[-4000:]
@@ -246,14 +294,29 @@ def test_a_run_that_is_killed_leaves_no_secret_on_disk(watched: Watched) -> None
     assert watched.files_with_canaries() == []
 
 
-def test_commands_for_the_ledger_reach_a_secured_cluster_and_say_why_they_cannot(watched: Watched, secured: SecuredKafka) -> None:
+def test_commands_for_the_ledger_reach_a_secured_cluster_and_say_why_they_cannot(
+    watched: Watched, secured: SecuredKafka
+) -> None:
     def show(cluster: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "shipper", "ledger", "show", watched.world.name, "--cluster", cluster]
+        command = [
+            sys.executable,
+            "-m",
+            "shipper",
+            "ledger",
+            "show",
+            watched.world.name,
+            "--cluster",
+            cluster,
+        ]
         command += ["--config", str(watched.world.root / "config")]
-        return subprocess.run(command, env=watched.environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=watched.environment, capture_output=True, text=True, check=False
+        )
 
     watched.write_cluster(
-        "no_ca", secured.bootstrap, **{**secured.properties("shipper", "x"), "ssl.ca.location": "/nowhere/ca.pem"}
+        "no_ca",
+        secured.bootstrap,
+        **{**secured.properties("shipper", "x"), "ssl.ca.location": "/nowhere/ca.pem"},
     )
     watched.world.write_pipeline(clusters=["local", "no_ca"])
     assert "Traceback" not in show("local").stderr

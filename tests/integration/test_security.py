@@ -1,5 +1,6 @@
-"""Secured clusters: every way to log in, the rights that are enough and no more, and what is refused, before a ship and in the middle of one.
-One broker with five listeners and ACLs; only what the tests grant is allowed."""
+"""Secured clusters: every way to log in, the rights that are enough and no more, and what is
+refused, before a ship and in the middle of one. One broker with five listeners and ACLs; only what
+the tests grant is allowed."""
 
 from __future__ import annotations
 
@@ -44,9 +45,15 @@ Settings = dict[str, str]
 WAYS: dict[str, Callable[[SecuredKafka], tuple[str, Settings]]] = {
     "TLS": lambda kafka: ("TLS", kafka.tls),
     "mutual TLS": lambda kafka: ("MUTUAL", {**kafka.tls, **kafka.client_certificate("shipper")}),
-    "mutual TLS, PKCS#12": lambda kafka: ("MUTUAL", {**kafka.tls, **kafka.client_keystore("shipper", PASSWORD)}),
+    "mutual TLS, PKCS#12": lambda kafka: (
+        "MUTUAL",
+        {**kafka.tls, **kafka.client_keystore("shipper", PASSWORD)},
+    ),
     "PLAIN": lambda kafka: ("SECURE", kafka.properties("shipper", PASSWORD, "PLAIN")),
-    "SCRAM-SHA-256": lambda kafka: ("SECURE", kafka.properties("shipper", PASSWORD, "SCRAM-SHA-256")),
+    "SCRAM-SHA-256": lambda kafka: (
+        "SECURE",
+        kafka.properties("shipper", PASSWORD, "SCRAM-SHA-256"),
+    ),
     "SCRAM-SHA-512": lambda kafka: ("SECURE", kafka.properties("shipper", PASSWORD)),
     "OAUTHBEARER": lambda kafka: ("SECURE", kafka.properties("shipper", SECRET, "OAUTHBEARER")),
 }
@@ -62,12 +69,16 @@ def issuer() -> Iterator[OidcIssuer]:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, issuer: OidcIssuer) -> Iterator[SecuredKafka]:
     folder = tmp_path_factory.mktemp("secured")
-    with SecuredKafka(folder, {"shipper": PASSWORD}, listeners=LISTENERS, acls=True, issuer=issuer) as kafka:
+    with SecuredKafka(
+        folder, {"shipper": PASSWORD}, listeners=LISTENERS, acls=True, issuer=issuer
+    ) as kafka:
         yield kafka
 
 
 def cluster_of(kafka: SecuredKafka, listener: str, properties: Settings) -> Cluster:
-    return Cluster.model_validate({"cluster": "far", "bootstrap": kafka.at(listener), "properties": properties})
+    return Cluster.model_validate(
+        {"cluster": "far", "bootstrap": kafka.at(listener), "properties": properties}
+    )
 
 
 # Every way in.
@@ -77,17 +88,28 @@ def cluster_of(kafka: SecuredKafka, listener: str, properties: Settings) -> Clus
 def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: str) -> None:
     cluster, name = cluster_of(secured, *WAYS[way](secured)), f"way{next(_unique)}"
     data, ledger = f"{name}.data", f"{name}.ledger"
-    ClusterClient(Cluster(name="open", bootstrap=secured.server.bootstrap)).create_topics({data: 1, ledger: 1}, None, 1)
-    granted = [Right("topic", name, ("Read", "Write"), prefixed=True), Right("group", GROUP, ("Describe",))]
+    ClusterClient(Cluster(name="open", bootstrap=secured.server.bootstrap)).create_topics(
+        {data: 1, ledger: 1}, None, 1
+    )
+    granted = [
+        Right("topic", name, ("Read", "Write"), prefixed=True),
+        Right("group", GROUP, ("Describe",)),
+    ]
     secured.grant("shipper", [*granted, Right("transactional-id", name, ("Write",), prefixed=True)])
     client = ClusterClient(cluster)
     settings = LaneSettings(connection(cluster), 100_000, "zstd", 30_000, True)
-    with Pool(LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], settle=lambda: Decided(set())) as pool:
+    with Pool(
+        LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], settle=lambda: Decided(set())
+    ) as pool:
         pool.open([data])
         pool.submit([chunk(data, "one")])
         pool.drain()
-    assert Counter(read_committed(secured.server.bootstrap, data, 0)) == Counter(chunk(data, "one").values)
-    assert [record.key for record in client.read(ledger, 0, 0, wait_seconds=30)] == [chunk(data, "one").ledger_key]
+    assert Counter(read_committed(secured.server.bootstrap, data, 0)) == Counter(
+        chunk(data, "one").values
+    )
+    assert [record.key for record in client.read(ledger, 0, 0, wait_seconds=30)] == [
+        chunk(data, "one").ledger_key
+    ]
 
 
 # What is refused before a ship.
@@ -104,23 +126,33 @@ def refusal_of(kafka: SecuredKafka, listener: str, properties: Settings) -> str:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_refused_and_its_setting_named(secured: SecuredKafka, mechanism: Any) -> None:
+def test_a_wrong_password_is_refused_and_its_setting_named(
+    secured: SecuredKafka, mechanism: Any
+) -> None:
     said = refusal_of(secured, "SECURE", secured.properties("shipper", "a-wrong-one", mechanism))
     assert "`sasl.username` and `sasl.password`" in said
     assert "a-wrong-one" not in said
 
 
-def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(secured: SecuredKafka) -> None:
-    said = refusal_of(secured, "SECURE", secured.properties("shipper", "a-wrong-one", "OAUTHBEARER"))
+def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(
+    secured: SecuredKafka,
+) -> None:
+    said = refusal_of(
+        secured, "SECURE", secured.properties("shipper", "a-wrong-one", "OAUTHBEARER")
+    )
     assert "`sasl.oauthbearer.client.secret`" in said
     assert "a-wrong-one" not in said
 
 
-def test_of_a_broker_with_a_wrong_certificate_it_is_said_what_is_wrong_with_it(secured: SecuredKafka, tmp_path: Path) -> None:
+def test_of_a_broker_with_a_wrong_certificate_it_is_said_what_is_wrong_with_it(
+    secured: SecuredKafka, tmp_path: Path
+) -> None:
     assert "has expired" in refusal_of(secured, "EXPIRED", secured.tls)
     assert "is not for 127.0.0.1" in refusal_of(secured, "STRANGER", secured.tls)
     other = str(Authority(tmp_path / "other").certificate)
-    assert "`ssl.ca.location`" in refusal_of(secured, "TLS", {**secured.tls, "ssl.ca.location": other})
+    assert "`ssl.ca.location`" in refusal_of(
+        secured, "TLS", {**secured.tls, "ssl.ca.location": other}
+    )
     assert "`ssl.certificate.location`" in refusal_of(secured, "MUTUAL", secured.tls)
 
 
@@ -128,23 +160,36 @@ def test_of_a_broker_with_a_wrong_certificate_it_is_said_what_is_wrong_with_it(s
 
 
 class SecuredWorld(World):
-    """Its pipeline ships to `far`, which is the secured broker, and reads back; and to `local`, another broker, before that if asked to."""
+    """Its pipeline ships to `far`, which is the secured broker, and reads back; and to `local`,
+    another broker, before that if asked to."""
 
     def set_up(self, kafka: SecuredKafka, way: str = "SCRAM-SHA-512", **changes: Any) -> None:
         listener, properties = WAYS[way](kafka)
-        spec = {"cluster": "far", "bootstrap": kafka.at(listener), "properties": properties, "ledger": {"replication_factor": 1}}
-        (self.root / "config" / "clusters" / "far.yaml").write_text(json.dumps(spec | changes.pop("cluster", {})))
+        spec = {
+            "cluster": "far",
+            "bootstrap": kafka.at(listener),
+            "properties": properties,
+            "ledger": {"replication_factor": 1},
+        }
+        (self.root / "config" / "clusters" / "far.yaml").write_text(
+            json.dumps(spec | changes.pop("cluster", {}))
+        )
         gates = {"delivery": [{"check": "read_back", "mode": "full"}]}
         self.write_pipeline(**{"clusters": ["far"], "gates": gates, **changes})
         self.far = ClusterClient(Cluster(name="open", bootstrap=kafka.server.bootstrap))
-        self.far.create_topics({self.topic(suffix): count for suffix, count in self.topics.items()}, None, 1)
+        self.far.create_topics(
+            {self.topic(suffix): count for suffix, count in self.topics.items()}, None, 1
+        )
 
     @property
     def rights(self) -> list[Right]:
         return rights(self.pipeline, load_cluster(self.root / "config", "far"))
 
     def there(self, kafka: SecuredKafka) -> Counter[bytes]:
-        found = (read_committed(kafka.server.bootstrap, self.topic(), number) for number in range(self.topics[""]))
+        found = (
+            read_committed(kafka.server.bootstrap, self.topic(), number)
+            for number in range(self.topics[""])
+        )
         return Counter(itertools.chain.from_iterable(found))
 
 
@@ -154,7 +199,9 @@ def world(tmp_path: Path, kafka: KafkaServer) -> SecuredWorld:
 
 
 @pytest.mark.spark
-def test_the_rights_that_the_docs_list_are_enough(secured: SecuredKafka, world: SecuredWorld) -> None:
+def test_the_rights_that_the_docs_list_are_enough(
+    secured: SecuredKafka, world: SecuredWorld
+) -> None:
     world.set_up(secured)
     content = b"".join(b"line %d\n" % number for number in range(1000))
     world.write_log("a.log", content)
@@ -187,7 +234,11 @@ def test_without_any_one_of_them_a_run_fails_loses_nothing_and_the_next_one_fini
         assert "Traceback" not in failed.stderr
         said = " ".join(failed.stderr.split())
         print(f"without {operation} on {right.resource} {right.name}: {said[-600:]}")
-        assert "uthoriz" in said.lower() or "AUTHORIZATION" in said or "ACL" in said, (right, operation, said)
+        assert "uthoriz" in said.lower() or "AUTHORIZATION" in said or "ACL" in said, (
+            right,
+            operation,
+            said,
+        )
         secured.grant("shipper", one)
         done = world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")
         assert done.returncode == 0, (right, operation, done.stderr[-3000:])
@@ -217,7 +268,12 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     secured: SecuredKafka, world: SecuredWorld, what: str
 ) -> None:
     slow = {"rate_limit": "150kB/s"}
-    world.set_up(secured, clusters=["local", "far"], cluster=slow, delivery={"lease": "2s", "transaction_timeout": "20s"})
+    world.set_up(
+        secured,
+        clusters=["local", "far"],
+        cluster=slow,
+        delivery={"lease": "2s", "transaction_timeout": "20s"},
+    )
     content = os.urandom(4_000_000).hex(" ", -60).replace(" ", "\n").encode()
     world.write_log("a.log", content)
     secured.grant("shipper", world.rights)
@@ -225,15 +281,23 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     taken = {"the topic": topic, "the ledger": ledger, "the transactional ids": ids}[what]
     taken = Right(taken.resource, taken.name, ("Write",), taken.prefixed)
     ended: list[Any] = []
-    run = threading.Thread(target=lambda: ended.append(world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")))
+    run = threading.Thread(
+        target=lambda: ended.append(
+            world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")
+        )
+    )
     run.start()
-    wait_until(lambda: any(world.far.end_offset(world.topic(), number) > 0 for number in range(3)), 120)
+    wait_until(
+        lambda: any(world.far.end_offset(world.topic(), number) > 0 for number in range(3)), 120
+    )
     secured.revoke("shipper", [taken])
     revoked_at = dt.datetime.now(dt.UTC)
     run.join(280)
     (done,) = ended
     assert done.returncode == 1, done.stderr[-3000:]
-    result = ShipResult.model_validate_json(next(world.root.glob("runs/**/ship.far.json")).read_text())
+    result = ShipResult.model_validate_json(
+        next(world.root.glob("runs/**/ship.far.json")).read_text()
+    )
     took = (result.finished_at - revoked_at).total_seconds()
     print(f"{what}: {took:.1f} s after it was revoked: {result.error}")
     assert took < 30, result.error
@@ -251,5 +315,10 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     again = world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")
     assert again.returncode == 0, again.stderr[-3000:]
     assert world.there(secured) == lines_of(content), "nothing lost, nothing twice"
-    results = [ShipResult.model_validate_json(each.read_text()) for each in world.root.glob("runs/**/ship.far.json")]
-    assert [each.lane_reopened for each in results if not each.error] == [0], "under a cap, too, nothing is sent twice"
+    results = [
+        ShipResult.model_validate_json(each.read_text())
+        for each in world.root.glob("runs/**/ship.far.json")
+    ]
+    assert [each.lane_reopened for each in results if not each.error] == [0], (
+        "under a cap, too, nothing is sent twice"
+    )

@@ -1,4 +1,5 @@
-"""One pipeline, several clusters, each with a real broker: what is wrong with one is that one's affair."""
+"""One pipeline, several clusters, each with a real broker: what is wrong with one is that one's
+affair."""
 
 from __future__ import annotations
 
@@ -44,20 +45,28 @@ class Target:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         port = free_port()
-        self.server = KafkaServer(folder / name, far_port=port, java_options=SHORT_LIVED, die_with_parent=True)
+        self.server = KafkaServer(
+            folder / name, far_port=port, java_options=SHORT_LIVED, die_with_parent=True
+        )
         self.link = FaultProxy(self.server.far_listener, port)
 
     @property
     def client(self) -> ClusterClient:
         """Past the proxy."""
-        return ClusterClient(Cluster.model_validate({"cluster": self.name, "bootstrap": self.server.bootstrap}))
+        return ClusterClient(
+            Cluster.model_validate({"cluster": self.name, "bootstrap": self.server.bootstrap})
+        )
 
     def make_topic(self, topic: str, **settings: str) -> None:
         names = {name.replace("_", "."): value for name, value in settings.items()}
         self.client.create_topics({topic: _PARTITIONS}, names, replication_factor=1)
 
     def write_cluster(self, world: World) -> None:
-        content = {"cluster": self.name, "bootstrap": self.server.far_bootstrap, "ledger": {"replication_factor": 1}}
+        content = {
+            "cluster": self.name,
+            "bootstrap": self.server.far_bootstrap,
+            "ledger": {"replication_factor": 1},
+        }
         (world.root / "config" / "clusters" / f"{self.name}.yaml").write_text(json.dumps(content))
 
     def read(self, topic: str) -> Counter[bytes]:
@@ -69,7 +78,9 @@ class Target:
         return [self.client.end_offset(topic, partition) for partition in range(_PARTITIONS)]
 
     def configure(self, *arguments: str) -> None:
-        run_kafka_tool(_CONFIG_TOOL, ["--bootstrap-server", self.server.bootstrap, "--alter", *arguments])
+        run_kafka_tool(
+            _CONFIG_TOOL, ["--bootstrap-server", self.server.bootstrap, "--alter", *arguments]
+        )
 
 
 @pytest.fixture
@@ -81,7 +92,12 @@ def targets(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[dict[str
             stack.callback(target.server.stop)
             stack.enter_context(target.link)
         with ThreadPoolExecutor(len(found)) as pool:
-            list(pool.map(lambda target: target.server.start(), (each for each in found.values() if each.name != "dead")))
+            list(
+                pool.map(
+                    lambda target: target.server.start(),
+                    (each for each in found.values() if each.name != "dead"),
+                )
+            )
         yield found
 
 
@@ -89,7 +105,9 @@ def write_pipeline(world: World, clusters: list[str], **delivery: str) -> None:
     """Its topic is there on each, or is not; with small steps."""
     limits = {"lease": "2s", "metadata_wait": "20s", "transaction_timeout": "20s"}
     world.write_pipeline(
-        clusters=clusters, delivery={"chunk_size": "300kB", "lanes": 2, **limits, **delivery}, runner={"driver_memory": "1g"}
+        clusters=clusters,
+        delivery={"chunk_size": "300kB", "lanes": 2, **limits, **delivery},
+        runner={"driver_memory": "1g"},
     )
 
 
@@ -119,28 +137,48 @@ def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
     expected = numbered_lines(world, files=3, lines=30_000)
 
     report, ships = run(world, code=1)
-    assert f"topic {world.topic()} of pipeline {world.name} is not there" in (ships["lacking"].error or "")
+    assert f"topic {world.topic()} of pipeline {world.name} is not there" in (
+        ships["lacking"].error or ""
+    )
     assert report.status == "failed"
     assert (report.error or "").startswith("ship:lacking: "), "the one that failed is named"
     assert verdicts(report) == {"slow": "succeeded", "local": "succeeded"}
-    assert (ships["slow"].delivered, ships["local"].delivered) == (expected.total(), expected.total())
+    assert (ships["slow"].delivered, ships["local"].delivered) == (
+        expected.total(),
+        expected.total(),
+    )
     assert slow.read(world.topic()) == expected
     assert world.read() == expected
 
     lacking.make_topic(world.topic())
-    there = slow.ends(world.topic()), [world.client.end_offset(world.topic(), partition) for partition in range(3)]
+    there = (
+        slow.ends(world.topic()),
+        [world.client.end_offset(world.topic(), partition) for partition in range(3)],
+    )
     report, ships = run(world, code=0)
     assert verdicts(report) == dict.fromkeys(("lacking", "slow", "local"), "succeeded")
-    assert {name: ship.delivered for name, ship in ships.items()} == {"lacking": expected.total(), "slow": 0, "local": 0}
+    assert {name: ship.delivered for name, ship in ships.items()} == {
+        "lacking": expected.total(),
+        "slow": 0,
+        "local": 0,
+    }
     assert lacking.read(world.topic()) == expected
-    assert there == (slow.ends(world.topic()), [world.client.end_offset(world.topic(), partition) for partition in range(3)])
+    assert there == (
+        slow.ends(world.topic()),
+        [world.client.end_offset(world.topic(), partition) for partition in range(3)],
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [("dead", "narrow", "throttled", "near")], indirect=True)
-def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(tmp_path: Path, targets: dict[str, Target]) -> None:
-    """`narrow` takes no records: its topic has room for none of that size. `throttled` has a quota."""
-    dead, narrow, throttled, near = (targets[name] for name in ("dead", "narrow", "throttled", "near"))
+def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(
+    tmp_path: Path, targets: dict[str, Target]
+) -> None:
+    """`narrow` takes no records: its topic has room for none of that size. `throttled` has
+    a quota."""
+    dead, narrow, throttled, near = (
+        targets[name] for name in ("dead", "narrow", "throttled", "near")
+    )
     world = World(tmp_path / "world", near.server.bootstrap)
     for target in targets.values():
         target.write_cluster(world)
@@ -158,14 +196,25 @@ def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(tmp_pat
     assert "no broker at" in (ships["dead"].error or ""), ships["dead"].error
     assert ships["narrow"].status == "failed"
     assert world.topic() in (ships["narrow"].error or ""), ships["narrow"].error
-    assert "properties" not in (ships["narrow"].error or ""), "the topic is wrong, and not the cluster's file"
+    assert "properties" not in (ships["narrow"].error or ""), (
+        "the topic is wrong, and not the cluster's file"
+    )
     assert narrow.read(world.topic()) == Counter()
     for name in ("narrow", "throttled", "near"):
-        assert ships[name].finished_at <= ships["dead"].started_at, "who does not answer is tried last"
+        assert ships[name].finished_at <= ships["dead"].started_at, (
+            "who does not answer is tried last"
+        )
 
     dead.server.start()
     dead.make_topic(world.topic())
-    narrow.configure("--entity-type", "topics", "--entity-name", world.topic(), "--add-config", "max.message.bytes=1000000")
+    narrow.configure(
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        world.topic(),
+        "--add-config",
+        "max.message.bytes=1000000",
+    )
     there = near.ends(world.topic()), throttled.ends(world.topic())
     report, ships = run(world, code=0)
     assert {name: ship.delivered for name, ship in ships.items()} == {
@@ -177,7 +226,13 @@ def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(tmp_pat
 
 def raw_lines(said: Iterable[str]) -> list[str]:
     """Those of librdkafka's log and of Spark's."""
-    return [line for line in said if re.search(r"\[thrd:|\b(FAIL|TXNERR|METADATAUPDATE|REQTMOUT) |^\d\d:\d\d:\d\d ERROR ", line)]
+    return [
+        line
+        for line in said
+        if re.search(
+            r"\[thrd:|\b(FAIL|TXNERR|METADATAUPDATE|REQTMOUT) |^\d\d:\d\d:\d\d ERROR ", line
+        )
+    ]
 
 
 @pytest.mark.cold
@@ -199,8 +254,11 @@ def test_a_cluster_that_the_plan_found_dead_is_not_waited_for_as_long_again_and_
 
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [("dying", "near")], indirect=True)
-def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: Path, targets: dict[str, Target]) -> None:
-    """Not after one for each attempt that Spark gives a task. The other cluster has everything, and the dead one gets the rest when it is back."""
+def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(
+    tmp_path: Path, targets: dict[str, Target]
+) -> None:
+    """Not after one for each attempt that Spark gives a task. The other cluster has everything, and
+    the dead one gets the rest when it is back."""
     dying, near = targets["dying"], targets["near"]
     world = World(tmp_path / "world", near.server.bootstrap)
     for target in targets.values():
@@ -221,12 +279,20 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: 
     finally:
         ship.signal_all(signal.SIGKILL)
     written = {name: next((world.root / "runs").rglob(f"ship.{name}.json")) for name in targets}
-    found = {name: ShipResult.model_validate_json(path.read_text()) for name, path in written.items()}
+    found = {
+        name: ShipResult.model_validate_json(path.read_text()) for name, path in written.items()
+    }
     took = (found["dying"].finished_at - died_at).total_seconds()
     print(f"given up {took:.1f} s after it died: {found['dying'].error}")
-    assert re.search(r"within 20 s \(`delivery.metadata_wait`\)|lane \S+ cannot be opened", found["dying"].error or "")
+    assert re.search(
+        r"within 20 s \(`delivery.metadata_wait`\)|lane \S+ cannot be opened",
+        found["dying"].error or "",
+    )
     assert not found["dying"].final, "another run may do it"
-    assert took < 110, "20 s of waiting, a transaction's timeout, and what it takes to hear nothing of lease and ledger"
+    assert took < 110, (
+        "20 s of waiting, a transaction's timeout, and what it takes to hear nothing of lease and "
+        "ledger"
+    )
     assert found["near"].delivered == expected.total()
     assert raw_lines(ship.lines) == []
 
@@ -243,7 +309,8 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path: 
 def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
     tmp_path: Path, targets: dict[str, Target], command: str
 ) -> None:
-    """A step as an Airflow task runs it, and the command. librdkafka alone says thousands of times that nobody answers."""
+    """A step as an Airflow task runs it, and the command. librdkafka alone says thousands of times
+    that nobody answers."""
     away = targets["away"]
     world = World(tmp_path / "world", away.server.bootstrap)
     away.write_cluster(world)
@@ -257,7 +324,11 @@ def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
     else:
         arguments = world.command("run", world.name, "--window", WINDOW)
         process = subprocess.Popen(
-            arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            arguments,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
     said: list[str] = []
     reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))

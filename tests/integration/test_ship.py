@@ -21,7 +21,9 @@ def test_every_byte_of_every_line_arrives_and_a_second_run_sends_nothing(make_wo
         "plain.log": b"first\nsecond\n",
         "crlf.log": b"windows\r\nlines\r\n\r\nlone\rreturn\r\n",
         "no newline at the end.log": b"one\n\n\ntwo without a newline",
-        "latin1 \xe4.log": "Grüße aus Köln\n".encode("latin-1") + "日本語\n".encode("shift-jis") + "ключ\n".encode("utf-16"),
+        "latin1 \xe4.log": "Grüße aus Köln\n".encode("latin-1")
+        + "日本語\n".encode("shift-jis")
+        + "ключ\n".encode("utf-16"),
         "binary.log": bytes(rng.randrange(256) for _ in range(50_000)) + b"\n\0\n\xff\xfe\n",
         "bom.log": b"\xef\xbb\xbfwith a mark\nwithout\n",
         "long.log": b"short\n" + b"x" * 2_000_000 + b"\nshort again\n",
@@ -33,7 +35,10 @@ def test_every_byte_of_every_line_arrives_and_a_second_run_sends_nothing(make_wo
     }
     for name, content in contents.items():
         world.write_log(name, content)
-    plain = [gzip.decompress(content) if name.endswith(".gz") else content for name, content in contents.items()]
+    plain = [
+        gzip.decompress(content) if name.endswith(".gz") else content
+        for name, content in contents.items()
+    ]
     expected = lines_of(*plain)
 
     account = world.run()
@@ -62,7 +67,10 @@ def test_routes_keys_headers_and_timestamps_are_what_the_yaml_says(make_world):
     world.write_pipeline(
         topic=None,
         records={
-            "columns": {"service": "split_part(value, ' ', 1)", "status": "cast(split_part(value, ' ', 2) as int)"},
+            "columns": {
+                "service": "split_part(value, ' ', 1)",
+                "status": "cast(split_part(value, ' ', 2) as int)",
+            },
             "value": "split_part(value, ' ', 3)",
             "key": "service",
             "headers": {"status": "status", "file": "file_name", "none": "cast(null as string)"},
@@ -75,7 +83,10 @@ def test_routes_keys_headers_and_timestamps_are_what_the_yaml_says(make_world):
     )
     world.write_log("a.log", b"api 200 one\nweb 200 two\nweb 503 three\napi 404 four\n")
     account = world.run()
-    assert {name.removeprefix(world.name): counts["delivered"] for name, counts in account["topics"].items()} == {
+    assert {
+        name.removeprefix(world.name): counts["delivered"]
+        for name, counts in account["topics"].items()
+    } == {
         "-api": 2,
         "-errors": 1,
         "-web": 1,
@@ -89,7 +100,9 @@ def test_routes_keys_headers_and_timestamps_are_what_the_yaml_says(make_world):
 
 def test_a_wide_window_reads_every_folder_and_overlapping_windows_ship_a_file_once(make_world):
     world = make_world()
-    world.write_pipeline(source={"path": "logs/{window_start:%Y-%m-%d}/{window_start:%H}/", "settle": "0s"})
+    world.write_pipeline(
+        source={"path": "logs/{window_start:%Y-%m-%d}/{window_start:%H}/", "settle": "0s"}
+    )
     for hour in range(4):
         world.write_log(f"2026-11-01/{hour:02}/a.log", b"hour %d\n" % hour)
     assert world.run(window="2026-11-01T01:00/2026-11-01T02:00")["delivered"] == 1
@@ -107,7 +120,10 @@ def test_a_complete_file_is_done_under_any_transform_until_the_run_says_reship(m
     world.run()
     world.write_pipeline(records={"value": "upper(value)"})
     assert world.run()["delivered"] == 0
-    assert "1 file was shipped whole before" in next(world.root.glob(f"runs/**/{max(run_ids(world))}/report.html")).read_text()
+    assert (
+        "1 file was shipped whole before"
+        in next(world.root.glob(f"runs/**/{max(run_ids(world))}/report.html")).read_text()
+    )
     assert world.read() == Counter([b"one", b"two"])
     assert world.run("--reship", "--reason", "another transform")["delivered"] == 2
     assert world.read() == Counter([b"one", b"two", b"ONE", b"TWO"])
@@ -138,7 +154,9 @@ def test_a_file_that_is_replaced_after_it_was_shipped_stops_the_run(make_world):
     said = " ".join(left_alone.stderr.split())
     assert "1 file was replaced after being shipped and left alone (`on_replaced: skip`)" in said
     assert "a.log" in said
-    assert "the ledger holds all 0 records of 0 files" in said, "the one that was left alone is not counted as there"
+    assert "the ledger holds all 0 records of 0 files" in said, (
+        "the one that was left alone is not counted as there"
+    )
     assert world.read() == Counter([b"one"])
 
 
@@ -147,7 +165,10 @@ def test_the_plan_says_what_is_there_and_what_is_left_and_sends_nothing(make_wor
     world.write_log("a.log", b"one\ntwo\n")
     world.write_log("_SUCCESS", b"")
     before = json.loads(world.shipper("plan", world.name, "--window", WINDOW, "--json").stdout)
-    assert [(file["path"].rsplit("/", 1)[1], file["size_bytes"], file["splits"]) for file in before["files"]] == [("a.log", 8, 1)]
+    assert [
+        (file["path"].rsplit("/", 1)[1], file["size_bytes"], file["splits"])
+        for file in before["files"]
+    ] == [("a.log", 8, 1)]
     assert (before["clusters"][0]["left_files"], before["clusters"][0]["left_bytes"]) == (1, 8)
     assert world.nothing_was_sent()
     world.run()
@@ -163,7 +184,9 @@ def test_a_closed_source_gate_means_that_not_one_byte_left(make_world):
     world = make_world()
     world.write_pipeline(
         records={"columns": {"user": "nullif(regexp_extract(value, 'user=(\\\\w+)', 1), '')"}},
-        gates={"source": [{"check": "files"}, {"check": "not_null", "column": "user", "on": "full"}]},
+        gates={
+            "source": [{"check": "files"}, {"check": "not_null", "column": "user", "on": "full"}]
+        },
     )
     world.write_log("a.log", b"user=secretname ok\nnobody here\n")
     stderr = world.fails(code=1, says=r"not_null\(user\)")
@@ -176,7 +199,9 @@ def test_a_record_that_no_topic_takes_names_its_file_and_line_and_the_rest_waits
     world = make_world()
     world.write_pipeline(records={"max_line": "8MB"})
     rng = random.Random(3)
-    world.write_log("a.log", b"fine\n" + rng.randbytes(3_000_000).replace(b"\n", b"") + b"\nalso fine\n")
+    world.write_log(
+        "a.log", b"fine\n" + rng.randbytes(3_000_000).replace(b"\n", b"") + b"\nalso fine\n"
+    )
     world.fails(code=1, says=r"a\.log.*record number 2.*max\.message\.bytes")
     assert world.read() == Counter()
     assert world.ledger_count() == 0

@@ -1,5 +1,5 @@
-"""What a ship says it did, when something goes wrong after its files were read. The ship step, the sink's writer and the broker are
-real; Spark is not there (tests/chaos/ship_numbered)."""
+"""What a ship says it did, when something goes wrong after its files were read. The ship step, the
+sink's writer and the broker are real; Spark is not there (tests/chaos/ship_numbered)."""
 
 from __future__ import annotations
 
@@ -36,15 +36,24 @@ _RECORDS = 4000  # 2 files of 2 splits of 1,000 records
 
 
 class Ship:
-    """Ships numbered records in this process, from one task. Its second topic is deleted when a ship begins, and made anew when all
-    records are read: by then the parking has overflowed."""
+    """Ships numbered records in this process, from one task. Its second topic is deleted when a
+    ship begins, and made anew when all records are read: by then the parking has overflowed."""
 
-    def __init__(self, kafka: KafkaServer, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, kafka: KafkaServer, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.topics = f"{name}.early", f"{name}.late"
         self.numbered = Numbered(
-            name, kafka.bootstrap, self.topics, str(folder), files=(0, 2), records=1000, records_per_second=1e9, tasks=1,
+            name,
+            kafka.bootstrap,
+            self.topics,
+            str(folder),
+            files=(0, 2),
+            records=1000,
+            records_per_second=1e9,
+            tasks=1,
             parking_bytes=50_000,
-        )  # fmt: skip
+        )
         self.bootstrap = kafka.bootstrap
         self.client = ClusterClient(self.numbered.cluster)
         self.client.create_topics(dict.fromkeys(self.topics, 2), replication_factor=1)
@@ -54,7 +63,9 @@ class Ship:
 
         def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
             yield from made(numbered, order, task)
-            self.client.create_topics({self.topics[1]: 2}, replication_factor=1)  # does nothing if it is there
+            self.client.create_topics(
+                {self.topics[1]: 2}, replication_factor=1
+            )  # does nothing if it is there
 
         monkeypatch.setattr(ship_numbered, "batches", batches)
 
@@ -65,7 +76,11 @@ class Ship:
         self, numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
     ) -> tuple[list[Receipt], None]:
         self.scans += 1
-        if len(order.topics) == 2 and self.topics[1] in self.client.topics() and not self.client.end_offset(self.topics[1], 0):
+        if (
+            len(order.topics) == 2
+            and self.topics[1] in self.client.topics()
+            and not self.client.end_offset(self.topics[1], 0)
+        ):
             self.admin.delete_topics([self.topics[1]])[self.topics[1]].result()
             deadline = time.monotonic() + 30
             while self.topics[1] in self.client.topics():
@@ -91,14 +106,18 @@ def test_a_reship_under_another_transform_goes_on_in_its_second_scan(ship: Ship)
     assert ship.there() == [_RECORDS + _RECORDS // 2, _RECORDS // 2]
 
 
-def test_a_slow_attempt_of_the_first_pass_is_superseded_by_the_second(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark took it for dead. It would be its task's latest attempt, and send what another task of the second pass has in flight (found by
-    model/attempts.pml: SCAN_WITHOUT_GENERATION)."""
+def test_a_slow_attempt_of_the_first_pass_is_superseded_by_the_second(
+    ship: Ship, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark took it for dead. It would be its task's latest attempt, and send what another task of
+    the second pass has in flight (found by model/attempts.pml: SCAN_WITHOUT_GENERATION)."""
     orders: list[ShipOrder] = []
     verdicts: list[str] = []
     made = ship._tasks
 
-    def tasks(numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event) -> Any:
+    def tasks(
+        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+    ) -> Any:
         if orders:
             slow = TaskAttempt(orders[0], LedgerLog(ship.client, cluster, numbered.name), 0, 99)
             slow.announce()
@@ -118,22 +137,31 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise ClusterError("the cluster went away")
 
 
-_LONG = [pytest.param(where, marks=pytest.mark.long) for where in ("_check_that_all_is_there", "_next_scan", "_pending")]
+_LONG = [
+    pytest.param(where, marks=pytest.mark.long)
+    for where in ("_check_that_all_is_there", "_next_scan", "_pending")
+]
 
 
 @pytest.mark.parametrize("where", ["_next_generation", *_LONG])
-def test_what_was_delivered_before_an_error_is_accounted_for(ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_what_was_delivered_before_an_error_is_accounted_for(
+    ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     pending, calls = ship_step.ClusterShip._pending, []
 
     def second_time(self: Any, *arguments: Any) -> Any:
         calls.append(1)
         return pending(self, *arguments) if len(calls) == 1 else refuse()
 
-    monkeypatch.setattr(ship_step.ClusterShip, where, second_time if where == "_pending" else refuse)
+    monkeypatch.setattr(
+        ship_step.ClusterShip, where, second_time if where == "_pending" else refuse
+    )
     result = ship.run()
     assert (result.status, result.error, result.final) == ("failed", "the cluster went away", False)
     assert result.read == _RECORDS
-    assert {topic.topic: topic.delivered for topic in result.topics} == dict(zip(ship.topics, ship.there(), strict=True))
+    assert {topic.topic: topic.delivered for topic in result.topics} == dict(
+        zip(ship.topics, ship.there(), strict=True)
+    )
     assert result.delivered > _RECORDS // 2
     monkeypatch.undo()
     assert ship.run(run_id="rerun").before == result.delivered
@@ -148,8 +176,9 @@ def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship: Sh
     assert [(one.earlier, one.earlier_bytes) for one in again.topics] == [
         (one.delivered, one.delivered_bytes) for one in first.topics
     ]
-    assert f"{_RECORDS:,} of the records that were there were sent by an earlier attempt of this very run" in " ".join(
-        again.notes
+    assert (
+        f"{_RECORDS:,} of the records that were there were sent by an earlier attempt of this very "
+        "run" in " ".join(again.notes)
     )
     other = ship.run(topics=ship.topics[:1], run_id="another")
     assert "earlier attempt" not in " ".join(other.notes)
@@ -177,12 +206,21 @@ def test_a_ship_whose_ledger_cannot_be_read_at_the_end_is_not_green_and_keeps_it
 def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four hundred files of 100 kB make 40 MB; what is gathered for two lanes are two transactions of 1 MB."""
+    """Four hundred files of 100 kB make 40 MB; what is gathered for two lanes are two transactions
+    of 1 MB."""
     name, files, records = f"small{next(_unique)}x{os.getpid()}", 400, 500
     numbered = Numbered(
-        name, kafka.bootstrap, (name,), str(tmp_path), files=(0, files), splits=1, records=records, records_per_second=1e9, tasks=1,
+        name,
+        kafka.bootstrap,
+        (name,),
+        str(tmp_path),
+        files=(0, files),
+        splits=1,
+        records=records,
+        records_per_second=1e9,
+        tasks=1,
         delivery={"ordering": "file", "chunk_size": "1MB", "batch_size": "200kB"},
-    )  # fmt: skip
+    )
     ClusterClient(numbered.cluster).create_topics({name: 3}, replication_factor=1)
     made, most = ship_numbered.batches, [0]
 
@@ -194,7 +232,8 @@ def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
     monkeypatch.setattr(ship_numbered, "batches", batches)
     before = pa.total_allocated_bytes()
     result = ship_numbered.ship(
-        numbered, lambda given, order, *_: ([ship_numbered.write(given, order, given.cluster, 0, 0)], None)
+        numbered,
+        lambda given, order, *_: ([ship_numbered.write(given, order, given.cluster, 0, 0)], None),
     )
     assert (result.error, result.delivered) == (None, files * records)
     assert most[0] - before < 14_000_000
@@ -203,4 +242,7 @@ def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
         path, _, ordinal = identity_of(record.value or b"")
         found.setdefault((path, record.partition), []).append((record.offset, ordinal))
     assert len(found) == files, "a file lies in several partitions"
-    assert all([ordinal for _, ordinal in sorted(places)] == list(range(records)) for places in found.values())
+    assert all(
+        [ordinal for _, ordinal in sorted(places)] == list(range(records))
+        for places in found.values()
+    )

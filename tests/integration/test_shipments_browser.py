@@ -1,4 +1,5 @@
-"""The Shipments page in a real browser: by mouse, by keyboard, on a phone, in the dark, and with 500 pipelines."""
+"""The Shipments page in a real browser: by mouse, by keyboard, on a phone, in the dark, and with
+500 pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from shipper.shipments.server import Server
 from tests.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 LAST_HOUR = 25
 DAY = f"end={seconds(LAST_HOUR)}&range=24h"
@@ -48,7 +56,9 @@ def server(world: World) -> Iterator[Server]:
 
 def served(index: Path) -> Iterator[Server]:
     server = Server(index, 0)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     yield server
     server.shutdown()
     server.server_close()
@@ -60,14 +70,19 @@ def page(browser: Any, server: Server) -> Iterator[Any]:
 
 
 def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
-    """A page of which no script failed, and that loaded nothing from elsewhere and nothing that its policy forbids."""
+    """A page of which no script failed, and that loaded nothing from elsewhere and nothing that its
+    policy forbids."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     found, problems = context.new_page(), []
     found.on("pageerror", lambda error: problems.append(str(error)))
     found.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     found.on(
         "request",
-        lambda asked: problems.append(asked.url) if not asked.url.startswith((url.split("/shipments")[0], "data:")) else None,
+        lambda asked: (
+            problems.append(asked.url)
+            if not asked.url.startswith((url.split("/shipments")[0], "data:"))
+            else None
+        ),
     )
     found.goto(url)
     found.wait_for_selector("#rows tr")
@@ -77,7 +92,8 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
 
 
 def wait_for(page: Any, what: str) -> None:
-    """Until the expression is true. Asked from here: what polls inside the page needs `eval`, which the page's policy forbids."""
+    """Until the expression is true. Asked from here: what polls inside the page needs `eval`, which
+    the page's policy forbids."""
     deadline = time.monotonic() + 30
     while not page.evaluate(what):
         assert time.monotonic() < deadline, what
@@ -85,7 +101,9 @@ def wait_for(page: Any, what: str) -> None:
 
 
 def names(page: Any) -> list[str]:
-    found: list[str] = page.evaluate("[...document.querySelectorAll('#rows tr')].map(row => row.dataset.pipeline)")
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('#rows tr')].map(row => row.dataset.pipeline)"
+    )
     return found
 
 
@@ -104,7 +122,7 @@ def pixels(page: Any, pipeline: str) -> set[str]:
             for (let i = 0; i < data.length; i += 4)
               if (data[i + 3] && hex(i) === style.getPropertyValue("--" + name).trim()) { found.add(name); break; }
           return [...found];
-        }"""
+        }"""  # noqa: E501
     )
     return set(found)
 
@@ -122,14 +140,26 @@ def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(
 
 def counts(page: Any) -> list[str]:
     """The line of counts at the top, from left to right."""
-    found: list[str] = page.evaluate("[...document.querySelectorAll('#counts button:not([hidden])')].map(one => one.textContent)")
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('#counts button:not([hidden])')].map(one => one.textContent)"
+    )
     return found
 
 
 def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) -> None:
-    assert [one.split(" ", 1)[1] for one in counts(page)] == ["failed", "blocked by gate", "missing", "shipping now", "shipped"]
-    failed, missing = (page.locator(f'#counts [data-state="{state}"]') for state in ("failed", "missing"))
-    red = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--bad').trim()")
+    assert [one.split(" ", 1)[1] for one in counts(page)] == [
+        "failed",
+        "blocked by gate",
+        "missing",
+        "shipping now",
+        "shipped",
+    ]
+    failed, missing = (
+        page.locator(f'#counts [data-state="{state}"]') for state in ("failed", "missing")
+    )
+    red = page.evaluate(
+        "getComputedStyle(document.documentElement).getPropertyValue('--bad').trim()"
+    )
     assert (
         failed.evaluate("one => getComputedStyle(one).color")
         == f"rgb({', '.join(str(int(red[i : i + 2], 16)) for i in (1, 3, 5))})"
@@ -205,9 +235,14 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
     page.wait_for_selector("#panel h3")
     text = page.inner_text("#panel")
     assert (
-        page.inner_text("#panel-title") == "web · 2026-11-01 10:00 – 11:00 UTC\nFailed while shipping to far; near has everything"
+        page.inner_text("#panel-title")
+        == "web · 2026-11-01 10:00 – 11:00 UTC\nFailed while shipping to far; near has everything"
     )
-    assert text.index("far does not answer") < text.index("30m after the window ended") < text.index("Records")
+    assert (
+        text.index("far does not answer")
+        < text.index("30m after the window ended")
+        < text.index("Records")
+    )
     assert "shipper run web --window" in text
     assert "/logs/2.log" not in text
     page.get_by_text("3 files").click()
@@ -225,7 +260,10 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
 def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
     strip(page, "audit").press("Enter")
     page.wait_for_selector("#live progress")
-    assert "near: 400,000 records (54.8 MB), 25% of 40 splits, 9,000 records/s, about 3m left" in page.inner_text("#live")
+    assert (
+        "near: 400,000 records (54.8 MB), 25% of 40 splits, 9,000 records/s, about 3m left"
+        in page.inner_text("#live")
+    )
     assert "Records wait for audit.late" in page.inner_text("#live")
     assert "done: plan" in page.inner_text("#live")
     under_way(world, LAST_HOUR - 1, 800_000, splits_done=20)
@@ -241,26 +279,39 @@ def test_a_clusters_page_says_what_arrived_there(page: Any) -> None:
     assert "from 4 of 4 pipelines that ship here" in text
     assert "On its way now" in text
     assert "audit.late" in text
-    assert page.locator('#panel [aria-label="What arrived from each pipeline"] tbody tr').count() == 4
+    assert (
+        page.locator('#panel [aria-label="What arrived from each pipeline"] tbody tr').count() == 4
+    )
     assert page.locator("#panel svg rect").count() >= 20
     assert "records/s" in page.inner_text("#panel figcaption")
     assert "on=near" in page.url
     page.reload()
     page.wait_for_selector("#panel svg")
-    page.locator('#panel [aria-label="What arrived from each pipeline"]').get_by_role("button", name="web").click()
+    page.locator('#panel [aria-label="What arrived from each pipeline"]').get_by_role(
+        "button", name="web"
+    ).click()
     assert page.inner_text("#panel-title") == "web"
 
 
 def test_without_airflow_a_button_has_the_command_to_copy(page: Any) -> None:
-    strip(page, "web").click(position={"x": strip(page, "web").bounding_box()["width"] * (10.5 - LAST_HOUR + 24) / 24, "y": 10})
+    strip(page, "web").click(
+        position={
+            "x": strip(page, "web").bounding_box()["width"] * (10.5 - LAST_HOUR + 24) / 24,
+            "y": 10,
+        }
+    )
     page.get_by_role("button", name="Ship this window…").click()
-    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z" in page.inner_text("#ask")
+    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z" in page.inner_text(
+        "#ask"
+    )
     page.keyboard.press("Escape")
     assert page.is_visible("#panel")
     page.keyboard.press("Escape")
     page.locator('tr[data-pipeline="web"]').get_by_role("button", name="web").click()
     page.get_by_role("button", name="Backfill these windows…").click()
-    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-02T01:00:00Z" in page.inner_text("#ask")
+    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-02T01:00:00Z" in page.inner_text(
+        "#ask"
+    )
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Replay quarantine…").click()
     assert "shipper quarantine replay web web.jsonl" in page.inner_text("#ask")
@@ -317,7 +368,8 @@ def test_a_screen_reader_finds_a_table_with_names(page: Any) -> None:
     ):
         assert role in tree, tree
     unnamed = page.evaluate(
-        "[...document.querySelectorAll('button, input, select, a')].filter(e => !(e.innerText || e.labels?.length || e.ariaLabel)).length"
+        "[...document.querySelectorAll('button, input, select, a')].filter(e => !(e.innerText || "
+        "e.labels?.length || e.ariaLabel)).length"
     )
     assert unnamed == 0
 
@@ -326,55 +378,92 @@ def contrast(page: Any, foreground: str, background: str) -> float:
     """As WCAG counts it, between two custom properties."""
 
     def luminance(name: str) -> float:
-        text = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
+        text = page.evaluate(
+            f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"
+        )
         parts = [int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        red, green, blue = (
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     one, other = sorted((luminance(foreground), luminance(background)))
     return (other + 0.05) / (one + 0.05)
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 300)], ids=["light", "dark, in Airflow's frame"])
-def test_a_phone_shows_it_without_scrolling_sideways(browser: Any, server: Server, scheme: str, width: int) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 360), ("dark", 300)], ids=["light", "dark, in Airflow's frame"]
+)
+def test_a_phone_shows_it_without_scrolling_sideways(
+    browser: Any, server: Server, scheme: str, width: int
+) -> None:
     for page in opened(
-        browser, f"{server.url}#{DAY}", viewport={"width": width, "height": 740}, color_scheme=scheme, has_touch=True
+        browser,
+        f"{server.url}#{DAY}",
+        viewport={"width": width, "height": 740},
+        color_scheme=scheme,
+        has_touch=True,
     ):
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert 'rowheader "web' in page.locator("main").aria_snapshot()
         strip(page, "web").tap(position={"x": (width - 32) * 9.5 / 24, "y": 10})
         page.wait_for_selector("#panel h3")
-        row = page.locator('#panel [aria-label="Records by cluster"] tbody tr').first.locator("th, td")
+        row = page.locator('#panel [aria-label="Records by cluster"] tbody tr').first.locator(
+            "th, td"
+        )
         edges = [cell.bounding_box() for cell in row.all()]
-        assert all(upper["y"] + upper["height"] <= lower["y"] + 1 for upper, lower in itertools.pairwise(edges)), "stacked"
-        assert "quarantined" in page.locator('#panel [aria-label="Records by cluster"]').aria_snapshot()
+        assert all(
+            upper["y"] + upper["height"] <= lower["y"] + 1
+            for upper, lower in itertools.pairwise(edges)
+        ), "stacked"
+        assert (
+            "quarantined"
+            in page.locator('#panel [aria-label="Records by cluster"]').aria_snapshot()
+        )
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.evaluate("document.getElementById('panel').scrollWidth") <= width
         for text in ("ink", "dim", "link", "bad", "good", "warn", "look"):
             assert contrast(page, text, "paper") >= 4.5, text
-        for shape in ("shipped", "late", "doubt", "waiting", "shipping", "missing", "blocked", "failed"):
+        for shape in (
+            "shipped",
+            "late",
+            "doubt",
+            "waiting",
+            "shipping",
+            "missing",
+            "blocked",
+            "failed",
+        ):
             assert contrast(page, shape, "paper") >= 3, shape
 
 
 def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> None:
-    """A failure among 720 windows can be seen and found. What it took is said, and fails nothing."""
+    """A failure among 720 windows can be seen and found. What it took is said, and fails
+    nothing."""
     large_index(tmp_path / "index.sqlite", int(time.time()))
     for server in served(tmp_path / "index.sqlite"):
         began = time.perf_counter()
         for page in opened(browser, f"{server.url}#range=30d"):
             wait_for(page, "document.querySelectorAll('#rows tr').length === 500")
             wait_for(page, "document.querySelector('.strip canvas').width > 300")
-            print(f"500 pipelines and 30 days of hours: {time.perf_counter() - began:.2f} s until they are seen")
+            print(
+                f"500 pipelines and 30 days of hours: {time.perf_counter() - began:.2f} s until "
+                "they are seen"
+            )
             assert "failed" in pixels(page, names(page)[0])
             newest = page.inner_text("#axis")
             turned = f"document.getElementById('axis').innerText !== {json.dumps(newest)}"
-            wait_for(page, "ahead.answer && ahead.answer.then(() => true)")  # fetched while somebody looks at the newest
+            wait_for(
+                page, "ahead.answer && ahead.answer.then(() => true)"
+            )  # fetched while somebody looks at the newest
             page.evaluate("asks = performance.getEntriesByType('resource').length")
             began = time.perf_counter()
             page.evaluate("document.getElementById('earlier').click()")
             wait_for(page, turned)
             print(f"the page of history before: {time.perf_counter() - began:.2f} s")
-            assert page.evaluate("performance.getEntriesByType('resource').length === asks"), "it waited for nothing"
+            assert page.evaluate("performance.getEntriesByType('resource').length === asks"), (
+                "it waited for nothing"
+            )
             page.click("#now")
             wait_for(page, turned.replace("!==", "==="))
             page.locator('#counts [data-state="failed"]').click()
@@ -388,7 +477,8 @@ MINUTES = 15 * 2
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Fifteen windows each, the last of which ended just now; a window of `slow` waits for two hours, for its files to settle."""
+    """Fifteen windows each, the last of which ended just now; a window of `slow` waits for two
+    hours, for its files to settle."""
     path, end = tmp_path_factory.mktemp("short") / "index.sqlite", int(time.time()) // 120 * 120
     starts = range(end - MINUTES * 60, end, 120)
     states = {
@@ -398,7 +488,8 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "slow_by_hand": {},
     }
     windows = {
-        name: [(start, start + 120, bad.get(i, "shipped")) for i, start in enumerate(starts)] for name, bad in states.items()
+        name: [(start, start + 120, bad.get(i, "shipped")) for i, start in enumerate(starts)]
+        for name, bad in states.items()
     }
     windows |= {"slow.replay.fix-1": [(starts[0], starts[5], "failed")], "fast.replay.long-ago": []}
     invented_index(path, windows, starts[0], cron="*/2 * * * *", settle=7200)
@@ -406,7 +497,8 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def painted(page: Any, pipeline: str) -> list[list[Any]]:
-    """Of each column of the row's picture: the colour of its lowest pixel but two, as RRGGBB, and how many pixels above the bottom have it."""
+    """Of each column of the row's picture: the colour of its lowest pixel but two, as RRGGBB, and
+    how many pixels above the bottom have it."""
     found: list[list[Any]] = strip(page, pipeline).evaluate(
         """strip => {
           const canvas = strip.firstChild, { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
@@ -417,7 +509,7 @@ def painted(page: Any, pipeline: str) -> list[list[Any]]:
             while (tall < height && at(x, height - 1 - tall) === colour) tall += 1;
             return [colour.slice(0, 6), colour.endsWith("ff") ? tall : 0];
           });
-        }"""
+        }"""  # noqa: E501
     )
     return found
 
@@ -451,16 +543,22 @@ def test_last_50_windows_follow_the_pipeline_that_is_shown(browser: Any, tmp_pat
     now = int(time.time()) // 3600 * 3600
     quick = [(start, start + 120, "shipped") for start in range(now - 12 * 3600, now, 120)]
     hourly = [(start, start + 3600, "shipped") for start in range(now - 20 * 86400, now, 3600)]
-    invented_index(tmp_path / "index.sqlite", {"quick_by_hand": quick, "hourly": hourly}, hourly[0][0])
+    invented_index(
+        tmp_path / "index.sqlite", {"quick_by_hand": quick, "hourly": hourly}, hourly[0][0]
+    )
     for server in served(tmp_path / "index.sqlite"):
         for page in opened(browser, server.url):
             page.select_option("#range", "50w")
-            last = "Number(document.querySelector('tr[data-pipeline=\"NAME\"] .strip').getAttribute('aria-valuemax'))"
+            last = (
+                'Number(document.querySelector(\'tr[data-pipeline="NAME"] '
+                ".strip').getAttribute('aria-valuemax'))"
+            )
             wait_for(page, f"{last.replace('NAME', 'hourly')} < 5")
             page.fill("#q", "hourly")
             wait_for(
                 page,
-                f"document.querySelectorAll('#rows tr').length === 1 && Math.abs({last.replace('NAME', 'hourly')} - 49) <= 2",
+                "document.querySelectorAll('#rows tr').length === 1 && "
+                f"Math.abs({last.replace('NAME', 'hourly')} - 49) <= 2",
             )
 
 
@@ -478,11 +576,18 @@ def test_a_stretch_is_zoomed_into_by_dragging_and_by_keys(browser: Any, short: S
         assert 3 <= int(strip(page, "slow").get_attribute("aria-valuemax")) + 1 <= 7
         assert "start=" in page.url
         page.get_by_role("button", name="Zoom out").click()
-        wait_for(page, f"document.getElementById('sum').textContent.slice(0, 20) === {json.dumps(whole[:20])}")
+        wait_for(
+            page,
+            f"document.getElementById('sum').textContent.slice(0, 20) === {json.dumps(whole[:20])}",
+        )
         assert "start=" not in page.url
         strip(page, "slow").press("Home")
         strip(page, "slow").press("+")
-        wait_for(page, "document.querySelector('tr[data-pipeline=\"slow\"] .strip').getAttribute('aria-valuemax') < 12")
+        wait_for(
+            page,
+            'document.querySelector(\'tr[data-pipeline="slow"] '
+            ".strip').getAttribute('aria-valuemax') < 12",
+        )
         page.go_back()
         wait_for(page, "!document.getElementById('whole').checkVisibility()")
 
@@ -495,12 +600,15 @@ def test_a_dags_page_shows_its_pipeline_alone_with_its_replays(browser: Any, sho
         assert "dag_id" not in page.url
 
 
-def test_a_replay_stands_below_its_pipeline_and_by_hand_there_is_no_lag(browser: Any, short: Server) -> None:
+def test_a_replay_stands_below_its_pipeline_and_by_hand_there_is_no_lag(
+    browser: Any, short: Server
+) -> None:
     for page in opened(browser, f"{short.url}#sort=name"):
         assert names(page) == ["fast", "slow", "slow.replay.fix-1", "slow2", "slow_by_hand"]
         assert page.inner_text("#sum").startswith("4 pipelines")
         replay, by_hand, slow = (
-            page.locator(f'tr[data-pipeline="{name}"]') for name in ("slow.replay.fix-1", "slow_by_hand", "slow")
+            page.locator(f'tr[data-pipeline="{name}"]')
+            for name in ("slow.replay.fix-1", "slow_by_hand", "slow")
         )
         assert replay.locator("th button").inner_text() == "replay fix-1"
         assert "configuration" not in replay.inner_text()
@@ -509,17 +617,25 @@ def test_a_replay_stands_below_its_pipeline_and_by_hand_there_is_no_lag(browser:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_states_are_told_apart_where_windows_are_two_pixels_wide(browser: Any, tmp_path: Path, scheme: str) -> None:
-    """By height or lightness alone, and by colour also for people who see no difference of red and green."""
+def test_states_are_told_apart_where_windows_are_two_pixels_wide(
+    browser: Any, tmp_path: Path, scheme: str
+) -> None:
+    """By height or lightness alone, and by colour also for people who see no difference of red and
+    green."""
     now, states = (
         int(time.time()) // 3600 * 3600,
         ["failed", "blocked", "missing", "doubt", "late", "shipping", "waiting", "shipped"],
     )
-    windows = [(start, start + 3600, states[i % 8]) for i, start in enumerate(range(now - 280 * 3600, now, 3600))]
+    windows = [
+        (start, start + 3600, states[i % 8])
+        for i, start in enumerate(range(now - 280 * 3600, now, 3600))
+    ]
     invented_index(tmp_path / "index.sqlite", {"all_by_hand": windows}, now)
     for server in served(tmp_path / "index.sqlite"):
         url = f"{server.url}#start={windows[0][0]}&end={now}"
-        for page in opened(browser, url, color_scheme=scheme, viewport={"width": 1280, "height": 800}):
+        for page in opened(
+            browser, url, color_scheme=scheme, viewport={"width": 1280, "height": 800}
+        ):
             wait_for(page, "document.querySelector('.strip canvas').width > 300")
             columns = painted(page, "all_by_hand")
             each = len(columns) / len(windows)
@@ -533,23 +649,38 @@ def test_states_are_told_apart_where_windows_are_two_pixels_wide(browser: Any, t
 
 
 def difference(one: str, other: str) -> float:
-    """The least of the distances in CIE Lab, as seen by people with all cones, without those for red, and without those for green (Machado 2009)."""
+    """The least of the distances in CIE Lab, as seen by people with all cones, without those for
+    red, and without those for green (Machado 2009)."""
     views = (
         ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
-        ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
-        ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+        (
+            (0.152286, 1.052583, -0.204868),
+            (0.114503, 0.786281, 0.099216),
+            (-0.003882, -0.048116, 1.051998),
+        ),
+        (
+            (0.367322, 0.860646, -0.227968),
+            (0.280085, 0.672501, 0.047413),
+            (-0.011820, 0.042940, 0.968881),
+        ),
     )
 
     def linear(text: str) -> list[float]:
         parts = [int(text[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-        return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
 
     def lab(rgb: list[float], view: Any) -> tuple[float, float, float]:
-        red, green, blue = (min(1.0, max(0.0, sum(a * b for a, b in zip(row, rgb, strict=True)))) for row in view)
+        red, green, blue = (
+            min(1.0, max(0.0, sum(a * b for a, b in zip(row, rgb, strict=True)))) for row in view
+        )
         x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
         y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
         z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
-        fx, fy, fz = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z))
+        fx, fy, fz = (
+            part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z)
+        )
         return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
     return min(math.dist(lab(linear(one), view), lab(linear(other), view)) for view in views)
@@ -559,5 +690,8 @@ def test_thirty_rows_fit_on_a_screen(browser: Any, tmp_path: Path) -> None:
     large_index(tmp_path / "index.sqlite", int(time.time()), pipelines=50, days=7)
     for server in served(tmp_path / "index.sqlite"):
         for page in opened(browser, server.url, viewport={"width": 1440, "height": 900}):
-            inside = "[...document.querySelectorAll('#rows tr')].filter(row => row.getBoundingClientRect().bottom <= innerHeight).length"
+            inside = (
+                "[...document.querySelectorAll('#rows tr')].filter(row => "
+                "row.getBoundingClientRect().bottom <= innerHeight).length"
+            )
             assert page.evaluate(inside) >= 30

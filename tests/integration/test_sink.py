@@ -1,4 +1,5 @@
-"""What comes back from a ship's Spark job, with Spark's own workers; what they do there is shipping's business, and tested elsewhere."""
+"""What comes back from a ship's Spark job, with Spark's own workers; what they do there is
+shipping's business, and tested elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ def spark() -> Iterator[SparkSession]:
     source: Any = {"path": "/logs/"}
     found = session(
         Pipeline.model_validate(
-            {"pipeline": "sink", "source": source, "topic": "t", "clusters": ["c"], "runner": {"driver_memory": "1g", "cores": 2}}
+            {
+                "pipeline": "sink",
+                "source": source,
+                "topic": "t",
+                "clusters": ["c"],
+                "runner": {"driver_memory": "1g", "cores": 2},
+            }
         )
     )
     yield found
@@ -62,16 +69,22 @@ def test_receipts_of_tasks_that_are_done_are_there_once_also_when_another_one_fa
         return iter(())
 
     frame = spark.range(0, 100, 1, 2)
-    frame.mapInArrow(functools.partial(work, receipts, str(tmp_path), False), "nothing boolean").collect()
+    frame.mapInArrow(
+        functools.partial(work, receipts, str(tmp_path), False), "nothing boolean"
+    ).collect()
     assert sorted(receipts.value) == ["of task 0", "of task 1"]
     (tmp_path / "done").unlink()
     receipts = spark.sparkContext.accumulator([], sink._Listed())
     with pytest.raises(PySparkException, match="no attempt mends it"):
-        frame.mapInArrow(functools.partial(work, receipts, str(tmp_path), True), "nothing boolean").collect()
+        frame.mapInArrow(
+            functools.partial(work, receipts, str(tmp_path), True), "nothing boolean"
+        ).collect()
     assert receipts.value == ["of task 0"]
 
 
-def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """What is larger than a megabyte pyspark would put into a file, and an order has passwords."""
     canary = b"canary-7d1f" * 200_000
 
@@ -81,15 +94,27 @@ def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(spark: SparkSession,
         assert len(packed) == 2_200_000
         return iter(())
 
-    spark.range(0, 10, 1, 2).mapInArrow(functools.partial(work, canary), "nothing boolean").collect()
+    spark.range(0, 10, 1, 2).mapInArrow(
+        functools.partial(work, canary), "nothing boolean"
+    ).collect()
     conf = spark.sparkContext.getConf()
-    folder = Path(str(spark.sparkContext._jvm.org.apache.spark.util.Utils.getLocalDir(spark.sparkContext._jsc.sc().conf())))  # type: ignore[union-attr]
+    folder = Path(
+        str(
+            spark.sparkContext._jvm.org.apache.spark.util.Utils.getLocalDir(
+                spark.sparkContext._jsc.sc().conf()
+            )
+        )
+    )  # type: ignore[union-attr]
     assert conf.get("spark.broadcast.UDFCompressionThreshold") == "1g"
     assert folder.is_dir()
-    assert not [path for path in folder.rglob("*") if path.is_file() and b"canary-7d1f" in path.read_bytes()]
+    assert not [
+        path for path in folder.rglob("*") if path.is_file() and b"canary-7d1f" in path.read_bytes()
+    ]
 
 
-def test_workers_that_are_started_ahead_are_those_that_ship(spark: SparkSession, tmp_path: Path) -> None:
+def test_workers_that_are_started_ahead_are_those_that_ship(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     sink.start_workers(spark, 2)
 
     def work(batches: Any) -> Any:

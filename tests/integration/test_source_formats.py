@@ -1,4 +1,5 @@
-"""Files of every format through the commands that users have, from the file to what an independent reader finds in the topic."""
+"""Files of every format through the commands that users have, from the file to what an independent
+reader finds in the topic."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def source(format: str, **more: Any) -> dict[str, Any]:
 
 def numbered(first: int, end: int) -> pa.Table:
     """Of about 500 bytes a row that do not compress, so that a few thousand are many splits."""
-    return pa.table({"n": list(range(first, end)), "text": [os.urandom(250).hex() for _ in range(first, end)]})
+    return pa.table(
+        {"n": list(range(first, end)), "text": [os.urandom(250).hex() for _ in range(first, end)]}
+    )
 
 
 def objects(table: pa.Table) -> Counter[bytes]:
@@ -62,7 +65,14 @@ def flip(path: Path, at: int) -> None:
 def test_a_parquet_file_of_which_one_row_group_is_damaged_is_finished_when_it_is_mended(world):
     """Its other splits are shipped, and no row of them again."""
     table = numbered(0, 1200)
-    path = write_parquet(world, "a.parquet", table, row_group_size=200, write_page_checksum=True, use_dictionary=False)
+    path = write_parquet(
+        world,
+        "a.parquet",
+        table,
+        row_group_size=200,
+        write_page_checksum=True,
+        use_dictionary=False,
+    )
     write_parquet(world, "none.parquet", table.slice(0, 0))
     groups = pq.ParquetFile(path).metadata
     assert groups.num_row_groups == 6
@@ -85,8 +95,14 @@ def test_a_parquet_file_of_which_one_row_group_is_damaged_is_finished_when_it_is
 
 def test_columns_of_tables_choose_topic_key_and_value(world):
     """ORC and Avro; the schema of each file is its own."""
-    rows = [{"n": n, "level": "odd" if n % 2 else "even", "text": None if n == 4 else f"line {n}"} for n in range(50)]
-    for name, content in (("a.orc", pa.Table.from_pylist(rows)), ("b.orc", pa.table({"n": [100], "more": ["x"]}))):
+    rows = [
+        {"n": n, "level": "odd" if n % 2 else "even", "text": None if n == 4 else f"line {n}"}
+        for n in range(50)
+    ]
+    for name, content in (
+        ("a.orc", pa.Table.from_pylist(rows)),
+        ("b.orc", pa.table({"n": [100], "more": ["x"]})),
+    ):
         path = world.write_log(name, b"")
         orc.write_table(content, path)
         world.write_log(name, path.read_bytes())
@@ -99,20 +115,32 @@ def test_columns_of_tables_choose_topic_key_and_value(world):
         },
         topic=None,
         routes=[{"when": "level = 'odd'", "topic": world.topic(".odd")}, {"topic": world.topic()}],
-        gates={"source": [{"check": "not_null", "column": "n"}, {"check": "rows", "min": 49, "on": "full"}]},
+        gates={
+            "source": [
+                {"check": "not_null", "column": "n"},
+                {"check": "rows", "min": 49, "on": "full"},
+            ]
+        },
     )
     run = world.run()
     assert run["filtered"] == {"first": 2}
     assert world.read(".odd") == Counter(f"line {n}".encode() for n in range(3, 50, 2))
-    assert world.read() == Counter([*(f"line {n}".encode() for n in range(2, 50, 2) if n != 4), b"none", b"none"])
+    assert world.read() == Counter(
+        [*(f"line {n}".encode() for n in range(2, 50, 2) if n != 4), b"none", b"none"]
+    )
 
 
 def test_avro_of_another_writer_is_shipped_and_a_file_without_rows_is_done(world):
     for name in ("blocks.avro", "codec-zstandard.avro", "empty.avro"):
         world.write_log(name, (DATA / "tables" / name).read_bytes())
-    world.write_pipeline(source=source("avro", split_size="64KiB"), records={"value": "get_json_object(value, '$.text')"})
+    world.write_pipeline(
+        source=source("avro", split_size="64KiB"),
+        records={"value": "get_json_object(value, '$.text')"},
+    )
     run = world.run()
-    assert world.read() == Counter(f"line {n}".encode() for n in range(3000)) + Counter(f"line {n}".encode() for n in range(200))
+    assert world.read() == Counter(f"line {n}".encode() for n in range(3000)) + Counter(
+        f"line {n}".encode() for n in range(200)
+    )
     assert any("1 files have bytes and hold no line" in note for note in run["notes"])
 
 
@@ -129,7 +157,10 @@ def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(wo
     assert world.run()["quarantined"] == {"unparseable": 3}
     assert world.read() == Counter(
         [
-            *(b'{"time":"1","text":"two\\nlines, \\"quoted\\""}', b'{"time":"3","text":"\xc3\xa9"}'),
+            *(
+                b'{"time":"1","text":"two\\nlines, \\"quoted\\""}',
+                b'{"time":"3","text":"\xc3\xa9"}',
+            ),
             *(b'{"text":"x","more":"y","time":"4"}', b'{"a": 1}', b'{"b":{"c":[2]}}'),
         ]
     )
@@ -141,7 +172,9 @@ def test_a_csv_file_that_is_not_utf_8_is_never_changed(world):
     world.write_log("latin.csv", latin)
     world.write_log("latin-rows.csv.gz", gzip.compress(b"id,name\n1,Jos\xe9\n2,caf\xc3\xa9\n"))
     world.write_log("wide.csv", "id,name\n1,Zo\u00eb\n".encode("utf-16"))
-    world.write_pipeline(source=source("csv"), quarantine={"topic": world.topic(".q"), "max_rate": 1.0})
+    world.write_pipeline(
+        source=source("csv"), quarantine={"topic": world.topic(".q"), "max_rate": 1.0}
+    )
     said = " ".join(world.fails(code=1, says="files cannot be read").split())
     for what in (
         r"/latin\.csv: \S* ?its first row, which names the fields, is not text in UTF-8",
@@ -177,7 +210,9 @@ def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is
     for name, pack in packings.items():
         world.write_log(name, pack(tar.getvalue()))
     plan = json.loads(world.shipper("plan", world.name, "--window", WINDOW, "--json").stdout)
-    assert {Path(file["path"]).name: "tar archive" in file["problem"] for file in plan["files"]} == dict.fromkeys(packings, True)
+    assert {
+        Path(file["path"]).name: "tar archive" in file["problem"] for file in plan["files"]
+    } == dict.fromkeys(packings, True)
 
 
 def test_a_table_whose_codec_is_not_there_is_named_before_anything_is_sent(world):

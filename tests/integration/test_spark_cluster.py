@@ -1,4 +1,5 @@
-"""A standalone Spark of a master and two workers: what is lost there in the middle of a ship is neither lost nor doubled on the target."""
+"""A standalone Spark of a master and two workers: what is lost there in the middle of a ship is
+neither lost nor doubled on the target."""
 
 from __future__ import annotations
 
@@ -61,14 +62,16 @@ class SparkServer(RealSpark):
         """Return the Java processes of jobs on a worker."""
         found = []
         for child in psutil.Process(self.worker(worker).id.pid).children():
-            with contextlib.suppress(psutil.Error, ProcessLookupError):  # gone, or what `spark-class` has left unreaped
+            with contextlib.suppress(
+                psutil.Error, ProcessLookupError
+            ):  # gone, or what `spark-class` has left unreaped
                 if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in child.cmdline():
                     found.append(ProcessId.of(child.pid))
         return found
 
     def kill_executor(self, worker: int) -> int:
-        """Kill a worker's executors, and return how many there were. The master has it start others; their Python processes see that they
-        are gone."""
+        """Kill a worker's executors, and return how many there were. The master has it start
+        others; their Python processes see that they are gone."""
         found = self.executors(worker)
         for executor in found:
             send(executor, signal.SIGKILL)
@@ -76,7 +79,8 @@ class SparkServer(RealSpark):
 
     @contextlib.contextmanager
     def executors_paused(self, worker: int) -> Iterator[list[ProcessId]]:
-        """Stop a worker's executors and their Python processes for the ``with`` block; they hold all their connections."""
+        """Stop a worker's executors and their Python processes for the ``with`` block; they hold
+        all their connections."""
         held: list[ProcessId] = []
         for executor in self.executors(worker):
             below = psutil.Process(executor.pid).children(recursive=True)
@@ -103,12 +107,17 @@ class ClusterRun:
         self.world = world
         command = world.command("run", world.name, "--window", WINDOW, "--json")
         self.process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def ships(self, records: int) -> None:
-        """Until so many are in the topic, committed or not. Fails the test if the run ends before that."""
+        """Until so many are in the topic, committed or not. Fails the test if the run ends before
+        that."""
         self.until(lambda: sent(self.world) >= records)
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -142,15 +151,26 @@ def running(world: World, **environment: str) -> Iterator[ClusterRun]:
 
 
 def sent(world: World) -> int:
-    """By the ends of the topic, which also count what is aborted later. Waits for no transaction."""
+    """By the ends of the topic, which also count what is aborted later. Waits for no
+    transaction."""
     return sum(world.client.end_offset(world.topic(), partition) for partition in range(3))
 
 
 def on_cluster(
-    world: World, spark: SparkServer, conf: dict[str, str] | None = None, *, rate: str | None = "200kB/s", **runner: Any
+    world: World,
+    spark: SparkServer,
+    conf: dict[str, str] | None = None,
+    *,
+    rate: str | None = "200kB/s",
+    **runner: Any,
 ) -> None:
     """So slow that something can happen in the middle."""
-    runner = {"kind": "standalone", "master": spark.master, "conf": _ON_LOOPBACK | (conf or {}), **runner}
+    runner = {
+        "kind": "standalone",
+        "master": spark.master,
+        "conf": _ON_LOOPBACK | (conf or {}),
+        **runner,
+    }
     small_steps(world, runner=runner, delivery={"rate_limit": rate} if rate else {})
 
 
@@ -165,17 +185,27 @@ def assert_exact(world: World, account: dict[str, Any], expected: Counter[bytes]
 
 
 def heartbeats_that_failed(spark: SparkServer) -> list[str]:
-    """What executors say of an answer of the driver's that did not come: after 60 of them an executor gives up."""
-    logs = [log.read_text(errors="replace") for log in spark.directory.glob("work/*/app-*/*/stderr")]
+    """What executors say of an answer of the driver's that did not come: after 60 of them an
+    executor gives up."""
+    logs = [
+        log.read_text(errors="replace") for log in spark.directory.glob("work/*/app-*/*/stderr")
+    ]
     assert logs, "no executor wrote a log"
-    return [line for log in logs for line in log.splitlines() if "Issue communicating with driver in heartbeater" in line]
+    return [
+        line
+        for log in logs
+        for line in log.splitlines()
+        if "Issue communicating with driver in heartbeater" in line
+    ]
 
 
 def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
     world = World(tmp_path, kafka.bootstrap)
-    on_cluster(world, spark, rate="90kB/s")  # the second executor may come ten seconds after the first
+    on_cluster(
+        world, spark, rate="90kB/s"
+    )  # the second executor may come ten seconds after the first
     expected = numbered_lines(world, files=6, lines=40_000)
     with running(world) as run:
         run.ships(1)
@@ -210,7 +240,9 @@ def test_with_dynamic_allocation_executors_come_and_go_and_are_killed(
 
 
 @pytest.mark.long
-def test_an_executor_that_is_slow_for_some_seconds_goes_on(tmp_path: Path, kafka: KafkaServer, spark: SparkServer) -> None:
+def test_an_executor_that_is_slow_for_some_seconds_goes_on(
+    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
+) -> None:
     world = World(tmp_path, kafka.bootstrap)
     on_cluster(world, spark)
     expected = numbered_lines(world, files=6, lines=60_000)
@@ -228,7 +260,8 @@ def test_an_executor_that_is_slow_for_some_seconds_goes_on(tmp_path: Path, kafka
 def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
-    """Its tasks run again elsewhere meanwhile, under the same lanes, and it holds transactions that are open."""
+    """Its tasks run again elsewhere meanwhile, under the same lanes, and it holds transactions that
+    are open."""
     world = World(tmp_path, kafka.bootstrap)
     on_cluster(world, spark, _LOST_AFTER)
     expected = numbered_lines(world, files=6, lines=60_000)
@@ -244,7 +277,9 @@ def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
 
 
 @pytest.mark.long
-def test_a_driver_killed_on_a_cluster_is_finished_by_the_next_run(tmp_path: Path, kafka: KafkaServer, spark: SparkServer) -> None:
+def test_a_driver_killed_on_a_cluster_is_finished_by_the_next_run(
+    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
+) -> None:
     """At once, when the executors of the first may not have heard of it."""
     world = World(tmp_path, kafka.bootstrap)
     on_cluster(world, spark)
@@ -284,7 +319,10 @@ def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(
             run.until(executors(spark))
             for worker in (0, 1):
                 for executor in spark.executors(worker):
-                    for process in (psutil.Process(executor.pid), *psutil.Process(executor.pid).children(recursive=True)):
+                    for process in (
+                        psutil.Process(executor.pid),
+                        *psutil.Process(executor.pid).children(recursive=True),
+                    ):
                         seen += [*process.cmdline(), *process.environ().values()]
             account = run.account()
         assert_exact(world, account, expected)
@@ -303,8 +341,11 @@ _BARE = {
 
 
 @pytest.mark.long
-def test_an_archive_brings_tasks_their_python_wherever_executors_are(tmp_path: Path, kafka: KafkaServer) -> None:
-    """Executors have another environment and folder, no PYTHONPATH, and what they run is in the archive alone."""
+def test_an_archive_brings_tasks_their_python_wherever_executors_are(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
+    """Executors have another environment and folder, no PYTHONPATH, and what they run is in the
+    archive alone."""
     archive = tmp_path / "tasks.tar.gz"
     packed = subprocess.run(
         [sys.executable, "-m", "shipper", "environment", "pack", str(archive), "--json"],
@@ -316,7 +357,9 @@ def test_an_archive_brings_tasks_their_python_wherever_executors_are(tmp_path: P
     assert json.loads(packed.stdout)["archive"] == str(archive)
     world = World(tmp_path / "world", kafka.bootstrap)
     expected = numbered_lines(world, files=6, lines=60_000)
-    with SparkServer(tmp_path / "spark", environment=_BARE | {"PATH": _path_with_java()}, die_with_parent=True) as spark:
+    with SparkServer(
+        tmp_path / "spark", environment=_BARE | {"PATH": _path_with_java()}, die_with_parent=True
+    ) as spark:
         on_cluster(world, spark, archive=str(archive))
         with running(world) as run:
             run.ships(1)
@@ -327,26 +370,32 @@ def test_an_archive_brings_tasks_their_python_wherever_executors_are(tmp_path: P
         assert found
         for program, libraries in found:
             assert program.startswith(str(spark.directory / "work")), program
-            assert not [path for path in libraries if path.startswith((sys.prefix, sys.base_prefix))], (
-                "something of the driver's environment"
-            )
+            assert not [
+                path for path in libraries if path.startswith((sys.prefix, sys.base_prefix))
+            ], "something of the driver's environment"
 
 
 def findings(world: World) -> dict[str, tuple[str, str]]:
     """What ``shipper doctor`` says of each check: its status, and what to do."""
     done = world.shipper("doctor", world.name, "--limit", "240", "--json")
-    return {found["check"]: (found["status"], found["remedy"]) for found in json.loads(done.stdout)["findings"]}
+    return {
+        found["check"]: (found["status"], found["remedy"])
+        for found in json.loads(done.stdout)["findings"]
+    }
 
 
 @pytest.fixture
 def without_python(tmp_path: Path, kafka: KafkaServer) -> Iterator[World]:
-    """On a cluster where no task finds a Python: the archive holds none. Where it was forgotten Spark says the same of the driver's path."""
+    """On a cluster where no task finds a Python: the archive holds none. Where it was forgotten
+    Spark says the same of the driver's path."""
     with tarfile.open(tmp_path / "empty.tar.gz", "w:gz") as archive:
         archive.add(__file__, "x")
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
     bare = _BARE | {"PATH": _path_with_java()}
-    with SparkServer(tmp_path / "spark", workers=1, environment=bare, die_with_parent=True) as spark:
+    with SparkServer(
+        tmp_path / "spark", workers=1, environment=bare, die_with_parent=True
+    ) as spark:
         on_cluster(world, spark, rate=None, archive=str(tmp_path / "empty.tar.gz"))
         yield world
 
@@ -366,7 +415,9 @@ def test_doctor_asks_an_executor_what_it_runs(without_python: World) -> None:
 
 
 @pytest.mark.timeout(150)
-def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(tmp_path: Path, kafka: KafkaServer) -> None:
+def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
     with SparkServer(tmp_path / "spark", workers=0, die_with_parent=True) as spark:
@@ -378,10 +429,14 @@ def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(tmp_pa
             assert run.account()["delivered"] == 1
 
 
-def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once(tmp_path: Path, kafka: KafkaServer) -> None:
+def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
-    world.write_pipeline(runner={"kind": "standalone", "master": f"spark://127.0.0.1:{free_port()}"})
+    world.write_pipeline(
+        runner={"kind": "standalone", "master": f"spark://127.0.0.1:{free_port()}"}
+    )
     done = world.shipper("run", world.name, "--window", WINDOW, "--json")
     report = RunReport.model_validate_json(done.stdout)
     assert (done.returncode, report.gate_source and report.gate_source.status) == (1, "failed")
@@ -390,9 +445,15 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
     assert report.gate_source.phases["starting Spark"] < 30
     assert findings(world)["Spark's cluster"][0] == "failed"
     world.write_pipeline(
-        runner={"kind": "standalone", "master": "spark://127.0.0.1:1", "archive": str(tmp_path / "forgotten.tar.gz")}
+        runner={
+            "kind": "standalone",
+            "master": "spark://127.0.0.1:1",
+            "archive": str(tmp_path / "forgotten.tar.gz"),
+        }
     )
-    world.fails(code=1, says="forgotten.tar.gz is not there: make it with `shipper environment pack")
+    world.fails(
+        code=1, says="forgotten.tar.gz is not there: make it with `shipper environment pack"
+    )
 
 
 def _path_with_java() -> str:
@@ -401,25 +462,44 @@ def _path_with_java() -> str:
 
 
 def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]]:
-    """Of each Python process of a worker's executors: its program, and the files that it has mapped."""
+    """Of each Python process of a worker's executors: its program, and the files that it has
+    mapped."""
     found = []
     for executor in spark.executors(worker):
         for process in psutil.Process(executor.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                found.append((process.exe(), [mapped.path for mapped in process.memory_maps() if ".so" in mapped.path]))
+                found.append(
+                    (
+                        process.exe(),
+                        [mapped.path for mapped in process.memory_maps() if ".so" in mapped.path],
+                    )
+                )
     return found
 
 
 @pytest.mark.long
-def test_executors_with_another_shipper_send_nothing_and_say_so(tmp_path: Path, kafka: KafkaServer) -> None:
+def test_executors_with_another_shipper_send_nothing_and_say_so(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
     other = tmp_path / "other"
     for package in ("shipper", "spark_jobs"):
-        shutil.copytree(Path(__file__).parents[2] / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            Path(__file__).parents[2] / package,
+            other / package,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     with (other / "shipper" / "worker" / "lane.py").open("a") as lane:
         lane.write("\n# of another version\n")
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
-    with SparkServer(tmp_path / "spark", environment={**os.environ, "PYTHONPATH": str(other)}, die_with_parent=True) as spark:
+    with SparkServer(
+        tmp_path / "spark",
+        environment={**os.environ, "PYTHONPATH": str(other)},
+        die_with_parent=True,
+    ) as spark:
         on_cluster(world, spark, rate=None)
-        world.fails(code=1, says="Spark's executors run another shipper than the driver.*shipper environment pack")
+        world.fails(
+            code=1,
+            says="Spark's executors run another shipper than the driver.*shipper environment pack",
+        )
         assert world.nothing_was_sent()

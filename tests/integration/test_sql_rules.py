@@ -1,4 +1,5 @@
-"""What an expression may not do is refused by `validate`, and by a run that nobody validated before anything is read or sent."""
+"""What an expression may not do is refused by `validate`, and by a run that nobody validated before
+anything is read or sent."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ pytestmark = [pytest.mark.spark]
 
 def pipeline(**more: Any) -> Pipeline:
     base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["c"]}
-    return Pipeline.model_validate({**base, **({} if "routes" in more else {"topic": "logs.web"}), **more})
+    return Pipeline.model_validate(
+        {**base, **({} if "routes" in more else {"topic": "logs.web"}), **more}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 def faults(spark: SparkSession, **more: Any) -> dict[str, str]:
-    return {fault.field: fault.message for fault in sql_faults(spark, pipeline(**more)) if fault.refused}
+    return {
+        fault.field: fault.message for fault in sql_faults(spark, pipeline(**more)) if fault.refused
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,9 @@ def faults(spark: SparkSession, **more: Any) -> dict[str, str]:
         ("version()", "where and by whom"),
     ],
 )
-def test_what_does_not_give_one_value_of_its_line_alone_is_refused(spark: SparkSession, sql: str, why: str) -> None:
+def test_what_does_not_give_one_value_of_its_line_alone_is_refused(
+    spark: SparkSession, sql: str, why: str
+) -> None:
     assert why in faults(spark, records={"value": sql})["records.value"]
 
 
@@ -98,7 +105,14 @@ def test_it_is_refused_wherever_sql_may_stand(spark: SparkSession) -> None:
         gates={"source": [{"check": "condition", "name": "some", "sql": "rand() < 2"}]},
     )
     assert set(found) == {
-        *("records.columns.a", "records.drop.some", "records.value", "records.key", "records.headers.h", "records.timestamp"),
+        *(
+            "records.columns.a",
+            "records.drop.some",
+            "records.value",
+            "records.key",
+            "records.headers.h",
+            "records.timestamp",
+        ),
         *("routes[0].when", "gates.source[0].sql"),
     }, "each where it stands, and b, which is made of a, not once more"
 
@@ -119,7 +133,8 @@ def test_it_is_refused_wherever_sql_may_stand(spark: SparkSession) -> None:
         "from_json(value, 'a int').a",
         "parse_url(value, 'HOST')",
         "CASE WHEN value = 'x' THEN raise_error('x') ELSE 'y' END",
-        "to_json(struct(interval '1 day' as a, X'1F' as b, 1.2BD as c, date'2026-11-01' as d, map('a', 1) as e, array(1, null) as f))",
+        "to_json(struct(interval '1 day' as a, X'1F' as b, 1.2BD as c, date'2026-11-01' as d, "
+        "map('a', 1) as e, array(1, null) as f))",
         "variant_get(try_parse_json(value), '$.a', 'string')",
         " OR ".join(f"value = '{n}'" for n in range(700)),
     ],
@@ -131,15 +146,33 @@ def test_what_does_is_taken(spark: SparkSession, sql: str) -> None:
 @pytest.mark.parametrize(
     ("records", "field", "why"),
     [
-        ({"value": "cast('abc' as int)"}, "records.value", "fails whatever the line is: [CAST_INVALID_INPUT]"),
-        ({"value": "regexp_extract(value, '([x', 1)"}, "records.value", "'([x' is no Java regular expression: Unclosed"),
-        ({"drop": {"x": "value rlike '(x'"}}, "records.drop.x", "'(x' is no Java regular expression: Unclosed"),
+        (
+            {"value": "cast('abc' as int)"},
+            "records.value",
+            "fails whatever the line is: [CAST_INVALID_INPUT]",
+        ),
+        (
+            {"value": "regexp_extract(value, '([x', 1)"},
+            "records.value",
+            "'([x' is no Java regular expression: Unclosed",
+        ),
+        (
+            {"drop": {"x": "value rlike '(x'"}},
+            "records.drop.x",
+            "'(x' is no Java regular expression: Unclosed",
+        ),
         ({"value": "length(max(value)) + length(value)"}, "records.value", "looks at other lines"),
-        ({"timestamp": "value"}, "records.timestamp", "is of type string; it must be timestamp; write `to_timestamp("),
+        (
+            {"timestamp": "value"},
+            "records.timestamp",
+            "is of type string; it must be timestamp; write `to_timestamp(",
+        ),
         ({"value": "value in (select 'a')"}, "records.value", "[UNSUPPORTED_TYPED_LITERAL]"),
     ],
 )
-def test_what_would_fail_at_the_first_line_is_a_fault(spark: SparkSession, records: dict[str, Any], field: str, why: str) -> None:
+def test_what_would_fail_at_the_first_line_is_a_fault(
+    spark: SparkSession, records: dict[str, Any], field: str, why: str
+) -> None:
     found = {fault.field: fault.message for fault in sql_faults(spark, pipeline(records=records))}
     assert why in found[field]
     assert "GROUP BY" not in found[field]
@@ -152,26 +185,53 @@ def test_a_wrong_pattern_of_a_check_is_said_once(spark: SparkSession) -> None:
 
 
 def test_sql_cannot_read_the_environment_or_sparks_settings(spark: SparkSession) -> None:
-    frame = spark.range(1).selectExpr("'${env:PATH}' as environment", "'${spark.app.name}' as setting")
+    frame = spark.range(1).selectExpr(
+        "'${env:PATH}' as environment", "'${spark.app.name}' as setting"
+    )
     assert frame.head().asDict() == {"environment": "${env:PATH}", "setting": "${spark.app.name}"}
 
 
-def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     config = tmp_path / "config" / "pipelines"
     config.mkdir(parents=True)
-    (config / "web.yaml").write_text("pipeline: web\nsource: /logs/\ntopic: t\nrecords:\n  drop:\n    some: rand() < 0.5\n")
+    (config / "web.yaml").write_text(
+        "pipeline: web\nsource: /logs/\ntopic: t\nrecords:\n  drop:\n    some: rand() < 0.5\n"
+    )
     unsafe = pipeline(records={"drop": {"some": "rand() < 0.5"}})
-    with pytest.raises(ConfigError, match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give something else"):
+    with pytest.raises(
+        ConfigError,
+        match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give something else",
+    ):
         refuse_unsafe_sql(spark, unsafe, tmp_path / "config")
     started = dt.datetime.now(dt.UTC)
     common = {"pipeline": "web", "run_id": "r", "window_start": started, "window_end": started}
     planned = PlanResult(
-        **common, step="plan", started_at=started, finished_at=started, source="/logs/",
-        files=[PlannedFile(path="/logs/no such file", uri="file:/logs/no", size_bytes=9, modified_ms=0, splits=1, format="plain")],
-    )  # fmt: skip
+        **common,
+        step="plan",
+        started_at=started,
+        finished_at=started,
+        source="/logs/",
+        files=[
+            PlannedFile(
+                path="/logs/no such file",
+                uri="file:/logs/no",
+                size_bytes=9,
+                modified_ms=0,
+                splits=1,
+                format="plain",
+            )
+        ],
+    )
     context = SimpleNamespace(
-        pipeline=unsafe, engine=SparkEngine(unsafe, spark=spark), start_spark=lambda: None, config_dir=tmp_path / "config",
-        folder=SimpleNamespace(need=lambda *_: planned), common=lambda step: {**common, "step": step}, phases=Phases(),
-    )  # fmt: skip
+        pipeline=unsafe,
+        engine=SparkEngine(unsafe, spark=spark),
+        start_spark=lambda: None,
+        config_dir=tmp_path / "config",
+        folder=SimpleNamespace(need=lambda *_: planned),
+        common=lambda step: {**common, "step": step},
+        phases=Phases(),
+    )
     with pytest.raises(ConfigError, match="may give something else"):
         gate_source(context, started)

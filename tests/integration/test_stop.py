@@ -1,4 +1,5 @@
-"""A run that is stopped stops: nothing ships on, the lease is free, and its last lines say what is in the ledger."""
+"""A run that is stopped stops: nothing ships on, the lease is free, and its last lines say what is
+in the ledger."""
 
 from __future__ import annotations
 
@@ -34,11 +35,15 @@ class SlowRun:
 
     def __init__(self, world: World, command: Sequence[str] = ()) -> None:
         self.world = world
-        # A shell starts what it runs in the background with SIGINT ignored, and processes pass that on.
+        # A shell starts what it runs in the background with SIGINT ignored, and processes pass that
+        # on.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self._log = (world.root / "run.log").open("w+")
         self.process = subprocess.Popen(
-            command or world.command("run", world.name, "--window", WINDOW), stdout=self._log, stderr=subprocess.STDOUT, text=True
+            command or world.command("run", world.name, "--window", WINDOW),
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         signal.signal(signal.SIGINT, before)
         there = world.ledger_count()
@@ -51,7 +56,9 @@ class SlowRun:
 
     def driver(self) -> int:
         """The Spark side's Python: the one child of the command; it has a session of its own."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        )
         [driver] = [int(pid) for pid in children if os.getsid(int(pid)) == int(pid)]
         return driver
 
@@ -64,7 +71,9 @@ class SlowRun:
                     os.getsid(int(entry.name)) == self.session
                     and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
                 ):
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:80])
+                    found.append(
+                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:80]
+                    )
         return found
 
 
@@ -73,8 +82,12 @@ def world(tmp_path: Path, kafka) -> World:
     world = World(tmp_path, kafka.bootstrap)
     slow(world)
     for number in range(4):
-        noise = random.Random(number)  # what compresses well would be gone before anybody could stop it
-        lines = (b"%d %d %s\n" % (number, n, noise.randbytes(32).hex().encode()) for n in range(60_000))
+        noise = random.Random(
+            number
+        )  # what compresses well would be gone before anybody could stop it
+        lines = (
+            b"%d %d %s\n" % (number, n, noise.randbytes(32).hex().encode()) for n in range(60_000)
+        )
         world.write_log(f"{number}.log", b"".join(lines))
     return world
 
@@ -89,7 +102,8 @@ def slow(world: World, **delivery: object) -> None:
         "transaction_timeout": "20s",
     }
     world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "split_size": "1MiB"}, delivery={**settings, "rate_limit": "100kB/s", **delivery}
+        source={"path": "logs", "settle": "0s", "split_size": "1MiB"},
+        delivery={**settings, "rate_limit": "100kB/s", **delivery},
     )
 
 
@@ -109,7 +123,8 @@ def stop(world: World, signum: signal.Signals) -> None:
     there = world.ledger_count()
     assert 0 < there < 240_000
     counted = re.search(
-        rf"stopped by {signum.name}; (at least )?([\d,]+) records of this window are in the ledger of local "
+        rf"stopped by {signum.name}; (at least )?([\d,]+) records of this window are in the ledger "
+        r"of local "
         r"\(\d of 4 files complete\); run the same command again for the rest",
         "\n".join(said.splitlines()[-4:]),
     )
@@ -132,7 +147,9 @@ def everything_goes_on(world: World) -> None:
 def test_term_stops_a_run_and_an_orphan_stops_by_itself(world: World) -> None:
     stop(world, signal.SIGTERM)
     results = list((world.root / "runs").rglob("ship.local.json"))
-    assert [ShipResult.model_validate_json(path.read_text()).status for path in results] == ["failed"]
+    assert [ShipResult.model_validate_json(path.read_text()).status for path in results] == [
+        "failed"
+    ]
 
     run = SlowRun(world)
     run.process.kill()
@@ -154,16 +171,27 @@ from shipper_factory.step import Child
 _, _, config, name, window, *steps = sys.argv
 window, pipeline = parse_window(window), load_pipeline(Path(config), name)
 sys.exit(Child(Job(pipeline, Path(config), window.start, window.end, "run-1", tuple(steps))).run(lambda line: print(line, flush=True)))
-"""
+"""  # noqa: E501
 
 
 def task(world: World, *steps: str) -> list[str]:
     dags = Path(__file__).resolve().parents[2] / "dags"
-    return [sys.executable, "-c", _TASK, str(dags), str(world.root / "config"), world.name, WINDOW, *steps]
+    return [
+        sys.executable,
+        "-c",
+        _TASK,
+        str(dags),
+        str(world.root / "config"),
+        world.name,
+        WINDOW,
+        *steps,
+    ]
 
 
 @pytest.mark.long
-def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_says_what_it_found(world: World) -> None:
+def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_says_what_it_found(
+    world: World,
+) -> None:
     run = SlowRun(world, task(world, "plan", "gate_source", "ship:local"))
     run.process.kill()
     run.process.wait()
@@ -173,10 +201,17 @@ def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_sa
     assert 0 < there < 240_000
     slow(world, rate_limit="100MB/s")
     done = subprocess.run(
-        task(world, "ship:local", "gate_delivery:local"), capture_output=True, text=True, timeout=300, check=False
+        task(world, "ship:local", "gate_delivery:local"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:]
-    assert f"{there:,} of the records that were there were sent by an earlier attempt of this very run" in done.stdout
+    assert (
+        f"{there:,} of the records that were there were sent by an earlier attempt of this very run"
+        in done.stdout
+    )
     assert f"{240_000 - there:,} records of " in done.stdout
     assert world.read() == lines_of(*(file.read_bytes() for file in world.logs.iterdir()))
 
@@ -205,6 +240,8 @@ def test_a_killed_driver_leaves_no_java(world: World) -> None:
     assert (report.status, report.plan is not None, report.ships) == ("failed", True, [])
     assert str(report.first_cause).startswith("step ship:")
     assert "Traceback" not in run.said()
-    slow(world, lease_wait="120s", rate_limit="100MB/s")  # its lease has to lapse: nobody was left to release it
+    slow(
+        world, lease_wait="120s", rate_limit="100MB/s"
+    )  # its lease has to lapse: nobody was left to release it
     world.run()
     assert world.read() == lines_of(*(file.read_bytes() for file in world.logs.iterdir()))

@@ -1,4 +1,5 @@
-"""Parquet, ORC, Avro, CSV, records of several lines and whole files by the reader alone: each record is there once, with exact values."""
+"""Parquet, ORC, Avro, CSV, records of several lines and whole files by the reader alone: each
+record is there once, with exact values."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ DATED = framed(Framing("starts_with", r"\d{4}-\d\d-\d\d "))
 
 def accounted(file: PlannedFile, reports: Sequence[PieceReport]) -> bool:
     """Whether all pieces together took all of the file, and nothing twice."""
-    return sum(report.stored for report in reports) == file.size_bytes and not any(report.problem for report in reports)
+    return sum(report.stored for report in reports) == file.size_bytes and not any(
+        report.problem for report in reports
+    )
 
 
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -71,7 +74,10 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "list": (pa.list_(pa.int32()), [[1, None, 3], None, []]),
     "map": (pa.map_(pa.string(), pa.int64()), [[("k", 1), ("n", None)], None, []]),
     "keys": (pa.map_(pa.int32(), pa.string()), [[(1, "x")], None, []]),
-    "in": (pa.struct([("x", pa.int32()), ("y", pa.string())]), [{"x": 1, "y": None}, None, {"x": None, "y": "z"}]),
+    "in": (
+        pa.struct([("x", pa.int32()), ("y", pa.string())]),
+        [{"x": 1, "y": None}, None, {"x": None, "y": "z"}],
+    ),
     "lists": (pa.list_(pa.list_(pa.int32())), [[[1], [], None], None, []]),
     "rows": (pa.list_(pa.struct([("x", pa.int32())])), [[{"x": 1}, None], None, []]),
 }
@@ -94,7 +100,12 @@ def write(content: pa.Table, path: Path, **more: Any) -> PlannedFile:
 
 
 def numbered(count: int) -> pa.Table:
-    return pa.table({"n": pa.array(range(count), pa.int64()), "text": pa.array([f"row {n}" for n in range(count)], pa.string())})
+    return pa.table(
+        {
+            "n": pa.array(range(count), pa.int64()),
+            "text": pa.array([f"row {n}" for n in range(count)], pa.string()),
+        }
+    )
 
 
 def numbers(rows: Sequence[Row]) -> list[int]:
@@ -119,7 +130,10 @@ def test_every_type_of_parquet_and_orc_is_written_exactly(spark, tmp_path):
         }
     )
     old = pa.table({"ns": pa.array([1], pa.timestamp("ns", "UTC"))})
-    files = [write(more, tmp_path / "more.parquet"), write(old, tmp_path / "96.parquet", use_deprecated_int96_timestamps=True)]
+    files = [
+        write(more, tmp_path / "more.parquet"),
+        write(old, tmp_path / "96.parquet", use_deprecated_int96_timestamps=True),
+    ]
     rows, _ = read(spark, files)
     assert [value.decode() for value in lines(rows)] == [
         '{"u64":18446744073709551615,"u32":4294967295,"ms":"01:02:03.004","us":"01:02:03.000004","half":1.5,"short":-1.5}',
@@ -151,25 +165,38 @@ def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, forma
     if format == "avro":
         file = table(AVRO / "blocks.avro")
     else:
-        more = {"row_group_size": 100} if format == "parquet" else {"stripe_size": 1000, "batch_size": 100}
+        more = (
+            {"row_group_size": 100}
+            if format == "parquet"
+            else {"stripe_size": 1000, "batch_size": 100}
+        )
         file = write(numbered(3000), tmp_path / f"a.{format}", **more)
     for split in (file.size_bytes, file.size_bytes // 2, 20_011, 4_999, 777):
         rows, reports = read(spark, [file], split, partition_bytes=IN_ONE_TASK)
         assert numbers(rows) == list(range(3000)), split
         assert accounted(file, reports), split
         assert split > 5_000 or sum(report.lines > 0 for report in reports) > 3
-        assert sum(report.unpacked for report in reports) == sum(len(value or b"") + 1 for value in lines(rows))
+        assert sum(report.unpacked for report in reports) == sum(
+            len(value or b"") + 1 for value in lines(rows)
+        )
 
 
 def test_a_table_without_rows_is_read_and_has_none(spark, tmp_path):
-    files = [write(numbered(0), tmp_path / "0.parquet"), write(numbered(0), tmp_path / "0.orc"), table(AVRO / "empty.avro")]
+    files = [
+        write(numbered(0), tmp_path / "0.parquet"),
+        write(numbered(0), tmp_path / "0.orc"),
+        table(AVRO / "empty.avro"),
+    ]
     rows, reports = read(spark, files)
     assert rows == []
-    assert [(report.stored, report.lines, report.problem) for report in reports] == [(file.size_bytes, 0, "") for file in files]
+    assert [(report.stored, report.lines, report.problem) for report in reports] == [
+        (file.size_bytes, 0, "") for file in files
+    ]
 
 
 def test_a_damaged_table_is_never_read_in_part_without_a_word(spark, tmp_path):
-    """What has checksums is known wherever it is wrong; what has none, wherever a length or an end is."""
+    """What has checksums is known wherever it is wrong; what has none, wherever a length or an end
+    is."""
     whole = [
         write(numbered(3000), tmp_path / "a.parquet", row_group_size=500, write_page_checksum=True),
         write(numbered(3000), tmp_path / "a.orc", compression="zlib"),
@@ -186,7 +213,9 @@ def test_a_damaged_table_is_never_read_in_part_without_a_word(spark, tmp_path):
             "it is empty of sense": b"\x07" * len(content),
         }
         if file.path.endswith(HAVE_CHECKSUMS):
-            damaged["a bit is wrong"] = content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :]
+            damaged["a bit is wrong"] = (
+                content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :]
+            )
             damaged["zeros in it"] = content[:at] + bytes(64) + content[at + 64 :]
         for what, bad in damaged.items():
             path = tmp_path / f"{len(cases)}"
@@ -215,8 +244,12 @@ def test_a_row_that_is_too_long_is_marked_and_the_next_one_is_read(spark, tmp_pa
 # CSV
 
 
-def csv_rows(spark: SparkSession, path: Path, of: Csv | None = None, max_line: int = 2**20) -> tuple[list[Any], PieceReport]:
-    rows, (report,) = read(spark, [planned(path)], limits=framed(Framing("csv", csv=of or Csv()), max_line))
+def csv_rows(
+    spark: SparkSession, path: Path, of: Csv | None = None, max_line: int = 2**20
+) -> tuple[list[Any], PieceReport]:
+    rows, (report,) = read(
+        spark, [planned(path)], limits=framed(Framing("csv", csv=of or Csv()), max_line)
+    )
     return [mark or json.loads(value or b"null") for value, mark, _ in rows], report
 
 
@@ -225,10 +258,14 @@ def test_a_csv_file_has_the_rows_that_pythons_own_reader_finds(spark, tmp_path, 
     rng = random.Random(5)
     alphabet = ["a", "é", " ", delimiter, quote, quote * 2, "\n", "\r\n", "\\", "{", "x" * 40, ""]
     header = ["time", f"odd {quote}name{quote}", "", "last"]
-    made = [["".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in header] for _ in range(4000)]
+    made = [
+        ["".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in header] for _ in range(4000)
+    ]
     for packed in (False, True):
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=delimiter, quotechar=quote, lineterminator=rng.choice(["\n", "\r\n"]))
+        writer = csv.writer(
+            text, delimiter=delimiter, quotechar=quote, lineterminator=rng.choice(["\n", "\r\n"])
+        )
         writer.writerows([header, *made])
         content = b"\xef\xbb\xbf" + text.getvalue().encode()
         path = tmp_path / f"{packed}.csv"
@@ -240,14 +277,26 @@ def test_a_csv_file_has_the_rows_that_pythons_own_reader_finds(spark, tmp_path, 
 
 def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_path):
     path = tmp_path / "a.csv"
-    path.write_bytes(b'a,b\n1,2\n1\n1,2,3\n\n\r\n"x"y,2\n"",\n"1" ,2\nq"u"o,t\n{},\n"never closed,\n2\n')
+    path.write_bytes(
+        b'a,b\n1,2\n1\n1,2,3\n\n\r\n"x"y,2\n"",\n"1" ,2\nq"u"o,t\n{},\n"never closed,\n2\n'
+    )
     rows, _ = csv_rows(spark, path)
     assert rows == [
-        {"a": "1", "b": "2"}, ["1"], ["1", "2", "3"], ["xy", "2"], {"a": "", "b": ""}, ["1 ", "2"], {"a": 'q"u"o', "b": "t"},
-        {"a": "{}", "b": ""}, ["never closed,\n2\n"],
-    ]  # fmt: skip
+        {"a": "1", "b": "2"},
+        ["1"],
+        ["1", "2", "3"],
+        ["xy", "2"],
+        {"a": "", "b": ""},
+        ["1 ", "2"],
+        {"a": 'q"u"o', "b": "t"},
+        {"a": "{}", "b": ""},
+        ["never closed,\n2\n"],
+    ]
     path.write_bytes(b"1,2\n3,4")
-    assert csv_rows(spark, path, Csv(columns=("x", "y")))[0] == [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]
+    assert csv_rows(spark, path, Csv(columns=("x", "y")))[0] == [
+        {"x": "1", "y": "2"},
+        {"x": "3", "y": "4"},
+    ]
     path.write_bytes(b'a,b\n1,"2\n')
     assert csv_rows(spark, path, Csv(quote=None))[0] == [{"a": "1", "b": '"2'}]
     path.write_bytes(b"a,b\n" + b"x" * 3000 + b",1\n3,4\n")
@@ -255,9 +304,14 @@ def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_
     hidden = b"".join(b"%d,x\n" % n for n in range(10_000))
     path.write_bytes(b'a,b\n1,2\n3,"4\n' + hidden)
     rows, report = csv_rows(spark, path, max_line=1000)
-    assert rows == [{"a": "1", "b": "2"}, TOO_LONG], "one stray quote makes one row of all that follow"
+    assert rows == [{"a": "1", "b": "2"}, TOO_LONG], (
+        "one stray quote makes one row of all that follow"
+    )
     assert len(hidden) <= report.long_bytes <= 1.2 * len(hidden), "how much it hides is told"
-    for content, says in ((b"a,b,a\n1,2,3\n", "names field 3 as another one"), (b'"a"b\n1\n', "not well quoted")):
+    for content, says in (
+        (b"a,b,a\n1,2,3\n", "names field 3 as another one"),
+        (b'"a"b\n1\n', "not well quoted"),
+    ):
         path.write_bytes(content)
         rows, report = csv_rows(spark, path)
         assert rows == [BROKEN]
@@ -274,20 +328,39 @@ def test_a_csv_row_that_is_none_says_how_many_more_rows_it_may_be(spark, tmp_pat
     swallows = b'2,"stray\n3,x\n4,x\n5,"y"\n'
     path.write_bytes(b"a,b\n" + good + swallows + b"6\n" + long + good + b'7,"never closed\n8,x\n')
     with reading(
-        spark, list(file_pieces([planned(path)], 2**25)), framed(Framing("csv"), 1000), partition_bytes=2**25, ends=True
+        spark,
+        list(file_pieces([planned(path)], 2**25)),
+        framed(Framing("csv"), 1000),
+        partition_bytes=2**25,
+        ends=True,
     ) as found:
-        rows = [(row[0], row[1]) for row in found.frame.select(sql_column(MARK), sql_column(SWALLOWED)).collect()]
-    assert rows == [(None, None), (None, 3), (None, None), (TOO_LONG, 600), (None, None), (None, 1), (END, None)]
+        rows = [
+            (row[0], row[1])
+            for row in found.frame.select(sql_column(MARK), sql_column(SWALLOWED)).collect()
+        ]
+    assert rows == [
+        (None, None),
+        (None, 3),
+        (None, None),
+        (TOO_LONG, 600),
+        (None, None),
+        (None, 1),
+        (END, None),
+    ]
 
 
-def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_changed(spark, tmp_path):
+def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_changed(
+    spark, tmp_path
+):
     path = tmp_path / "a.csv"
     text = 'id,naïve\r\n1,José\n2,"Zoë, ""x""\né"\n' + "3,\U0001f600ж\n" * 30_000
     expected = [{"id": "1", "naïve": "José"}, {"id": "2", "naïve": 'Zoë, "x"\né'}] + [
         {"id": "3", "naïve": "\U0001f600ж"}
     ] * 30_000
     for encoding in ("UTF-8", "UTF-16", "UTF-16LE", "UTF-32", "GB18030"):
-        path.write_bytes(("\ufeff" if encoding == "UTF-16LE" else "").encode(encoding) + text.encode(encoding))
+        path.write_bytes(
+            ("\ufeff" if encoding == "UTF-16LE" else "").encode(encoding) + text.encode(encoding)
+        )
         rows, report = csv_rows(spark, path, Csv(encoding=encoding))
         assert rows == expected, encoding
         assert (report.stored, report.problem) == (path.stat().st_size, "")
@@ -295,15 +368,24 @@ def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_c
     assert csv_rows(spark, path, Csv(encoding="windows-1252"))[0] == [{"id": "1", "naïve": "José"}]
 
     rows, report = csv_rows(spark, path)
-    assert (rows, "`source.csv.encoding`" in report.problem) == ([BROKEN], True), "the names themselves are no UTF-8"
-    path.write_bytes(b"id,name\n1,Jos\xe9\n2,caf\xc3\xa9\n3,\xc3\n4,\xed\xa0\x80\xc0\x80\xf8\n5,\xf4\x90\x80\x80,\n")
+    assert (rows, "`source.csv.encoding`" in report.problem) == ([BROKEN], True), (
+        "the names themselves are no UTF-8"
+    )
+    path.write_bytes(
+        b"id,name\n1,Jos\xe9\n2,caf\xc3\xa9\n3,\xc3\n4,\xed\xa0\x80\xc0\x80\xf8\n5,\xf4\x90\x80\x80,\n"
+    )
     rows, _ = read(spark, [planned(path)], limits=framed(Framing("csv")))
     assert all(value.isascii() or value.decode() for value, _, _ in rows), "all records are UTF-8"
     found = [json.loads(value) for value, _, _ in rows]
     assert found[1] == {"id": "2", "name": "café"}
-    assert [row[1].encode("utf-8", "surrogateescape") for row in found if isinstance(row, list)] == [
-        b"Jos\xe9", b"\xc3", b"\xed\xa0\x80\xc0\x80\xf8", b"\xf4\x90\x80\x80",
-    ]  # fmt: skip
+    assert [
+        row[1].encode("utf-8", "surrogateescape") for row in found if isinstance(row, list)
+    ] == [
+        b"Jos\xe9",
+        b"\xc3",
+        b"\xed\xa0\x80\xc0\x80\xf8",
+        b"\xf4\x90\x80\x80",
+    ]
     path.write_bytes(b"id,name\n1,\x81\x40\n2,\x81\n")
     rows, _ = csv_rows(spark, path, Csv(encoding="Shift_JIS"))
     assert rows == [{"id": "1", "name": "\u3000"}, ["2", "\udcff"]]
@@ -316,7 +398,9 @@ def test_a_pattern_that_needs_more_stack_than_there_is_fails_its_file_alone(spar
     paths = [tmp_path / "a.log", tmp_path / "b.log"]
     paths[0].write_bytes(b"x\n" + b"ab" * 400_000 + b"c\n")
     paths[1].write_bytes(b"ab\n")
-    rows, reports = read(spark, [planned(path) for path in paths], limits=framed(Framing("starts_with", "(a|b)+c")))
+    rows, reports = read(
+        spark, [planned(path) for path in paths], limits=framed(Framing("starts_with", "(a|b)+c"))
+    )
     assert [(value, mark) for value, mark, _ in rows] == [(None, BROKEN), (b"ab", None)]
     assert "`records.starts_with`" in reports[0].problem
 
@@ -324,7 +408,12 @@ def test_a_pattern_that_needs_more_stack_than_there_is_fails_its_file_alone(spar
 def test_bytes_behind_a_gzip_file_are_told_from_a_file_that_is_cut_off(spark, tmp_path):
     path = tmp_path / "a.log"
     whole = gzip.compress(b"one\n")
-    for behind, says in ((b"x", "behind"), (b"\0" * 512, "behind"), (whole[:5], "end"), (whole, "")):
+    for behind, says in (
+        (b"x", "behind"),
+        (b"\0" * 512, "behind"),
+        (whole[:5], "end"),
+        (whole, ""),
+    ):
         path.write_bytes(whole + behind)
         _, (report,) = read(spark, [planned(path)])
         assert (says in report.problem, bool(report.problem)) == (True, bool(says)), report.problem
@@ -335,7 +424,10 @@ def test_a_parquet_file_with_a_codec_that_is_not_there_is_refused_by_name(spark,
     path = tmp_path / "a.parquet"
     pq.write_table(numbered(100), path, compression="brotli")
     rows, (report,) = read(spark, [table(path)])
-    assert ([mark for _, mark, _ in rows], "packed with brotli" in report.problem) == ([BROKEN], True)
+    assert ([mark for _, mark, _ in rows], "packed with brotli" in report.problem) == (
+        [BROKEN],
+        True,
+    )
 
 
 # Records of several lines, and whole files
@@ -358,7 +450,15 @@ def test_a_record_begins_at_each_line_that_matches_wherever_the_file_is_cut(spar
         content += b"no record begins here\n\n" if case % 2 else b""
         for n in range(300):
             content += b"2026-11-01 %d\n" % n + b"".join(
-                rng.choice([b"\n", b"  at x\n", b"Caused by: y\n", b"2026 and no date\n", b"z" * rng.randrange(900) + b"\n"])
+                rng.choice(
+                    [
+                        b"\n",
+                        b"  at x\n",
+                        b"Caused by: y\n",
+                        b"2026 and no date\n",
+                        b"z" * rng.randrange(900) + b"\n",
+                    ]
+                )
                 for _ in range(rng.choice([0, 0, 1, 3, 12]))
             )
         content += b"the last line has no end" if case == 2 else b""
@@ -371,12 +471,18 @@ def test_a_record_begins_at_each_line_that_matches_wherever_the_file_is_cut(spar
                 rows, reports = read(spark, [planned(path)], split, DATED, IN_ONE_TASK)
                 assert lines(rows) == expected, (case, suffix, split)
                 assert sum(report.unpacked for report in reports) == len(content)
-                assert suffix != "log" or split > 10_000 or sum(report.lines > 0 for report in reports) > 5
+                assert (
+                    suffix != "log"
+                    or split > 10_000
+                    or sum(report.lines > 0 for report in reports) > 5
+                )
 
 
 def test_a_record_of_several_lines_is_bounded(spark, tmp_path):
     path = tmp_path / "a.log"
-    path.write_bytes(b"> one\n" + b"y" * 600 + b"\n" + b"z" * 600 + b"\n> two\n> " + b"x" * 3000 + b"\n> three")
+    path.write_bytes(
+        b"> one\n" + b"y" * 600 + b"\n" + b"z" * 600 + b"\n> two\n> " + b"x" * 3000 + b"\n> three"
+    )
     rows, _ = read(spark, [planned(path)], limits=framed(Framing("starts_with", "> "), 1000))
     assert [(value, mark) for value, mark, _ in rows] == [
         (b"> one", TOO_LONG), (b"> two", None), (b"> xxx", TOO_LONG), (b"> three", None),
@@ -386,7 +492,9 @@ def test_a_record_of_several_lines_is_bounded(spark, tmp_path):
 def test_a_whole_file_is_one_record_byte_for_byte(spark, tmp_path):
     content = (PACKED / "lines.log").read_bytes()
     paths = [path for path in sorted(PACKED.glob("*.log*")) if not path.name.startswith("refused")]
-    rows, reports = read(spark, [planned(path) for path in paths], limits=framed(Framing("whole_file")))
+    rows, reports = read(
+        spark, [planned(path) for path in paths], limits=framed(Framing("whole_file"))
+    )
     assert [value for value, _, _ in rows] == [content] * len(paths)
     assert {report.unpacked for report in reports} == {len(content)}
     odd = tmp_path / "odd"

@@ -1,4 +1,5 @@
-"""Completeness is known for each tick of the schedule, whoever looked at it: a run of the hour, a wide window, a look-back."""
+"""Completeness is known for each tick of the schedule, whoever looked at it: a run of the hour, a
+wide window, a look-back."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ def world(tmp_path, kafka):
 
 
 def hourly(world: World, path: str) -> None:
-    world.write_pipeline(schedule={"cron": "0 * * * *", "start": "2026-11-01"}, source={"path": path, "settle": "10m"})
+    world.write_pipeline(
+        schedule={"cron": "0 * * * *", "start": "2026-11-01"},
+        source={"path": path, "settle": "10m"},
+    )
 
 
 def hour(number: int) -> str:
@@ -39,7 +43,8 @@ def run(world: World, window: str, *options: str) -> tuple[int, RunReport]:
 
 
 def gaps(world: World, hours: int = 4) -> dict[int, list[str]]:
-    """Of the first hours those that are not complete, with the names of the files that were left."""
+    """Of the first hours those that are not complete, with the names of the files that were
+    left."""
     done = world.shipper("gaps", world.name, "--json")
     found = {}
     for gap in json.loads(done.stdout)["gaps"]:
@@ -52,7 +57,9 @@ def gaps(world: World, hours: int = 4) -> dict[int, list[str]]:
     return found
 
 
-def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_other(world: World) -> None:
+def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_other(
+    world: World,
+) -> None:
     for number in range(4):
         world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
     os.utime(world.write_log("2026-11-01/02/young.log", b"young\n"))
@@ -66,7 +73,9 @@ def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_ot
     assert gaps(world) == {}
 
 
-def test_an_hour_without_a_file_stays_a_gap_after_a_wide_run_that_found_files_in_others(world: World) -> None:
+def test_an_hour_without_a_file_stays_a_gap_after_a_wide_run_that_found_files_in_others(
+    world: World,
+) -> None:
     for number in (0, 1, 3):
         world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
     assert run(world, hour(2))[0] == 1
@@ -81,13 +90,19 @@ def test_a_wide_window_names_each_hours_folder_by_its_own_end(world: World) -> N
     assert run(world, FOUR_HOURS)[0] == 0
     assert gaps(world) == {}
     assert sorted(world.read()) == [b"1", b"2", b"3", b"4"]
-    done = world.shipper("replay", world.name, "--window", FOUR_HOURS, "--reason", "lost", "--yes", "--json")
+    done = world.shipper(
+        "replay", world.name, "--window", FOUR_HOURS, "--reason", "lost", "--yes", "--json"
+    )
     report = RunReport.model_validate_json(done.stdout)
     assert report.plan is not None
-    assert sorted(re.findall(r"/(\d\d)/a.log", " ".join(file.path for file in report.plan.files))) == ["01", "02", "03", "04"]
+    assert sorted(
+        re.findall(r"/(\d\d)/a.log", " ".join(file.path for file in report.plan.files))
+    ) == ["01", "02", "03", "04"]
 
 
-def test_a_file_in_progress_by_its_name_stays_a_gap_for_as_long_as_runs_see_it(world: World) -> None:
+def test_a_file_in_progress_by_its_name_stays_a_gap_for_as_long_as_runs_see_it(
+    world: World,
+) -> None:
     for number in range(3):
         world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
     part = world.write_log("2026-11-01/01/b.log.tmp", b"b\n")

@@ -21,17 +21,23 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 def link(tmp_path: Path) -> Iterator[tuple[KafkaServer, FaultProxy]]:
     port = free_port()
     with (
-        KafkaServer(tmp_path / "kafka", java_options=SHORT_LIVED, die_with_parent=True, far_port=port) as kafka,
+        KafkaServer(
+            tmp_path / "kafka", java_options=SHORT_LIVED, die_with_parent=True, far_port=port
+        ) as kafka,
         FaultProxy(kafka.far_listener, port) as proxy,
     ):
         yield kafka, proxy
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-def test_a_run_says_how_many_bytes_librdkafka_sent(link: tuple[KafkaServer, FaultProxy], tmp_path: Path, guarantee: str) -> None:
+def test_a_run_says_how_many_bytes_librdkafka_sent(
+    link: tuple[KafkaServer, FaultProxy], tmp_path: Path, guarantee: str
+) -> None:
     kafka, proxy = link
     world = World(tmp_path / "world", kafka.far_bootstrap)
-    world.write_pipeline(delivery={"guarantee": guarantee, "lease": "2s", "transaction_timeout": "20s"})
+    world.write_pipeline(
+        delivery={"guarantee": guarantee, "lease": "2s", "transaction_timeout": "20s"}
+    )
     world.write_log("ten.log", b"".join(b"line %d\n" % number for number in range(10)))
     figures = tmp_path / "shipper.prom"
     ten = world.run("--metrics-file", str(figures))
@@ -39,7 +45,9 @@ def test_a_run_says_how_many_bytes_librdkafka_sent(link: tuple[KafkaServer, Faul
     assert 100 < ten["wire_bytes"] < proxy.counts()["bytes_up"]
 
     noise = random.Random(7)
-    world.write_log("more.log", b"".join(noise.randbytes(100).hex().encode() + b"\n" for _ in range(60_000)))
+    world.write_log(
+        "more.log", b"".join(noise.randbytes(100).hex().encode() + b"\n" for _ in range(60_000))
+    )
     before = proxy.counts()["bytes_up"]
     more = world.run("--metrics-file", str(figures))
     assert more["delivered"] == 60_000

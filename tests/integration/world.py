@@ -1,4 +1,5 @@
-"""What an integration test works with: a config folder, log files and a real broker, through the commands that users have."""
+"""What an integration test works with: a config folder, log files and a real broker, through the
+commands that users have."""
 
 from __future__ import annotations
 
@@ -43,7 +44,12 @@ def account_of(report: RunReport, cluster: str = "local") -> dict[str, Any]:
         }
         for topic in ship.topics
     }
-    return {**ship.model_dump(mode="json"), "delivered": ship.delivered, "before": ship.before, "topics": topics}
+    return {
+        **ship.model_dump(mode="json"),
+        "delivered": ship.delivered,
+        "before": ship.before,
+        "topics": topics,
+    }
 
 
 @dataclass
@@ -63,11 +69,16 @@ class World:
         (self.root / "config" / "clusters").mkdir()
         self.write_cluster()
         self.write_pipeline()
-        self.client.create_topics({self.topic(suffix): count for suffix, count in self.topics.items()}, replication_factor=1)
+        self.client.create_topics(
+            {self.topic(suffix): count for suffix, count in self.topics.items()},
+            replication_factor=1,
+        )
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster.model_validate({"cluster": "local", "bootstrap": self.bootstrap, "ledger": {"replication_factor": 1}})
+        return Cluster.model_validate(
+            {"cluster": "local", "bootstrap": self.bootstrap, "ledger": {"replication_factor": 1}}
+        )
 
     @property
     def pipeline(self) -> Pipeline:
@@ -81,22 +92,33 @@ class World:
         return f"{self.name}{suffix}"
 
     def write_cluster(self, bootstrap: str | None = None) -> None:
-        text = f"cluster: local\nbootstrap: {bootstrap or self.bootstrap}\nledger: {{replication_factor: 1}}\n"
+        text = (
+            f"cluster: local\nbootstrap: {bootstrap or self.bootstrap}\nledger: "
+            "{replication_factor: 1}\n"
+        )
         (self.root / "config" / "clusters" / "local.yaml").write_text(text)
 
     def write_pipeline(self, **changes: Any) -> None:
-        """The shortest pipeline that a test can use; JSON is YAML. ``changes`` replace whole top-level keys; None removes one."""
+        """The shortest pipeline that a test can use; JSON is YAML. ``changes`` replace whole
+        top-level keys; None removes one."""
         spec: dict[str, Any] = {
             "pipeline": self.name,
             "source": {"path": "logs", "settle": "0s"},
             "topic": self.topic(),
             "clusters": ["local"],
-            "delivery": {"lease": "2s", "lease_wait": "30s", "metadata_wait": "20s", "transaction_timeout": "20s"},
+            "delivery": {
+                "lease": "2s",
+                "lease_wait": "30s",
+                "metadata_wait": "20s",
+                "transaction_timeout": "20s",
+            },
             "runner": {"driver_memory": "1g"},
         }
         spec.update(changes)
         spec = {key: value for key, value in spec.items() if value is not None}
-        (self.root / "config" / "pipelines" / f"{self.name}.yaml").write_text(json.dumps(spec, indent=1))
+        (self.root / "config" / "pipelines" / f"{self.name}.yaml").write_text(
+            json.dumps(spec, indent=1)
+        )
 
     def write_log(self, name: str, content: bytes) -> Path:
         path = self.logs / name
@@ -109,10 +131,19 @@ class World:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "shipper", *arguments, "--config", str(self.root / "config")]
 
-    def shipper(self, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """In warm processes, unless the test is marked `cold` or wants something done before the command starts."""
+    def shipper(
+        self, *arguments: str, prefix: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """In warm processes, unless the test is marked `cold` or wants something done before the
+        command starts."""
         if prefix:
-            return subprocess.run([*prefix, *self.command(*arguments)], capture_output=True, text=True, timeout=300, check=False)
+            return subprocess.run(
+                [*prefix, *self.command(*arguments)],
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
         return warm.run(["shipper", *arguments, "--config", str(self.root / "config")])
 
     def run(self, *arguments: str, window: str = WINDOW) -> dict[str, Any]:
@@ -121,8 +152,16 @@ class World:
         assert done.returncode == 0, done.stderr[-4000:]
         return account_of(RunReport.model_validate_json(done.stdout))
 
-    def fails(self, *arguments: str, code: int, says: str, window: str = WINDOW, prefix: Sequence[str] = ()) -> str:
-        """A run that must fail with exit code ``code`` and a message that matches ``says``; returns standard error."""
+    def fails(
+        self,
+        *arguments: str,
+        code: int,
+        says: str,
+        window: str = WINDOW,
+        prefix: Sequence[str] = (),
+    ) -> str:
+        """A run that must fail with exit code ``code`` and a message that matches ``says``; returns
+        standard error."""
         done = self.shipper("run", self.name, "--window", window, *arguments, prefix=prefix)
         flat = " ".join(done.stderr.split())
         assert re.search(says, flat), done.stderr[-4000:]
@@ -131,11 +170,21 @@ class World:
         return done.stderr
 
     def steps(self, run_id: str, *steps: str) -> subprocess.Popen[str]:
-        """Some steps in a process of their own, as an Airflow task runs them; to be watched, killed or stopped."""
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        """Some steps in a process of their own, as an Airflow task runs them; to be watched, killed
+        or stopped."""
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
         command = [sys.executable, "-m", *self._steps(run_id, *steps)]
         return subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def steps_done(self, run_id: str, *steps: str) -> None:
@@ -160,7 +209,8 @@ class World:
         return Counter(read_topic(self.bootstrap, self.topic(suffix)))
 
     def ledger_count(self) -> int:
-        """Records that the ledger says are there, over all topics and splits; 0 before there is a ledger."""
+        """Records that the ledger says are there, over all topics and splits; 0 before there is a
+        ledger."""
         ledger = LedgerLog(self.client, self.cluster, self.name)
         if not ledger.exists():
             return 0
@@ -175,7 +225,8 @@ class World:
 
 
 def lines_of(*contents: bytes) -> Counter[bytes]:
-    """The lines of files as shipper promises to ship them: cut at ``\\n`` alone, nothing else touched."""
+    """The lines of files as shipper promises to ship them: cut at ``\\n`` alone, nothing else
+    touched."""
     found: Counter[bytes] = Counter()
     for content in contents:
         parts = content.split(b"\n")

@@ -1,5 +1,6 @@
 """Mutants: the product with one rule removed.
 
-``python -m tests.mutants`` removes each rule of DESIGN's table of invariants in turn, in a copy of the tree, and shows that the test that
-the table names fails. ``table.py`` lists the mutants, ``design.py`` reads DESIGN.md, and ``trial.py`` runs a mutant.
+``python -m tests.mutants`` removes each rule of DESIGN's table of invariants in turn, in a copy of
+the tree, and shows that the test that the table names fails. ``table.py`` lists the mutants,
+``design.py`` reads DESIGN.md, and ``trial.py`` runs a mutant.
 """

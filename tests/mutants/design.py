@@ -23,7 +23,8 @@ class Invariant:
 
 
 def invariants(text: str) -> list[Invariant]:
-    """Return the rows of the table in ``text``. Raises ValueError if the table has no column `test`."""
+    """Return the rows of the table in ``text``. Raises ValueError if the table has no column
+    `test`."""
     _, found, rest = text.partition(_HEADING)
     lines = [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("|")]
     if not found or "test" not in (header := _cells(lines[0])):
@@ -47,7 +48,11 @@ def is_defined(node_id: str, root: Path = ROOT) -> bool:
         return False
     body = _statements(root / path)
     for name in names:
-        defined = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+        defined = [
+            node
+            for node in body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        ]
         if not defined:
             return False
         body = defined[-1].body

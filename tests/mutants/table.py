@@ -52,8 +52,10 @@ MUTANTS = (
         "right-covers-later-openings",
         _RIGHT,
         "shipper/kafka/transaction.py",
-        "        with self._numbers:\n            covers = self._opened\n        found = self._read()\n",
-        "        found = self._read()\n        with self._numbers:\n            covers = self._opened\n",
+        "        with self._numbers:\n            covers = self._opened\n        found = "
+        "self._read()\n",
+        "        found = self._read()\n        with self._numbers:\n            covers = "
+        "self._opened\n",
         "tests/unit/test_transaction.py::TestRightToShip::test_a_read_does_not_cover_who_opened_while_it_was_under_way",
     ),
     Mutant(
@@ -76,7 +78,8 @@ MUTANTS = (
         "ledger-beside-records",
         _LEDGER_LAST,
         "shipper/worker/lane.py",
-        "            self._flush(producer)\n        asked = watch.ask(ids) if watch and ids else None\n",
+        "            self._flush(producer)\n        asked = watch.ask(ids) if watch and ids else "
+        "None\n",
         "        asked = watch.ask(ids) if watch and ids else None\n",
         "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
     ),
@@ -85,7 +88,8 @@ MUTANTS = (
         _LEDGER_LAST,
         "shipper/worker/lane.py",
         "        self._count_openings()\n        for batch, size in rounds:\n",
-        "        self._count_openings()\n        self._write_ledger(producer, chunks, ids)\n        for batch, size in rounds:\n",
+        "        self._count_openings()\n        self._write_ledger(producer, chunks, ids)\n      "
+        "  for batch, size in rounds:\n",
         "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
     ),
     Mutant(
@@ -108,18 +112,24 @@ MUTANTS = (
         "ledger-read-before-fencing",
         _FENCE_FIRST,
         "shipper/ledger/takeover.py",
-        """\
-    fenced = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
-    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
-        meanwhile.submit(_forget, ledger, fenced)
-        state = ledger.decide(AskState(paths)).answer
-""",
-        """\
-    state = ledger.decide(AskState(paths)).answer
-    fenced = fence_earlier_runs(ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences)
-    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
-        meanwhile.submit(_forget, ledger, fenced)
-""",
+        (
+            "    fenced = fence_earlier_runs(\n"
+            "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
+            "fences=fences\n"
+            "    )\n"
+            '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
+            "        meanwhile.submit(_forget, ledger, fenced)\n"
+            "        state = ledger.decide(AskState(paths)).answer\n"
+        ),
+        (
+            "    state = ledger.decide(AskState(paths)).answer\n"
+            "    fenced = fence_earlier_runs(\n"
+            "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
+            "fences=fences\n"
+            "    )\n"
+            '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
+            "        meanwhile.submit(_forget, ledger, fenced)\n"
+        ),
         "tests/unit/test_takeover.py::test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over",
     ),
     Mutant(
@@ -134,7 +144,15 @@ MUTANTS = (
         "no-barrier",
         _BARRIER,
         "shipper/ledger/log.py",
-        "                self._write_barriers([part for part in question.partitions if after is None or part != after.partition])\n",
+        (
+            "                self._write_barriers(\n"
+            "                    [\n"
+            "                        part\n"
+            "                        for part in question.partitions\n"
+            "                        if after is None or part != after.partition\n"
+            "                    ]\n"
+            "                )\n"
+        ),
         "",
         "tests/unit/test_deciding_read.py::test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_decides",
     ),
@@ -142,16 +160,20 @@ MUTANTS = (
         "no-barrier-on-the-control-partition",
         _BARRIER,
         "shipper/ledger/log.py",
-        "    partitions = (CONTROL, CHUNKS)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:",
-        "    partitions = (CHUNKS,)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:",
+        "    partitions = (CONTROL, CHUNKS)\n\n    def answer(self, ledger: LedgerLog, "
+        "wait_seconds: float | None) -> LedgerState:",
+        "    partitions = (CHUNKS,)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: "
+        "float | None) -> LedgerState:",
         "tests/unit/test_deciding_read.py::test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover",
     ),
     Mutant(
         "right-of-a-replay-is-looked-at",
         _BARRIER,
         "shipper/ledger/writing.py",
-        "        found = ledger.decide(CONTROL_NOW)\n        if found.answer.generation != generation:",
-        "        found: Decided[Control] = Decided(ledger.look(CONTROL_NOW))\n        if found.answer.generation != generation:",
+        "        found = ledger.decide(CONTROL_NOW)\n        if found.answer.generation != "
+        "generation:",
+        "        found: Decided[Control] = Decided(ledger.look(CONTROL_NOW))\n        if "
+        "found.answer.generation != generation:",
         "tests/unit/test_deciding_read.py::test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it",
     ),
     Mutant(
@@ -166,8 +188,14 @@ MUTANTS = (
         "bytes-never-compared",
         _BYTES,
         "shipper/ledger/fold.py",
-        'return "complete" if bytes_fit(file.size_bytes, [state.read for state in states if state]) else "misread"',
-        'return "complete"',
+        (
+            "    return (\n"
+            '        "complete"\n'
+            "        if bytes_fit(file.size_bytes, [state.read for state in states if state])\n"
+            '        else "misread"\n'
+            "    )\n"
+        ),
+        '    return "complete"\n',
         "tests/unit/test_ledger.py::TestBytes::test_a_short_read_is_refused_by_name_in_every_later_run",
     ),
     Mutant(
@@ -182,8 +210,12 @@ MUTANTS = (
         "latest-invalidation-counts",
         _INVALIDATION,
         "shipper/ledger/fold.py",
-        "Invalidated(max(known.generation, generation), known.asked_by | {run_id})",
-        "Invalidated(generation, known.asked_by | {run_id})",
+        (
+            "                highest[file] = Invalidated(\n"
+            "                    max(known.generation, generation), known.asked_by | {run_id}\n"
+            "                )\n"
+        ),
+        "                highest[file] = Invalidated(generation, known.asked_by | {run_id})\n",
         "tests/unit/test_ledger.py::TestRemaining::test_of_several_invalidations_the_highest_generation_counts_whichever_comes_last",
     ),
     Mutant(
@@ -198,8 +230,10 @@ MUTANTS = (
         "attempt-key-without-its-generation",
         _ATTEMPT_KEY,
         "shipper/ledger/codec.py",
-        'return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else _value(value))',
-        'return EncodedRecord(_pack("attempt", pipeline, 2, key.task, key.number), None if value is None else _value(value))',
+        'return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else '
+        "_value(value))",
+        'return EncodedRecord(_pack("attempt", pipeline, 2, key.task, key.number), None if value '
+        "is None else _value(value))",
         "tests/unit/test_deciding_read.py::test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one",
     ),
     Mutant(
@@ -246,8 +280,8 @@ MUTANTS = (
         "limit-of-all-lanes-compared",
         _LOWERED,
         "shipper/worker/lane.py",
-        "self._options.limits.surely_by_now(topic) >= self._built_by.get(topic, math.inf)",
-        "self._options.limits.surely_by_now(topic) >= self._options.limits.surely(topic)",
+        "        ) >= self._built_by.get(topic, math.inf):\n",
+        "        ) >= self._options.limits.surely(topic):\n",
         "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
     ),
     Mutant(
@@ -327,7 +361,8 @@ MUTANTS = (
         _END_ROW,
         "shipper/worker/cut.py",
         "                start += count\n    if part is not None:\n        yield part\n",
-        "                start += count\n    if part is not None:\n        yield replace(part, ends_split=True)\n",
+        "                start += count\n    if part is not None:\n        yield replace(part, "
+        "ends_split=True)\n",
         "tests/unit/test_task_shipment.py::test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run",
     ),
     Mutant(
@@ -335,15 +370,17 @@ MUTANTS = (
         _END_ROW,
         "shipper/worker/cut.py",
         "            if part is not None and part.split != split:\n                yield part\n",
-        "            if part is not None and part.split != split:\n                yield replace(part, ends_split=True)\n",
+        "            if part is not None and part.split != split:\n                yield "
+        "replace(part, ends_split=True)\n",
         "tests/unit/test_reading.py::test_a_stream_that_is_cut_off_ends_no_split",
     ),
     Mutant(
         "chunk-ends-split",
         _END_ROW,
         "shipper/worker/shipment.py",
-        "ends_split=self._ends and end == part.end)",
-        "ends_split=end == part.end)",
+        "                topic, chosen, first, end, missing, ends_split=self._ends and end == "
+        "part.end\n",
+        "                topic, chosen, first, end, missing, ends_split=end == part.end\n",
         "tests/unit/test_task_shipment.py::test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run",
     ),
     Mutant(
@@ -406,15 +443,21 @@ MUTANTS = (
         "size-not-compared",
         _FORMAT,
         "shipper/driver/unreadable.py",
-        'return "" if lines in (size, size + 1) else',
-        'return "" if lines >= 0 else',
+        (
+            "    return (\n"
+            '        "" if lines in (size, size + 1) else f"its lines have {lines:,} bytes, and '
+            '{size:,} {what}"\n'
+            "    )\n"
+        ),
+        '    return "" if lines >= 0 else f"its lines have {lines:,} bytes, and {size:,} {what}"\n',
         "tests/unit/test_reading.py::test_a_file_of_which_the_tasks_saw_other_bytes_than_there_are_is_named",
     ),
     Mutant(
         "key-of-a-quarantined-record",
         _FIRST_ORDINAL,
         "shipper/worker/shipment.py",
-        "                first = int(chosen[0])\n                missing = missing[missing > first]\n",
+        "                first = int(chosen[0])\n                missing = missing[missing > "
+        "first]\n",
         "                pass\n",
         "tests/unit/test_task_shipment.py::test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before",
     ),
@@ -446,8 +489,13 @@ MUTANTS = (
         "ledger-made-anew-is-believed",
         _LEDGER_GONE,
         "shipper/ledger/identity.py",
-        "if origin.topic_id and (origin.topic_id, origin.cluster_id) != (before.topic_id, before.cluster_id):",
-        "if False:",
+        (
+            "        if origin.topic_id and (origin.topic_id, origin.cluster_id) != (\n"
+            "            before.topic_id,\n"
+            "            before.cluster_id,\n"
+            "        ):\n"
+        ),
+        "        if False:\n",
         "tests/unit/test_ledger_identity.py::test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up",
     ),
     Mutant(
@@ -478,8 +526,19 @@ MUTANTS = (
         "worker-not-in-digest",
         _SAME_CODE,
         "shipper/worker/order.py",
-        ', "worker/*.py")',
-        ")",
+        (
+            "_TASK_CODE = (\n"
+            '    "complaints.py",\n'
+            '    "errors.py",\n'
+            '    "types.py",\n'
+            '    "config/*.py",\n'
+            '    "kafka/*.py",\n'
+            '    "ledger/*.py",\n'
+            '    "worker/*.py",\n'
+            ")\n"
+        ),
+        '_TASK_CODE = ("complaints.py", "errors.py", "types.py", "config/*.py", "kafka/*.py", '
+        '"ledger/*.py")\n',
         "tests/unit/test_sink_code.py::test_every_module_of_shipper_that_a_task_imports_is_in_the_digest",
     ),
     Mutant(

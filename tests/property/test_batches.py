@@ -1,4 +1,5 @@
-"""A transaction is cut into rounds: every record once, in order, and about one batch per partition at a time."""
+"""A transaction is cut into rounds: every record once, in order, and about one batch per partition
+at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from shipper.worker.lane import batches, isolating_batches
 
 _chunk = st.builds(
     lambda topic, partition, sizes: Chunk(
-        topic, [b"x" * size for size in sizes], sum(sizes), b"key", lambda _: b"value", "label", partition=partition
+        topic,
+        [b"x" * size for size in sizes],
+        sum(sizes),
+        b"key",
+        lambda _: b"value",
+        "label",
+        partition=partition,
     ),
     st.sampled_from(["a", "b"]),
     st.integers(-1, 2),
@@ -20,7 +27,9 @@ _chunk = st.builds(
 
 
 @given(st.lists(_chunk, max_size=8), st.integers(1, 2000))
-def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks: list[Chunk], batch_bytes: int) -> None:
+def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(
+    chunks: list[Chunk], batch_bytes: int
+) -> None:
     sent: dict[int, int] = {}
     order: dict[tuple[str, int | None], list[int]] = {}
     for batch in batches(chunks, lambda _: batch_bytes):
@@ -34,17 +43,25 @@ def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks
             if not seen or seen[-1] != id(chunk):
                 seen.append(id(chunk))
             per_record = chunk.size_bytes / len(chunk.values) + RECORD_OVERHEAD_BYTES
-            assert room.get(target, 0) < 1.1 * batch_bytes, "a second batch for a partition that has one"
+            assert room.get(target, 0) < 1.1 * batch_bytes, (
+                "a second batch for a partition that has one"
+            )
             room[target] = room.get(target, 0) + (end - first) * per_record
             assert room[target] <= 1.1 * batch_bytes + per_record
     assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}
     for target, seen in order.items():
-        assert seen == [id(chunk) for chunk in chunks if chunk.values and (chunk.topic, chunk.partition) == target]
+        assert seen == [
+            id(chunk)
+            for chunk in chunks
+            if chunk.values and (chunk.topic, chunk.partition) == target
+        ]
 
 
 @given(st.integers(1, 5000), st.integers(1000, 50_000))
 def test_no_small_batch_is_left_for_the_end(records: int, batch_bytes: int) -> None:
-    chunk = Chunk("a", [b"x" * 100] * records, 100 * records, b"key", lambda _: b"value", "label", partition=0)
+    chunk = Chunk(
+        "a", [b"x" * 100] * records, 100 * records, b"key", lambda _: b"value", "label", partition=0
+    )
     sizes = [end - first for [(_, first, end)] in batches([chunk], lambda _: batch_bytes)]
     assert len(sizes) <= -(-records * (100 + RECORD_OVERHEAD_BYTES) // batch_bytes)
     assert max(sizes) - min(sizes) <= len(sizes)
@@ -56,6 +73,10 @@ def test_a_record_that_could_be_too_large_is_alone(chunks: list[Chunk], limit: i
     for [(chunk, first, end)] in isolating_batches(chunks, {"a": limit, "b": limit}):
         assert sent.get(id(chunk), 0) == first < end
         sent[id(chunk)] = end
-        size = sum(len(value) + RECORD_OVERHEAD_BYTES for value in chunk.values[first:end] if value is not None)
+        size = sum(
+            len(value) + RECORD_OVERHEAD_BYTES
+            for value in chunk.values[first:end]
+            if value is not None
+        )
         assert size <= limit or end - first == 1
     assert sent == {id(chunk): len(chunk.values) for chunk in chunks if chunk.values}

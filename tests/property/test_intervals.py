@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from shipper.ledger.intervals import IntervalSet
 
-interval = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair)))
+interval = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(
+    lambda pair: (min(pair), max(pair))
+)
 
 
 def members(intervals):

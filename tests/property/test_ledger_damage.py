@@ -1,4 +1,5 @@
-"""Whatever somebody writes into a ledger: a record that can be used, or LedgerDamaged; nothing else, and nothing without bounds."""
+"""Whatever somebody writes into a ledger: a record that can be used, or LedgerDamaged; nothing
+else, and nothing without bounds."""
 
 import json
 
@@ -30,18 +31,43 @@ from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 FILE = FileId("file:/logs/a", 10, 5)
-VALUE = ChunkValue(last=5, end=True, records=5, bytes=9, checksum=1, digest="d", generation=0, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=5,
+    end=True,
+    records=5,
+    bytes=9,
+    checksum=1,
+    digest="d",
+    generation=0,
+    run_id="r",
+    window="w",
+)
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 kinds = st.sampled_from(
-    ["chunk", "invalidation", "generation", "fenced", "lease", "attempt", "archive", "identity", "snapshot", "later"]
+    [
+        "chunk",
+        "invalidation",
+        "generation",
+        "fenced",
+        "lease",
+        "attempt",
+        "archive",
+        "identity",
+        "snapshot",
+        "later",
+    ]
 )
 # Near misses: the right kind and pipeline, and fields of which some are right.
-parts = st.sampled_from(["file:/logs/a", "\ud800", "t", "", 0, 1, 5, 10, -1, 2**63, 2**70, 1.5, True, None, [], {}])
+parts = st.sampled_from(
+    ["file:/logs/a", "\ud800", "t", "", 0, 1, 5, 10, -1, 2**63, 2**70, 1.5, True, None, [], {}]
+)
 near_keys = st.builds(
     lambda format, kind, owner, rest: json.dumps([*format, kind, owner, *rest]).encode(),
     st.sampled_from([[1], [1], [1], [], [2], ["1"]]),
@@ -52,18 +78,28 @@ near_keys = st.builds(
 right_keys = st.sampled_from(
     [
         encode_chunk("web", ChunkKey(SplitId(FILE, 0), 3, "t"), VALUE)[0],
-        b'[1,"generation","web","c",""]', b'[1,"fenced","web","c",0]', b'[1,"lease","web","r"]', b'[1,"attempt","web",0,1,1]',
-        b'[1,"invalidation","web","file:/logs/a",10,5,3]', b'[1,"archive","web"]', b'[1,"identity","web"]', b'[1,"snapshot","web"]',
+        b'[1,"generation","web","c",""]',
+        b'[1,"fenced","web","c",0]',
+        b'[1,"lease","web","r"]',
+        b'[1,"attempt","web",0,1,1]',
+        b'[1,"invalidation","web","file:/logs/a",10,5,3]',
+        b'[1,"archive","web"]',
+        b'[1,"identity","web"]',
+        b'[1,"snapshot","web"]',
     ]
-)  # fmt: skip
+)
 NAMES = """last end records bytes checksum digest generation run_id window partition bundles wire_bytes parked reasons ordinals
 without filtered splits spark etag read replay topic tasks lanes host pid held seconds attempt ended manifest sha256 entries
-before by at reason instead_of later"""
+before by at reason instead_of later"""  # noqa: E501
 names = st.sampled_from(NAMES.split())
 
 near_values = st.builds(
     lambda fields: json.dumps(fields).encode(),
-    st.dictionaries(names, parts | st.sampled_from(["1-2", "2-1", "1,1", "r", {"x": 1}, ["t"], 1e12]), max_size=14),
+    st.dictionaries(
+        names,
+        parts | st.sampled_from(["1-2", "2-1", "1,1", "r", {"x": 1}, ["t"], 1e12]),
+        max_size=14,
+    ),
 )
 right_values = st.sampled_from(
     [
@@ -72,7 +108,12 @@ right_values = st.sampled_from(
         encode_lease("web", Lease("r", "h", 1, True, 9.0))[1],
     ]
 )
-keys = st.binary(max_size=20) | st.builds(lambda found: json.dumps(found).encode(), anything) | near_keys | right_keys
+keys = (
+    st.binary(max_size=20)
+    | st.builds(lambda found: json.dumps(found).encode(), anything)
+    | near_keys
+    | right_keys
+)
 values = (
     st.none()
     | st.binary(max_size=20)
@@ -94,7 +135,12 @@ def test_any_bytes_are_a_record_or_damage(key, value):
 
 
 @pytest.mark.parametrize(
-    "key", [b"[" * 100_000, b'[1,"chunk","web",' + b"[" * 100_000, b'[1,"chunk","web","a",' + b"9" * 5000 + b"]"]
+    "key",
+    [
+        b"[" * 100_000,
+        b'[1,"chunk","web",' + b"[" * 100_000,
+        b'[1,"chunk","web","a",' + b"9" * 5000 + b"]",
+    ],
 )
 def test_nesting_and_length_are_no_way_out(key):
     with pytest.raises(LedgerDamaged):
@@ -121,17 +167,24 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
         pending({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
     except (LedgerDamaged, LedgerOutdated, ArchiveMissing, DigestChanged, SourceError):
         return
-    assert all(tasks <= MOST_TASKS and lanes <= MOST_LANES for tasks, lanes in control.to_fence().values())
+    assert all(
+        tasks <= MOST_TASKS and lanes <= MOST_LANES for tasks, lanes in control.to_fence().values()
+    )
 
 
 def test_no_lease_is_believed_for_longer_than_a_day():
     forged = LogRecord(0, 0, *encode_lease("web", Lease("evil", "h", 1, True, 1e12)))
-    asking = LogRecord(1, int(MOST_LEASE_SECONDS * 1000) + 1, *encode_lease("web", Lease("me", "h", 1, False, 30.0)))
+    asking = LogRecord(
+        1,
+        int(MOST_LEASE_SECONDS * 1000) + 1,
+        *encode_lease("web", Lease("me", "h", 1, False, 30.0)),
+    )
     assert Control("web").feed([forged, asking]).holder("me").run_id == "me"
 
 
 class TestMended:
-    """A damaged record behind which a person has written what its key said before, or a tombstone."""
+    """A damaged record behind which a person has written what its key said before, or a
+    tombstone."""
 
     def ledger(self, *chunks, control=()):
         log = MemoryLog()
@@ -145,7 +198,9 @@ class TestMended:
     def test_a_foreign_record_stops_every_reader_until_it_is_mended(self):
         log, ledger = self.ledger(self.good(), (b"hello", b"{}"))
         for question in (AskState(), AskCommitted(0)):
-            with pytest.raises(LedgerDamaged, match=r"cluster c: topic _shipper\.web.* 1:1: .*--record 1:1"):
+            with pytest.raises(
+                LedgerDamaged, match=r"cluster c: topic _shipper\.web.* 1:1: .*--record 1:1"
+            ):
                 ledger.look(question)
         log.append("t", CHUNKS, [(b"hello", None)])
         assert len(ledger.look(AskState()).chunks.splits) == 1
@@ -158,9 +213,14 @@ class TestMended:
         log.append("t", CHUNKS, [self.good()])
         assert len(ledger.look(AskState()).chunks.splits) == 1
 
-    def test_a_mended_record_of_the_control_partition_is_passed_over_by_who_had_stumbled_over_it(self):
+    def test_a_mended_record_of_the_control_partition_is_passed_over_by_who_had_stumbled_over_it(
+        self,
+    ):
         log, ledger = self.ledger(
-            control=[(b"hello", b"{}"), encode_generation("web", GenerationKey("c", "r"), Generation("r", 2, 2))]
+            control=[
+                (b"hello", b"{}"),
+                encode_generation("web", GenerationKey("c", "r"), Generation("r", 2, 2)),
+            ]
         )
         for _ in range(2):
             with pytest.raises(LedgerDamaged):

@@ -1,4 +1,5 @@
-"""A snapshot and what came after it say the same as the whole log, whatever the log holds and wherever the snapshot was made."""
+"""A snapshot and what came after it say the same as the whole log, whatever the log holds and
+wherever the snapshot was made."""
 
 import datetime as dt
 import random
@@ -40,12 +41,27 @@ from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 PATHS = ["a/1", "a/2", "b\t\u00e4\n", "\u65e5\u672c", "z"]
-VALUE = ChunkValue(last=0, end=False, records=0, bytes=1, checksum=7, digest="d", generation=0, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=0,
+    end=False,
+    records=0,
+    bytes=1,
+    checksum=7,
+    digest="d",
+    generation=0,
+    run_id="r",
+    window="w",
+)
 
 small = st.integers(0, 3)
 pipelines = st.sampled_from(["web", "web", "web", "other"])
 files = st.builds(FileId, st.sampled_from(PATHS), st.integers(1, 2), st.just(5))
-chunk_keys = st.builds(ChunkKey, st.builds(SplitId, files, st.sampled_from([0, 64])), small, st.sampled_from(["t", "u"]))
+chunk_keys = st.builds(
+    ChunkKey,
+    st.builds(SplitId, files, st.sampled_from([0, 64])),
+    small,
+    st.sampled_from(["t", "u"]),
+)
 chunk_values = st.builds(
     lambda length, end, digest, generation: replace(
         VALUE, last=length, records=length, end=end, digest=digest, generation=generation
@@ -61,12 +77,26 @@ lanes = st.builds(
 )
 generation_keys = st.builds(GenerationKey, st.sampled_from("cd"), st.sampled_from("0123456789"))
 control_records = st.one_of(
-    st.builds(encode_invalidation, pipelines, files, small, st.builds(Invalidation, st.sampled_from("rs"))),
+    st.builds(
+        encode_invalidation, pipelines, files, small, st.builds(Invalidation, st.sampled_from("rs"))
+    ),
     st.builds(encode_generation, pipelines, generation_keys, lanes),
     st.builds(encode_generation, pipelines, generation_keys, st.none()),
-    st.builds(encode_attempt, pipelines, st.builds(AttemptKey, small, small, small, st.booleans()), st.just(Attempt())),
-    st.builds(encode_lease, pipelines, st.builds(Lease, st.sampled_from("ab"), st.just("h"), small, st.booleans(), st.just(9.0))),
-    st.builds(lambda run: (encode_lease("web", Lease(run, "h", 1, True, 9.0))[0], None), st.sampled_from("ab")),
+    st.builds(
+        encode_attempt,
+        pipelines,
+        st.builds(AttemptKey, small, small, small, st.booleans()),
+        st.just(Attempt()),
+    ),
+    st.builds(
+        encode_lease,
+        pipelines,
+        st.builds(Lease, st.sampled_from("ab"), st.just("h"), small, st.booleans(), st.just(9.0)),
+    ),
+    st.builds(
+        lambda run: (encode_lease("web", Lease(run, "h", 1, True, 9.0))[0], None),
+        st.sampled_from("ab"),
+    ),
 )
 
 
@@ -83,7 +113,9 @@ steps = st.one_of(
     st.tuples(st.just(CONTROL), control_records),
     st.tuples(st.just(CHUNKS), chunk_records),
     st.tuples(st.just(CHUNKS), chunk_records),
-    st.tuples(st.sampled_from(["snapshot", "compact", "skip", "hold", "release"]), st.integers(0, 99)),
+    st.tuples(
+        st.sampled_from(["snapshot", "compact", "skip", "hold", "release"]), st.integers(0, 99)
+    ),
 )
 
 
@@ -119,8 +151,9 @@ def essence(state):
 
 
 def as_runs_write_it(history):
-    """Each announcement has a key of its own, a tombstone is of an earlier one, and attempts are of the latest, counted up, and end after they have
-    begun: else compaction by the broker would lose some, with or without snapshots."""
+    """Each announcement has a key of its own, a tombstone is of an earlier one, and attempts are of
+    the latest, counted up, and end after they have begun: else compaction by the broker would lose
+    some, with or without snapshots."""
     latest, number = 0, 0
     begun = {}
     keys = []
@@ -141,10 +174,14 @@ def as_runs_write_it(history):
                     ending = begun.get(task, [])[-2:] if ended else []
                     chosen = ending[0] if ending else number
                     begun.setdefault(task, []).append(chosen)
-                    detail = encode_attempt("web", AttemptKey(latest, task, chosen, bool(ending)), Attempt())
+                    detail = encode_attempt(
+                        "web", AttemptKey(latest, task, chosen, bool(ending)), Attempt()
+                    )
             written.append(LogRecord(len(written), 0, *detail))
         elif what == "snapshot":
-            written.append(LogRecord(len(written), 0, b'[1,"snapshot","web"]', None))  # the place of the one that names it
+            written.append(
+                LogRecord(len(written), 0, b'[1,"snapshot","web"]', None)
+            )  # the place of the one that names it
         yield what, detail
 
 
@@ -152,13 +189,21 @@ def as_runs_write_it(history):
 def test_snapshot_and_tail_say_what_the_whole_log_says(history, asked, compacted):
     # `whole` never loses a record to compaction, `log` does; both get the same writes.
     log, whole, folder = MemoryLog(), MemoryLog(), in_memory()
-    history = list(as_runs_write_it(history)) if compacted else [step for step in history if step[0] != "compact"]
+    history = (
+        list(as_runs_write_it(history))
+        if compacted
+        else [step for step in history if step[0] != "compact"]
+    )
     made_first = ledger_of(log, folder)
     for what, detail in history:
         if what == "snapshot":
             # By one process that lives on, or by another one.
-            made = (made_first if detail % 2 else ledger_of(log, folder)).keep_snapshot(longer_than=detail % 3)
-            for each in (whole,) if made else (log, whole):  # one record says that there is the snapshot
+            made = (made_first if detail % 2 else ledger_of(log, folder)).keep_snapshot(
+                longer_than=detail % 3
+            )
+            for each in (
+                (whole,) if made else (log, whole)
+            ):  # one record says that there is the snapshot
                 each.skip(CONTROL)
         elif what == "compact":
             log.compact(random.Random(detail))
@@ -177,17 +222,28 @@ def test_snapshot_and_tail_say_what_the_whole_log_says(history, asked, compacted
         expected = essence(ledger_of(whole).look(AskState(paths)))
         assert essence(ledger_of(log, folder).look(AskState(paths))) == expected
         assert essence(made_first.look(AskState(paths))) == expected
-    assert ledger_of(log, folder).look(CONTROL_NOW).to_fence() == ledger_of(whole).look(CONTROL_NOW).to_fence()
+    assert (
+        ledger_of(log, folder).look(CONTROL_NOW).to_fence()
+        == ledger_of(whole).look(CONTROL_NOW).to_fence()
+    )
 
 
-windows = st.sampled_from([f"2026-11-0{day}T00:00:00Z/2026-11-0{day + 1}T00:00:00Z" for day in (1, 2, 3)])
+windows = st.sampled_from(
+    [f"2026-11-0{day}T00:00:00Z/2026-11-0{day + 1}T00:00:00Z" for day in (1, 2, 3)]
+)
 shipped = st.builds(
-    lambda key, value, window: whole_chunk("web", key, replace(value, window=window)), chunk_keys, chunk_values, windows
+    lambda key, value, window: whole_chunk("web", key, replace(value, window=window)),
+    chunk_keys,
+    chunk_values,
+    windows,
 )
 archiving_steps = st.one_of(
     st.tuples(st.just(CHUNKS), shipped),
     st.tuples(st.just(CHUNKS), shipped),
-    st.tuples(st.just(CONTROL), st.builds(encode_invalidation, st.just("web"), files, small, st.just(Invalidation("r")))),
+    st.tuples(
+        st.just(CONTROL),
+        st.builds(encode_invalidation, st.just("web"), files, small, st.just(Invalidation("r"))),
+    ),
     st.tuples(st.sampled_from(["snapshot", "compact"]), st.integers(0, 99)),
     st.tuples(st.just("archive"), st.tuples(st.integers(1, 4), st.integers(0, 9))),
 )
@@ -206,9 +262,13 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             read = ledger.look(AskFiles())
             chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
             if chosen:
-                marker = write_archive(folder, ledger, read, chosen, dt.datetime.now(dt.UTC), 0, "r")
+                marker = write_archive(
+                    folder, ledger, read, chosen, dt.datetime.now(dt.UTC), 0, "r"
+                )
                 tombstones = [(record.key, None) for record in chosen]
-                log.append("topic", CHUNKS, [encode_archive("web", marker), *tombstones[:killed_after]])
+                log.append(
+                    "topic", CHUNKS, [encode_archive("web", marker), *tombstones[:killed_after]]
+                )
                 whole.skip(CHUNKS, 1 + len(tombstones[:killed_after]))
         else:
             for each in (log, whole):
@@ -224,7 +284,9 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
     st.integers(0, 10_000),
     st.binary(max_size=3),
 )
-def test_whatever_happens_to_its_files_a_snapshot_is_never_believed_wrongly(history, cut_at, place, garbage):
+def test_whatever_happens_to_its_files_a_snapshot_is_never_believed_wrongly(
+    history, cut_at, place, garbage
+):
     log, folder = MemoryLog(), in_memory()
     for step, (partition, record) in enumerate(history):
         log.append("topic", partition, [record])

@@ -1,4 +1,5 @@
-"""Random histories of runs: the state that the Shipments page shows of each window is what the ledger's commits and the schedule say."""
+"""Random histories of runs: the state that the Shipments page shows of each window is what the
+ledger's commits and the schedule say."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
-from shipper.report.results import CheckResult, DeliveryGateResult, FileAccount, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.results import (
+    CheckResult,
+    DeliveryGateResult,
+    FileAccount,
+    GateResult,
+    RunReport,
+    ShipResult,
+    TopicAccount,
+)
 from shipper.shipments import app
 from shipper.shipments.app import respond
 from shipper.shipments.feed import begin, feed
@@ -61,7 +70,8 @@ class Truth:
     tried: bool = False
     """A run that left a report was to ship it, or a part of it."""
     own_looked: bool = False
-    """One of these was over all of it, or came before its source gate closed; no other one opens a gate that is closed."""
+    """One of these was over all of it, or came before its source gate closed; no other one opens a
+    gate that is closed."""
     blocked: bool = False
     outstanding: set[File] = field(default_factory=set)
     own_passed: bool = True
@@ -75,7 +85,9 @@ class History:
         self.world = World(root)
         self.world.pipeline(NAME, (CLUSTER,))
         text = (self.world.config / "pipelines" / f"{NAME}.yaml").read_text()
-        text = text.replace("start: 2026-11-01}", f"start: 2026-11-01, deliver_within: {WITHIN // MINUTE}m}}")
+        text = text.replace(
+            "start: 2026-11-01}", f"start: 2026-11-01, deliver_within: {WITHIN // MINUTE}m}}"
+        )
         self.world.write(f"pipelines/{NAME}.yaml", text + "notify: [{on: [late], notifier: a.B}]\n")
         self.world.beginning(NAME, (CLUSTER,))
         self.pipeline = load_pipeline(self.world.config, NAME, EVERYTHING)
@@ -114,7 +126,10 @@ class History:
         begin(self.world.config, self.pipeline, str(self.world.runs), window, run.run_id, self.now)
         self.begun[window] = self.now
         before = range(max(0, run.first - LOOKBACK), run.first) if run.scheduled else range(0)
-        own, seen = range(run.first, run.first + run.count), [*before, *range(run.first, run.first + run.count)]
+        own, seen = (
+            range(run.first, run.first + run.count),
+            [*before, *range(run.first, run.first + run.count)],
+        )
         if ending == "killed at once":
             return
         began, common = self.now, self.common(run, window)
@@ -122,11 +137,15 @@ class History:
         alone = {
             file for file in there if file.tick not in own and self.truth[file.tick].blocked
         }  # a run that looks back leaves it alone
-        lacking = [file for file in there if file not in self.ledger and file not in self.young | alone]
+        lacking = [
+            file for file in there if file not in self.ledger and file not in self.young | alone
+        ]
         left_alone = [file for file in alone if file not in self.ledger]
         plan = self.plan(common, run, own, before, there, lacking, left_alone)
         closed = ending == "gate closes"
-        check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 1", observed="0")
+        check = CheckResult(
+            check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
+        )
         status: dict[str, Any] = {"status": "failed", "error": "3 files"} if closed else {}
         gate = GateResult(**common, step="gate_source", checks=[check], **status)
         self.wait(2)
@@ -145,22 +164,47 @@ class History:
         ship, delivered = left.get("ship"), left.get("gate")
         cause = None if passed else f"{ending}: it says so"
         report = RunReport(
-            **common | {"started_at": began, "finished_at": self.now, "status": "succeeded" if passed else "failed", "error": cause},
-            first_cause=cause, plan=plan, gate_source=gate, ships=[ship] if ship else [], delivery_gates=[delivered] if delivered else [],
-        )  # fmt: skip
-        folder = self.world.runs / NAME / f"{window.start:%Y%m%dT%H%M%SZ}--{window.end:%Y%m%dT%H%M%SZ}" / run.run_id
+            **common
+            | {
+                "started_at": began,
+                "finished_at": self.now,
+                "status": "succeeded" if passed else "failed",
+                "error": cause,
+            },
+            first_cause=cause,
+            plan=plan,
+            gate_source=gate,
+            ships=[ship] if ship else [],
+            delivery_gates=[delivered] if delivered else [],
+        )
+        folder = (
+            self.world.runs
+            / NAME
+            / f"{window.start:%Y%m%dT%H%M%SZ}--{window.end:%Y%m%dT%H%M%SZ}"
+            / run.run_id
+        )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.json").write_text(report.model_dump_json())
         feed(self.world.config, self.pipeline, str(self.world.runs), report)
         self.begun.pop(window, None)
         if passed:  # one that began before and left nothing is dead
             start = at(seen[0])
-            dead = [one for one, then in self.begun.items() if then < began and start <= one.start and one.end <= window.end]
+            dead = [
+                one
+                for one, then in self.begun.items()
+                if then < began and start <= one.start and one.end <= window.end
+            ]
             self.begun = {one: then for one, then in self.begun.items() if one not in dead}
         self.learn(run, seen, own, lacking, left_alone, ending)
 
     def learn(
-        self, run: Run, seen: Sequence[int], own: range, lacking: Sequence[File], left_alone: Sequence[File], ending: str
+        self,
+        run: Run,
+        seen: Sequence[int],
+        own: range,
+        lacking: Sequence[File],
+        left_alone: Sequence[File],
+        ending: str,
     ) -> None:
         """What the report of a run has told, whatever it holds."""
         for tick in seen:
@@ -172,7 +216,9 @@ class History:
                 times = [moment for file, moment in self.ledger.items() if file.tick == tick]
                 truth.committed = max(times, default=truth.committed)
             else:
-                truth.outstanding = truth.outstanding | left | {file for file in lacking if file.tick == tick}
+                truth.outstanding = (
+                    truth.outstanding | left | {file for file in lacking if file.tick == tick}
+                )
                 truth.tried = True
             if tick in own:
                 if ending == "gate closes" and not truth.blocked:
@@ -183,59 +229,102 @@ class History:
 
     def common(self, run: Run, window: Window) -> dict[str, Any]:
         return {
-            "pipeline": NAME, "window_start": window.start, "window_end": window.end, "run_id": run.run_id, "started_at": self.now,
+            "pipeline": NAME,
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": run.run_id,
+            "started_at": self.now,
             "finished_at": self.now,
-        }  # fmt: skip
+        }
 
     def plan(
-        self, common: dict[str, Any], run: Run, own: range, before: range, there: Sequence[File], lacking: Sequence[File],
+        self,
+        common: dict[str, Any],
+        run: Run,
+        own: range,
+        before: range,
+        there: Sequence[File],
+        lacking: Sequence[File],
         left_alone: Sequence[File],
-    ) -> PlanResult:  # fmt: skip
+    ) -> PlanResult:
         files = []
         for file in there:
-            about: dict[str, Any] = {"path": file.name, "size_bytes": 10, "modified_ms": 0, "splits": 1, "left": file in lacking}
+            about: dict[str, Any] = {
+                "path": file.name,
+                "size_bytes": 10,
+                "modified_ms": 0,
+                "splits": 1,
+                "left": file in lacking,
+            }
             tick = str(hour(file.tick))
             if file.tick in own and file not in self.young:
                 files.append(PlannedFile(**about, tick=tick if run.count > 1 else None))
             elif file in lacking:
                 files.append(PlannedFile(**about, late_window=tick, late_for=[CLUSTER]))
         left_out = [
-            LeftOut(path=f.name, reason="young", code="unsettled", warns=True, window=str(hour(f.tick)))
+            LeftOut(
+                path=f.name, reason="young", code="unsettled", warns=True, window=str(hour(f.tick))
+            )
             for f in there
             if f in self.young or f in left_alone
         ]
-        complete = {tick: [self.ledger[f] for f in there if f.tick == tick and f in self.ledger] for tick in before}
+        complete = {
+            tick: [self.ledger[f] for f in there if f.tick == tick and f in self.ledger]
+            for tick in before
+        }
         cluster = ClusterPlan(
-            cluster=CLUSTER, left_files=len(lacking), looks_back_to=at(before[0]) if before else None,
+            cluster=CLUSTER,
+            left_files=len(lacking),
+            looks_back_to=at(before[0]) if before else None,
             committed={str(hour(tick)): max(times) for tick, times in complete.items() if times},
-        )  # fmt: skip
+        )
         return PlanResult(**common, files=files, left_out=left_out, clusters=[cluster])
 
     def ship_result(
-        self, common: dict[str, Any], there: Sequence[File], own: range, sent: Sequence[File], *, failed: bool
+        self,
+        common: dict[str, Any],
+        there: Sequence[File],
+        own: range,
+        sent: Sequence[File],
+        *,
+        failed: bool,
     ) -> ShipResult:
         files = [
             FileAccount(path=f.name, records=1, delivered=int(f in sent), before=int(f not in sent))
             for f in there
             if f.tick in own or f in sent
         ]
-        status: dict[str, Any] = {"status": "failed", "error": "it does not answer"} if failed else {}
+        status: dict[str, Any] = (
+            {"status": "failed", "error": "it does not answer"} if failed else {}
+        )
         topics = [TopicAccount(topic="t", delivered=len(sent), before=len(files) - len(sent))]
         return ShipResult(
-            **common | {"finished_at": self.now}, cluster=CLUSTER, read=len(files), files=files, topics=topics, **status
+            **common | {"finished_at": self.now},
+            cluster=CLUSTER,
+            read=len(files),
+            files=files,
+            topics=topics,
+            **status,
         )
 
-    def gate(self, common: dict[str, Any], plan: PlanResult, seen: Sequence[int]) -> DeliveryGateResult:
+    def gate(
+        self, common: dict[str, Any], plan: PlanResult, seen: Sequence[int]
+    ) -> DeliveryGateResult:
         """As the gate does it, with what the ledger says of the plan's files alone."""
         ticks = {
-            file.path: file.late_window or file.tick or str(Window(plan.window_start, plan.window_end)) for file in plan.files
+            file.path: file.late_window
+            or file.tick
+            or str(Window(plan.window_start, plan.window_end))
+            for file in plan.files
         }
         committed: dict[str, dt.datetime] = {}
         for file, moment in self.ledger.items():
             if tick := ticks.get(file.name):
                 committed[tick] = max(moment, committed.get(tick, moment))
         found = coverage(plan, CLUSTER, when_empty_fails=True, committed=committed)
-        return DeliveryGateResult(**common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found)
+        return DeliveryGateResult(
+            **common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found
+        )
 
     def replay(self, tick: int) -> None:
         """A run of a derived pipeline: nothing of it is the window's."""
@@ -243,13 +332,24 @@ class History:
         name = f"{NAME}.replay.again{self.count}"
         common = self.common(Run(tick, 1, False, "replay"), window) | {"pipeline": name}
         topics = [TopicAccount(topic="t", delivered=3)]
-        found = coverage(PlanResult(**common), CLUSTER, when_empty_fails=False, committed={str(window): self.now})
+        found = coverage(
+            PlanResult(**common), CLUSTER, when_empty_fails=False, committed={str(window): self.now}
+        )
         report = RunReport(
-            **common, plan=PlanResult(**common), gate_source=GateResult(**common, step="gate_source"),
+            **common,
+            plan=PlanResult(**common),
+            gate_source=GateResult(**common, step="gate_source"),
             ships=[ShipResult(**common, cluster=CLUSTER, topics=topics)],
-            delivery_gates=[DeliveryGateResult(**common, cluster=CLUSTER, topics=topics, coverage=found)],
-        )  # fmt: skip
-        feed(self.world.config, self.pipeline.model_copy(update={"name": name, "schedule": None}), str(self.world.runs), report)
+            delivery_gates=[
+                DeliveryGateResult(**common, cluster=CLUSTER, topics=topics, coverage=found)
+            ],
+        )
+        feed(
+            self.world.config,
+            self.pipeline.model_copy(update={"name": name, "schedule": None}),
+            str(self.world.runs),
+            report,
+        )
 
     def wanted(self, tick: int) -> str:
         truth, window = self.truth[tick], hour(tick)
@@ -258,8 +358,12 @@ class History:
         if truth.blocked and (not truth.own_looked or truth.outstanding):
             return "blocked"
         if truth.looked and not truth.outstanding:
-            assert {file for file in self.files if file.tick == tick and file in self.ledger}, "what is there is in the ledger"
-            return "late" if truth.committed and truth.committed > window.end + WITHIN else "shipped"
+            assert {file for file in self.files if file.tick == tick and file in self.ledger}, (
+                "what is there is in the ledger"
+            )
+            return (
+                "late" if truth.committed and truth.committed > window.end + WITHIN else "shipped"
+            )
         if truth.looked:
             return "doubt" if truth.own_passed else "failed"
         if truth.tried:
@@ -277,17 +381,31 @@ class History:
             found = json.loads(respond(self.world.index, "api/grid", query, Everything()).body)
         (row,) = [row for row in found["pipelines"] if row["pipeline"] == NAME]
         cells = [
-            (start + i * step, step, found["states"][state]) for start, step, many, state in row["segments"] for i in range(many)
+            (start + i * step, step, found["states"][state])
+            for start, step, many, state in row["segments"]
+            for i in range(many)
         ]
         painted = ["never"] * TICKS
-        for start, step, state in sorted(cells, key=lambda cell: -cell[1]):  # a shorter window lies above a longer one
+        for start, step, state in sorted(
+            cells, key=lambda cell: -cell[1]
+        ):  # a shorter window lies above a longer one
             for tick in range(TICKS):
                 painted[tick] = state if start <= seconds(tick) < start + step else painted[tick]
         return painted
 
 
 ticks = st.integers(0, TICKS - 1)
-endings = st.sampled_from(["passes", "passes", "passes", "ship fails", "gate closes", "killed at once", "killed at the end"])
+endings = st.sampled_from(
+    [
+        "passes",
+        "passes",
+        "passes",
+        "ship fails",
+        "gate closes",
+        "killed at once",
+        "killed at the end",
+    ]
+)
 steps = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([5, 30, 60])),
     st.tuples(st.just("wait"), st.sampled_from([5, 30, 60])),
@@ -324,7 +442,9 @@ def do(history: History, step: Any) -> None:
 
 @settings(max_examples=settings().max_examples // 2)
 @given(st.sampled_from([1, 3, 5]), st.lists(steps, min_size=8, max_size=18))
-def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(hours: int, story: list[Any]) -> None:
+def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(
+    hours: int, story: list[Any]
+) -> None:
     with tempfile.TemporaryDirectory() as root:
         history = History(Path(root), hours)
         for step in story:

@@ -1,4 +1,5 @@
-"""A plan sorts files twice: before and after it knows which were renamed. The second time it looks only at what may have changed."""
+"""A plan sorts files twice: before and after it knows which were renamed. The second time it looks
+only at what may have changed."""
 
 from dataclasses import fields
 
@@ -22,21 +23,35 @@ def shipped(draw):
         file = FileId(path, draw(st.sampled_from([0, 10, 20])), draw(st.integers(1, 2)))
         lines, whole = file.size_bytes // 10, draw(st.booleans())
         value = ChunkValue(
-            last=lines, end=whole, records=lines, bytes=lines * 9, checksum=1, digest=draw(st.sampled_from(["d1", "d2"])), generation=1, run_id="r",
-            window="w", splits=1, etag=draw(st.sampled_from([None, "one", "two"])), read=file.size_bytes,
-        )  # fmt: skip
+            last=lines,
+            end=whole,
+            records=lines,
+            bytes=lines * 9,
+            checksum=1,
+            digest=draw(st.sampled_from(["d1", "d2"])),
+            generation=1,
+            run_id="r",
+            window="w",
+            splits=1,
+            etag=draw(st.sampled_from([None, "one", "two"])),
+            read=file.size_bytes,
+        )
         chunks.add(ChunkKey(SplitId(file, 0), 0, "t"), value)
     return chunks
 
 
 def listed(draw):
-    ids = [FileId(path, draw(st.sampled_from([0, 10, 20])), draw(st.integers(1, 2))) for path in PATHS]
+    ids = [
+        FileId(path, draw(st.sampled_from([0, 10, 20])), draw(st.integers(1, 2))) for path in PATHS
+    ]
     return {file: [0] if file.size_bytes else [] for file in ids}
 
 
 def as_sets(found):
     """The contested are told by the first sorting alone."""
-    one = {each.name: getattr(found, each.name) for each in fields(Pending) if each.name != "contested"}
+    one = {
+        each.name: getattr(found, each.name) for each in fields(Pending) if each.name != "contested"
+    }
     return {name: set(value) if isinstance(value, list) else value for name, value in one.items()}
 
 
@@ -47,7 +62,9 @@ def sort(files, chunks, **settings):
         return type(error), error.message
 
 
-@given(data=st.data(), chunks=shipped(), policy=st.sampled_from(["fail", "skip", "reship", "continue"]))
+@given(
+    data=st.data(), chunks=shipped(), policy=st.sampled_from(["fail", "skip", "reship", "continue"])
+)
 def test_sorting_again_what_may_have_changed_is_sorting_all_anew(data, chunks, policy):
     files = listed(data.draw)
     etags = {file: etag for file in files if (etag := data.draw(st.sampled_from(["", "one"])))}
@@ -61,7 +78,9 @@ def test_sorting_again_what_may_have_changed_is_sorting_all_anew(data, chunks, p
     grown = {file for file in first.left if data.draw(st.booleans())}
     later = {"on_replaced": policy, "renamed": renamed, "grown": grown, **settings}
     undecided = {*first.left, *first.contested}
-    again = sort({file: starts for file, starts in files.items() if file in undecided}, chunks, **later)
+    again = sort(
+        {file: starts for file, starts in files.items() if file in undecided}, chunks, **later
+    )
     whole = sort(files, chunks, **later)
     event("refused" if not isinstance(whole, Pending) else "sorted")
     if isinstance(whole, Pending):

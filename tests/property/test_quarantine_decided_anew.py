@@ -1,4 +1,5 @@
-"""Each line ends up in one place, whatever runs died in between and however often it was decided anew what belongs into quarantine."""
+"""Each line ends up in one place, whatever runs died in between and however often it was decided
+anew what belongs into quarantine."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class Cluster:
         assert key not in self.ledger, f"{key!r} was there, and compaction would remove it"
         self.ledger[key] = LogRecord(next(self._offsets), 0, key, chunk.ledger_value(None, None))
         if chunk.topic:
-            self.topics.setdefault(chunk.topic, []).extend(value or b"" for value in chunk.values[:])
+            self.topics.setdefault(chunk.topic, []).extend(
+                value or b"" for value in chunk.values[:]
+            )
 
     def split(self) -> OrderedSplit:
         """With what is there, as the driver orders it."""
@@ -57,39 +60,69 @@ class Cluster:
             return OrderedSplit(SPLIT)
         topics = {topic for _, topic in state.chunks}
         there = {topic: state.intervals(topic) for topic in topics}
-        return OrderedSplit(SPLIT, there=there, quarantines=state.quarantines, end_known=state.end is not None)
+        return OrderedSplit(
+            SPLIT, there=there, quarantines=state.quarantines, end_known=state.end is not None
+        )
 
 
 @dataclass
 class Ran:
-    """What a task did. ``handed_over``: reason → records for quarantine, whether they were sent or lost."""
+    """What a task did. ``handed_over``: reason → records for quarantine, whether they were sent or
+    lost."""
 
     receipt: Receipt
     sent: int = 0
     handed_over: Counter[str] = field(default_factory=Counter)
 
 
-def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], limit: int, piece: int, commits: Any,
-        quarantine: str = "q") -> Ran:  # fmt: skip
-    """``lines``: (value, number of its topic, whether a rule drops it). ``bad``: ordinals that a check sends to quarantine. A chunk is lost
-    unless ``commits``."""
-    dispositions = [RULE if dropped else REASON if ordinal in bad else None for ordinal, (_, _, dropped) in enumerate(lines)]
+def run(
+    cluster: Cluster,
+    lines: list[tuple[bytes, int, bool]],
+    bad: set[int],
+    limit: int,
+    piece: int,
+    commits: Any,
+    quarantine: str = "q",
+) -> Ran:
+    """``lines``: (value, number of its topic, whether a rule drops it). ``bad``: ordinals that a
+    check sends to quarantine. A chunk is lost unless ``commits``."""
+    dispositions = [
+        RULE if dropped else REASON if ordinal in bad else None
+        for ordinal, (_, _, dropped) in enumerate(lines)
+    ]
     batch = pa.record_batch(
         {
             "split": pa.array([7] * len(lines) + [7 ^ 1 << 62], pa.int64()),
-            "value": pa.array([None if line[2] else line[0] for line in lines] + [None], pa.binary()),
+            "value": pa.array(
+                [None if line[2] else line[0] for line in lines] + [None], pa.binary()
+            ),
             "checksum": pa.array(
-                [spark_hash(line[0]) - 2**64 * (spark_hash(line[0]) >> 63) for line in lines] + [None], pa.int64()
+                [spark_hash(line[0]) - 2**64 * (spark_hash(line[0]) >> 63) for line in lines]
+                + [None],
+                pa.int64(),
             ),
             "topic": pa.array([line[1] for line in lines] + [None], pa.int32()),
             "disposition": pa.array([*dispositions, None], pa.int8()),
         }
     )
     order = ShipOrder(
-        "web", "c", "r", "w", "d", 1, 0, LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
-        dict.fromkeys(TOPICS, TopicLimit(limit + 2048)), lanes=1, chunk_size_bytes=piece, topics=TOPICS, splits={7: cluster.split()}, rules=("rule",),
-        reasons=("check",), quarantine=QuarantineOrder(quarantine, 100),
-    )  # fmt: skip
+        "web",
+        "c",
+        "r",
+        "w",
+        "d",
+        1,
+        0,
+        LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
+        dict.fromkeys(TOPICS, TopicLimit(limit + 2048)),
+        lanes=1,
+        chunk_size_bytes=piece,
+        topics=TOPICS,
+        splits={7: cluster.split()},
+        rules=("rule",),
+        reasons=("check",),
+        quarantine=QuarantineOrder(quarantine, 100),
+    )
     ran = Ran(Receipt(0))
 
     def submit(chunks: list[Chunk]) -> None:
@@ -110,7 +143,9 @@ def run(cluster: Cluster, lines: list[tuple[bytes, int, bool]], bad: set[int], l
 
 @settings(max_examples=settings().max_examples // 2)
 @given(data=st.data(), most_runs=st.sampled_from([2, 3, 20_000]))
-def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs(data: st.DataObject, most_runs: int) -> None:
+def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs(
+    data: st.DataObject, most_runs: int
+) -> None:
     count = data.draw(st.integers(1, 40))
     sizes = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
     topics = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
@@ -130,10 +165,20 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
             limit = data.draw(st.sampled_from([100, 10_000]))
             piece = data.draw(st.sampled_from([1, 5, 50, 100_000]))
             quarantine = data.draw(st.sampled_from(["q", "q2"]))
-            done = run(cluster, lines, bad, limit, piece, lambda last=last: last or data.draw(st.booleans()), quarantine)
+            done = run(
+                cluster,
+                lines,
+                bad,
+                limit,
+                piece,
+                lambda last=last: last or data.draw(st.booleans()),
+                quarantine,
+            )
             split = done.receipt.split(7)
             assert split.records == count
-            assert split.already_quarantined.get("check", 0) + done.handed_over["check"] == sum(1 for n in bad if not dropped[n])
+            assert split.already_quarantined.get("check", 0) + done.handed_over["check"] == sum(
+                1 for n in bad if not dropped[n]
+            )
             assert split.filtered == ({"rule": sum(dropped)} if any(dropped) else {})
     finally:
         shipment.MOST_RUNS = before  # type: ignore[misc]
@@ -142,7 +187,9 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
     there = Counter(value.rstrip(b"x") for values in cluster.topics.values() for value in values)
     assert there == Counter(b"%d" % n for n, drop in enumerate(dropped) if not drop)
     for number, topic in enumerate(TOPICS):
-        assert set(cluster.topics.get(topic, [])) <= {line[0] for line in lines if line[1] == number and not line[2]}
+        assert set(cluster.topics.get(topic, [])) <= {
+            line[0] for line in lines if line[1] == number and not line[2]
+        }
     chunks = cluster.chunks()
     assert chunks.splits[SPLIT].complete
     tally = Tally()
@@ -150,11 +197,16 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
         tally.add(topic, value)
     assert tally.filtered.total() == sum(dropped)
     assert tally.reasons.total() == sum(len(cluster.topics.get(name, [])) for name in ("q", "q2"))
-    # Spark's sum of what it wants shipped, with what the tasks know better, is that of what lies in the topics, whichever run sent it.
-    wanted = sum(spark_hash(line[0]) for n, line in enumerate(lines) if not line[2] and n not in bad)
+    # Spark's sum of what it wants shipped, with what the tasks know better, is that of what lies in
+    # the topics, whichever run sent it.
+    wanted = sum(
+        spark_hash(line[0]) for n, line in enumerate(lines) if not line[2] and n not in bad
+    )
     in_topics = sum(spark_hash(value) for name in TOPICS for value in cluster.topics.get(name, ()))
     assert (wanted + split.adjusted - in_topics) % 2**64 == 0
-    assert chunks.records_by_topic([SPLIT]) == {name: len(values) for name, values in cluster.topics.items()}
+    assert chunks.records_by_topic([SPLIT]) == {
+        name: len(values) for name, values in cluster.topics.items()
+    }
 
 
 @given(st.sets(st.integers(0, 300)))

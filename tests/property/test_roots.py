@@ -1,4 +1,5 @@
-"""A source that moves: the same file under another host, mount or scheme is the same file, and nothing is sent twice."""
+"""A source that moves: the same file under another host, mount or scheme is the same file, and
+nothing is sent twice."""
 
 import uuid
 from dataclasses import replace
@@ -14,7 +15,15 @@ from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
 from shipper.ledger.inventory import Inventory, entries
 from shipper.ledger.log import AskFiles, AskState, LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Generation, GenerationKey, Invalidation
+from shipper.ledger.records import (
+    CHUNKS,
+    CONTROL,
+    ChunkKey,
+    ChunkValue,
+    Generation,
+    GenerationKey,
+    Invalidation,
+)
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
@@ -23,7 +32,17 @@ from tests.doubles.memory_log import MemoryLog
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 OLD, NEW = "hdfs://nn1:8020/logs/web/", "hdfs://logs/web/"
-VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=10,
+    end=True,
+    records=10,
+    bytes=100,
+    checksum=1,
+    digest="d",
+    generation=0,
+    run_id="r",
+    window="w",
+)
 
 
 def chunk(path, first=0, last=10, **changes):
@@ -42,7 +61,13 @@ class World:
         return ledger
 
     def record(self, run_id, root=NEW):
-        self.opened(root).write_control([encode_generation("web", GenerationKey("c", run_id), Generation(run_id, 1, 1, (root,)))])
+        self.opened(root).write_control(
+            [
+                encode_generation(
+                    "web", GenerationKey("c", run_id), Generation(run_id, 1, 1, (root,))
+                )
+            ]
+        )
 
     def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
         file = FileId(root + name, size, 5)
@@ -119,7 +144,9 @@ def test_a_longer_or_a_shorter_pattern_over_the_same_folders_moves_no_file(world
 def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(world):
     quarantined = {"reasons": {"unparseable": 1}, "ordinals": "3"}
     key = ChunkKey(SplitId(FileId(OLD + "06/a.log", 100, 5), 0), 3, "q")
-    world.log.append("t", CHUNKS, [encode_chunk("web", key, replace(VALUE, last=4, records=1, **quarantined))])
+    world.log.append(
+        "t", CHUNKS, [encode_chunk("web", key, replace(VALUE, last=4, records=1, **quarantined))]
+    )
     assert world.opened(OLD).keep_snapshot(longer_than=0) is not None
     world.record("r2")
     assert sum(world.left().records_there.values()) == 1
@@ -131,19 +158,31 @@ def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(w
 
 names = st.sampled_from(["06/a", "06/b", "web/a", "a"])
 roots = st.sampled_from([OLD, NEW, "file:/mnt/"])
-steps = st.tuples(st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots, names, st.integers(0, 2))
+steps = st.tuples(
+    st.sampled_from([CHUNKS, CHUNKS, CONTROL, "snapshot"]), roots, names, st.integers(0, 2)
+)
 
 
 @given(st.lists(steps, max_size=12))
-@example([(CHUNKS, OLD, "a", 0), ("snapshot", NEW, "a", 0), (CONTROL, NEW, "a", 0), (CHUNKS, "file:/mnt/", "a", 0)])
+@example(
+    [
+        (CHUNKS, OLD, "a", 0),
+        ("snapshot", NEW, "a", 0),
+        (CONTROL, NEW, "a", 0),
+        (CHUNKS, "file:/mnt/", "a", 0),
+    ]
+)
 def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(history):
     moved, still = World(), World()
     recorded = [
-        encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1, (root,))) for root in (OLD, "file:/mnt/", NEW)
+        encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1, (root,)))
+        for root in (OLD, "file:/mnt/", NEW)
     ]
     for each in (moved, still):
         each.log.append("t", CONTROL, recorded)
-    for generation, (what, root, name, first) in enumerate(history):  # generations grow: they are offsets
+    for generation, (what, root, name, first) in enumerate(
+        history
+    ):  # generations grow: they are offsets
         if what == "snapshot":
             made = moved.opened().keep_snapshot(longer_than=0)
             for each in (still,) if made else (moved, still):
@@ -152,9 +191,19 @@ def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(histo
         for each, at in ((moved, root), (still, NEW)):
             path = at + name
             if what == CHUNKS:
-                each.log.append("t", CHUNKS, [chunk(path, first, first + 1, end=False, generation=generation)])
+                each.log.append(
+                    "t", CHUNKS, [chunk(path, first, first + 1, end=False, generation=generation)]
+                )
             else:
-                each.log.append("t", CONTROL, [encode_invalidation("web", FileId(path, 100, 5), generation, Invalidation("r"))])
+                each.log.append(
+                    "t",
+                    CONTROL,
+                    [
+                        encode_invalidation(
+                            "web", FileId(path, 100, 5), generation, Invalidation("r")
+                        )
+                    ],
+                )
     for paths in (None, [NEW + "06/a", NEW + "a"]):
         found, expected = (each.opened().look(AskState(paths)) for each in (moved, still))
         assert found.invalidated == expected.invalidated

@@ -1,4 +1,5 @@
-"""A pattern that `allow.sources` accepts names nothing outside of the folder, whatever Hadoop makes of it."""
+"""A pattern that `allow.sources` accepts names nothing outside of the folder, whatever Hadoop makes
+of it."""
 
 import contextlib
 import datetime as dt
@@ -15,7 +16,9 @@ from shipper.config.rules import check_source_placeholders, lies_below
 from shipper.windows.window import Window, source_paths
 
 ROOT = "/srv/logs/team/"
-WINDOW = Window(dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC), dt.datetime(2026, 11, 1, 7, tzinfo=dt.UTC))
+WINDOW = Window(
+    dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC), dt.datetime(2026, 11, 1, 7, tzinfo=dt.UTC)
+)
 LEADS_OUT = (
     r"\../\../\../etc/",
     ".{window_start:./%Y/.}./.{window_start:./%Y/.}./.{window_start:./%Y/.}./etc/",
@@ -46,7 +49,8 @@ parts = st.sampled_from(
 
 
 def expanded(pattern: str) -> Iterator[str]:
-    """Yield what Hadoop's GlobExpander makes of a pattern: alternatives with a slash in them become patterns of their own."""
+    """Yield what Hadoop's GlobExpander makes of a pattern: alternatives with a slash in them become
+    patterns of their own."""
     start, depth, commas, slash, at = 0, 0, list[int](), False, 0
     while at < len(pattern):
         character = pattern[at]
@@ -61,7 +65,9 @@ def expanded(pattern: str) -> Iterator[str]:
             if depth == 0 and slash:
                 ends = [start, *commas, at]
                 for left, right in itertools.pairwise(ends):
-                    yield from expanded(pattern[:start] + pattern[left + 1 : right] + pattern[at + 1 :])
+                    yield from expanded(
+                        pattern[:start] + pattern[left + 1 : right] + pattern[at + 1 :]
+                    )
                 return
         elif character == "," and depth == 1:
             commas.append(at)
@@ -74,7 +80,8 @@ def expanded(pattern: str) -> Iterator[str]:
 def named(pattern: str) -> str:
     """Return the folder that a pattern names where each wildcard meets an entry `x`."""
     components = [
-        "x" if re.search(r"(?<!\\)[*?{\[]", component) else re.sub(r"\\(.)", r"\1", component) for component in pattern.split("/")
+        "x" if re.search(r"(?<!\\)[*?{\[]", component) else re.sub(r"\\(.)", r"\1", component)
+        for component in pattern.split("/")
     ]
     return posixpath.normpath("/".join(components)) + "/"
 
@@ -99,6 +106,8 @@ def test_a_pattern_that_leads_out_is_refused(rest: str) -> None:
     assert not lies_below(ROOT + rest, ROOT)
 
 
-@pytest.mark.parametrize("rest", ["", "{window_start:%Y/%m/%d}/", "{a,b}/{c,d}/*.log", "[ab]?/.hidden/...", "a..b/"])
+@pytest.mark.parametrize(
+    "rest", ["", "{window_start:%Y/%m/%d}/", "{a,b}/{c,d}/*.log", "[ab]?/.hidden/...", "a..b/"]
+)
 def test_usual_patterns_are_accepted(rest: str) -> None:
     assert lies_below(ROOT + rest, ROOT)

@@ -1,7 +1,9 @@
-"""Random histories of runs: what `gaps` says, by the results that the runs leave, is what a model knows that sees every file.
+"""Random histories of runs: what `gaps` says, by the results that the runs leave, is what a model
+knows that sees every file.
 
-The model keeps the runs as facts about the source (which files lay in which tick, which of them a cluster lacked when the run was over), and
-never reads a result. Each run is the real plan over a source that changes meanwhile, and leaves real results."""
+The model keeps the runs as facts about the source (which files lay in which tick, which of them a
+cluster lacked when the run was over), and never reads a result. Each run is the real plan over a
+source that changes meanwhile, and leaves real results."""
 
 from __future__ import annotations
 
@@ -40,7 +42,13 @@ from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedV
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps, read_beginnings
 from shipper.report.past_runs import window_runs
-from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, PlanResult, RecognisedFile
+from shipper.report.plan_result import (
+    ClusterPlan,
+    KnownFile,
+    PlannedFile,
+    PlanResult,
+    RecognisedFile,
+)
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
@@ -56,8 +64,11 @@ CLUSTERS = ("near", "far")
 SINCE = {"near": 0, "far": 1}
 """Cluster → first tick that it is shipped."""
 PATHS = {
-    "start": "/logs/{window_start:%d-%H}/", "end": "/logs/{window_end:%d-%H}/", "day": "/logs/{window_start:%d}/", "modified": "/logs/"
-}  # fmt: skip
+    "start": "/logs/{window_start:%d-%H}/",
+    "end": "/logs/{window_end:%d-%H}/",
+    "day": "/logs/{window_start:%d}/",
+    "modified": "/logs/",
+}
 
 
 def hour(first: int, count: int = 1) -> Window:
@@ -94,13 +105,23 @@ class Shipped:
         for number, window in enumerate(self.parts):
             ends = self.complete and number == len(self.parts) - 1
             common: dict[str, Any] = {
-                "last": number + 1, "end": ends, "records": 1, "bytes": 9, "checksum": 1, "digest": "d", "generation": 1, "run_id": "r",
+                "last": number + 1,
+                "end": ends,
+                "records": 1,
+                "bytes": 9,
+                "checksum": 1,
+                "digest": "d",
+                "generation": 1,
+                "run_id": "r",
                 "window": window,
-            }  # fmt: skip
+            }
             if self.original is None:
                 yield ChunkKey(SplitId(file, 0), number, "t"), ChunkValue(**common)
             else:
-                yield MovedKey(SplitId(file, 0), number, "t"), MovedValue(**common, **self.original._asdict())
+                yield (
+                    MovedKey(SplitId(file, 0), number, "t"),
+                    MovedValue(**common, **self.original._asdict()),
+                )
 
 
 Ledger = dict[FileId, Shipped]
@@ -115,7 +136,9 @@ class Place:
     locked: set[str] = field(default_factory=set)
     down: set[str] = field(default_factory=set)
     """Clusters that nobody reaches."""
-    ledgers: dict[str, Ledger] = field(default_factory=lambda: {cluster: {} for cluster in CLUSTERS})
+    ledgers: dict[str, Ledger] = field(
+        default_factory=lambda: {cluster: {} for cluster in CLUSTERS}
+    )
     now: dt.datetime = DAY + (TICKS + 1) * HOUR
     count: int = 0
 
@@ -127,7 +150,9 @@ class Place:
         self.count += 1
         modified = to_ms(DAY + tick * HOUR) + self.count
         if self.by != "modified":
-            modified = {"young": to_ms(self.now), "future": to_ms(self.now) + 1_800_000}.get(kind, modified)
+            modified = {"young": to_ms(self.now), "future": to_ms(self.now) + 1_800_000}.get(
+                kind, modified
+            )
         suffix = {"part": ".log.tmp", "other": ".txt"}.get(kind, ".log")
         self.files.append(File(self.folder(tick), f"{self.count}{suffix}", modified, self.count))
 
@@ -135,7 +160,9 @@ class Place:
         return file.name.endswith(".log") and file.modified_ms <= to_ms(self.now) - 600_000
 
     def in_tick(self, file: File, tick: int) -> bool:
-        in_time = self.by != "modified" or to_ms(hour(tick).start) <= file.modified_ms < to_ms(hour(tick).end)
+        in_time = self.by != "modified" or to_ms(hour(tick).start) <= file.modified_ms < to_ms(
+            hour(tick).end
+        )
         return file.folder == self.folder(tick) and in_time and not file.name.endswith(".txt")
 
     def lacks(self, cluster: str, file: File) -> bool:
@@ -145,16 +172,29 @@ class Place:
     # What a plan asks of an engine.
     version = "4.0"
 
-    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None = None) -> Listed:
+    def list_files(
+        self, paths: Sequence[str], *, most: int, modified: Window | None = None
+    ) -> Listed:
         found = [
-            ListedFile(file.id, file.id.path, file.folder, left="unwanted" if file.name.endswith(".txt") else "")
+            ListedFile(
+                file.id,
+                file.id.path,
+                file.folder,
+                left="unwanted" if file.name.endswith(".txt") else "",
+            )
             for file in self.files
             if file.folder in paths
             and file.folder not in self.locked
-            and (modified is None or to_ms(modified.start) <= file.modified_ms < to_ms(modified.end))
+            and (
+                modified is None or to_ms(modified.start) <= file.modified_ms < to_ms(modified.end)
+            )
         ]
         problems = {path: "permission denied" for path in paths if path in self.locked}
-        return Listed(found, too_many=sum(file.id.path.endswith(".log") for file in found) > most, problems=problems)
+        return Listed(
+            found,
+            too_many=sum(file.id.path.endswith(".log") for file in found) > most,
+            problems=problems,
+        )
 
     def start_java(self) -> None: ...
 
@@ -168,7 +208,8 @@ class Place:
 
 
 class Note(NamedTuple):
-    """A file that a run left behind. ``size_bytes``: None while it was being written, or of a folder."""
+    """A file that a run left behind. ``size_bytes``: None while it was being written, or of a
+    folder."""
 
     path: str
     size_bytes: int | None
@@ -180,7 +221,10 @@ class Note(NamedTuple):
             return exact if self.size_bytes is not None else file.modified_ms >= self.modified_ms
 
         renamed = {one.original for one in ledger.values()}
-        return any(file.path == self.path and fits(file) and (one.complete or file in renamed) for file, one in ledger.items())
+        return any(
+            file.path == self.path and fits(file) and (one.complete or file in renamed)
+            for file, one in ledger.items()
+        )
 
 
 @dataclass
@@ -189,7 +233,9 @@ class Seen:
 
     passed: bool
     looked: set[int]
-    notes: dict[int, set[Note]] = field(default_factory=lambda: {tick: set() for tick in range(TICKS)})
+    notes: dict[int, set[Note]] = field(
+        default_factory=lambda: {tick: set() for tick in range(TICKS)}
+    )
     empty: set[int] = field(default_factory=set)
 
 
@@ -203,33 +249,54 @@ class Run:
 
 
 def true_gaps(runs: Sequence[Run], cluster: str, ledger: Ledger | None) -> set[int]:
-    """Return the ticks that are not complete, as far as ``runs`` saw. ``ledger``: None if it cannot be had."""
+    """Return the ticks that are not complete, as far as ``runs`` saw. ``ledger``: None if it cannot
+    be had."""
     found = set()
     for tick in range(SINCE[cluster], TICKS):
         renamed = {one.original for one in (ledger or {}).values()}
-        under = [one.complete or file in renamed for file, one in (ledger or {}).items() if NAMES[tick] in one.parts]
+        under = [
+            one.complete or file in renamed
+            for file, one in (ledger or {}).items()
+            if NAMES[tick] in one.parts
+        ]
         own = [run for run in runs if tick in run.own]
-        closed: list[Run] = []  # those since the source gate was last open, of the runs that were for the cluster
+        closed: list[
+            Run
+        ] = []  # those since the source gate was last open, of the runs that were for the cluster
         for run in own:
             if cluster in run.clusters and run.closed is not None:
                 closed = [*closed, run] if run.closed else []
-        before = [run for run in runs if closed and (tick in run.own or runs.index(run) < runs.index(closed[0]))]
+        before = [
+            run
+            for run in runs
+            if closed and (tick in run.own or runs.index(run) < runs.index(closed[0]))
+        ]
         passed_before = any(
-            run.seen[cluster].passed for run in before if cluster in run.seen and tick in run.seen[cluster].looked
+            run.seen[cluster].passed
+            for run in before
+            if cluster in run.seen and tick in run.seen[cluster].looked
         )
-        looks = [run.seen[cluster] for run in runs if cluster in run.seen and tick in run.seen[cluster].looked]
+        looks = [
+            run.seen[cluster]
+            for run in runs
+            if cluster in run.seen and tick in run.seen[cluster].looked
+        ]
         notes, empty, held = set[Note](), False, False
         for seen in looks:
             if seen.passed:
                 notes, empty = set(), tick in seen.empty and not held
                 held |= not seen.notes[tick] and tick not in seen.empty
             notes |= seen.notes[tick]
-        if closed and (not passed_before or notes or empty):  # it takes nothing away that runs had delivered
+        if closed and (
+            not passed_before or notes or empty
+        ):  # it takes nothing away that runs had delivered
             found.add(tick)
         elif not any(seen.passed for seen in looks):
             if looks or any(cluster in run.clusters for run in own) or not under or not all(under):
                 found.add(tick)
-        elif not all(note.is_in(ledger or {}) for note in notes) or (empty and not (under and all(under))):
+        elif not all(note.is_in(ledger or {}) for note in notes) or (
+            empty and not (under and all(under))
+        ):
             found.add(tick)
     return found
 
@@ -249,19 +316,34 @@ class AskedLedger(plan_step.AskedCluster):
             for key, value in one.values(file):
                 chunks.add(key, value)
         self._ledger, self._connections = self.name, SimpleNamespace(cluster=None, client=None)  # type: ignore[assignment]
-        self._splits_of, self._late, self._topics = {file: [0] for file in files}, set(late), Incarnations(chunks)
+        self._splits_of, self._late, self._topics = (
+            {file: [0] for file in files},
+            set(late),
+            Incarnations(chunks),
+        )
         self._reshipped, self._etags, self._found.transform_digest = [], {}, "d"
-        return self._sort(self._splits_of, None if self._recognises else self._context.pipeline.source.on_replaced)
+        return self._sort(
+            self._splits_of, None if self._recognises else self._context.pipeline.source.on_replaced
+        )
 
 
 def recognised(place: Place, cluster: str, files: Sequence[PlannedFile]) -> Recognition:
     """Return the files whose content is on the cluster under a name that nothing has any more."""
     ledger, by_id = place.ledgers[cluster], {file.id: file for file in place.files}
-    known = {file: one.content for file, one in ledger.items() if one.complete and one.original is None}
-    found = Recognition(states={file: {} for file in known}, renamed=[one.original for one in ledger.values() if one.original])
+    known = {
+        file: one.content for file, one in ledger.items() if one.complete and one.original is None
+    }
+    found = Recognition(
+        states={file: {} for file in known},
+        renamed=[one.original for one in ledger.values() if one.original],
+    )
     for planned in files:
         file = by_id[file_id(planned)]
-        originals = [original for original, content in known.items() if content == file.content and original not in by_id]
+        originals = [
+            original
+            for original, content in known.items()
+            if content == file.content and original not in by_id
+        ]
         if originals and file.id.path != originals[0].path and file.id not in ledger:
             original = KnownFile(**originals[0]._asdict())
             found.renamed.append(originals[0])
@@ -283,7 +365,9 @@ def recognised(place: Place, cluster: str, files: Sequence[PlannedFile]) -> Reco
 def moved_records(context: RunContext, one: RecognisedFile, *_: Any) -> list[Moved]:
     shipped = Shipped(0, [str(context.window)], complete=True, original=one.original.id)
     return [
-        Moved(key, value) for key, value in shipped.values(one.id) if isinstance(key, MovedKey) and isinstance(value, MovedValue)
+        Moved(key, value)
+        for key, value in shipped.values(one.id)
+        if isinstance(key, MovedKey) and isinstance(value, MovedValue)
     ]
 
 
@@ -300,30 +384,62 @@ class History:
     """Runs one after the other, each by the real plan over what the place holds by then."""
 
     def __init__(self, root: Path, by: str, source: Mapping[str, str], max_files: int) -> None:
-        self.place, self.runs, self.root, self.source, self.count = Place(by), list[Run](), root, source, 0
+        self.place, self.runs, self.root, self.source, self.count = (
+            Place(by),
+            list[Run](),
+            root,
+            source,
+            0,
+        )
         self.pipeline = Pipeline.model_validate(
             {
-                "pipeline": "web", "topic": "t", "clusters": list(CLUSTERS), "runs_uri": str(root),
-                "schedule": {"cron": "0 * * * *", "start": DAY.isoformat()}, "limits": {"max_files": max_files},
+                "pipeline": "web",
+                "topic": "t",
+                "clusters": list(CLUSTERS),
+                "runs_uri": str(root),
+                "schedule": {"cron": "0 * * * *", "start": DAY.isoformat()},
+                "limits": {"max_files": max_files},
                 "source": {
-                    "path": PATHS[by], "include": "*.log", "lookback": f"{LOOKBACK}h", **source,
+                    "path": PATHS[by],
+                    "include": "*.log",
+                    "lookback": f"{LOOKBACK}h",
+                    **source,
                     "window_by": "modified" if by == "modified" else "path",
                 },
             }
-        )  # fmt: skip
+        )
         (root / "web").mkdir()
         first = {cluster: hour(tick).start.isoformat() for cluster, tick in SINCE.items()}
         (root / "web" / "schedule.json").write_text(json.dumps({"first_window": first}))
 
-    def run(self, own: range, scheduled: bool, clusters: Sequence[str], gate: str, endings: Mapping[str, Ending]) -> None:
+    def run(
+        self,
+        own: range,
+        scheduled: bool,
+        clusters: Sequence[str],
+        gate: str,
+        endings: Mapping[str, Ending],
+    ) -> None:
         """``gate``: opens, closes, or never comes, since the run is killed before it has a plan."""
         self.count += 1
         place, window = self.place, hour(own.start, len(own))
         folder = RunFolder(str(self.root), "web", window.start, window.end, f"run-{self.count:03}")
         asked = JobOptions(to_clusters=tuple(clusters))
-        known = {name: Cluster.model_validate({"cluster": name, "bootstrap": "127.0.0.1:1"}) for name in clusters}
+        known = {
+            name: Cluster.model_validate({"cluster": name, "bootstrap": "127.0.0.1:1"})
+            for name in clusters
+        }
         pipeline, said = as_asked(self.pipeline, asked), for_results(self.pipeline, asked)
-        context = RunContext(pipeline, known, self.root, window, folder, cast("Engine", place), said, scheduled=scheduled)
+        context = RunContext(
+            pipeline,
+            known,
+            self.root,
+            window,
+            folder,
+            cast("Engine", place),
+            said,
+            scheduled=scheduled,
+        )
         times: dict[str, Any] = {"started_at": place.now, "finished_at": place.now}
         run = Run(Path(folder.uri), own, clusters)
         self.runs.append(run)
@@ -331,60 +447,106 @@ class History:
             run.folder.mkdir(parents=True)
             run.clusters = CLUSTERS  # nothing says for which it was
             return
-        before = range(max(min(SINCE[name] for name in clusters), own.start - LOOKBACK), own.start) if scheduled else range(0)
+        before = (
+            range(max(min(SINCE[name] for name in clusters), own.start - LOOKBACK), own.start)
+            if scheduled
+            else range(0)
+        )
         try:
             planned = plan_step.plan(context, place.now)
         except SourceError as error:
-            folder.write("plan", PlanResult(**context.common("plan"), **times, status="failed", error=error.message))
+            folder.write(
+                "plan",
+                PlanResult(**context.common("plan"), **times, status="failed", error=error.message),
+            )
             run.seen = {name: Seen(False, {*own}) for name in clusters}
             event("the plan raised")
             return
         folder.write("plan", planned)
         plans = {one.cluster: one for one in planned.clusters}
-        run.seen = {name: self.failed(name, own, before, scheduled, plans, planned) for name in clusters}
+        run.seen = {
+            name: self.failed(name, own, before, scheduled, plans, planned) for name in clusters
+        }
         if planned.status == "failed":
             event("no cluster could be asked")
             return
         run.closed = gate == "closes"
-        check = CheckResult(check="files", severity="block", passed=not run.closed, expected="", observed="")
+        check = CheckResult(
+            check="files", severity="block", passed=not run.closed, expected="", observed=""
+        )
         failed: dict[str, Any] = {"status": "failed", "error": "no"}
         folder.write(
-            "gate_source", GateResult(**context.common("gate_source"), **times, checks=[check], **(failed if run.closed else {}))
+            "gate_source",
+            GateResult(
+                **context.common("gate_source"),
+                **times,
+                checks=[check],
+                **(failed if run.closed else {}),
+            ),
         )
         for name in [] if run.closed else clusters:
             how, ships = endings[name]
             if plans[name].problem:
                 how, ships = "fails", [0]
-            self.ship(name, planned, plans[name], itertools.repeat(2) if how == "passes" else itertools.cycle(ships))
+            self.ship(
+                name,
+                planned,
+                plans[name],
+                itertools.repeat(2) if how == "passes" else itertools.cycle(ships),
+            )
             if how == "passes":
-                found = coverage(planned, name, when_empty_fails=self.source["when_empty"] == "fail")
-                judged = DeliveryGateResult(**context.common("gate_delivery"), **times, cluster=name, coverage=found)
+                found = coverage(
+                    planned, name, when_empty_fails=self.source["when_empty"] == "fail"
+                )
+                judged = DeliveryGateResult(
+                    **context.common("gate_delivery"), **times, cluster=name, coverage=found
+                )
                 folder.write(f"gate_delivery.{name}", judged)
                 self.pass_(run.seen[name], name, own, before, scheduled)
             elif how != "is killed":
-                ship = ShipResult(**context.common("ship"), **times, **failed, cluster=name, final=how == "is refused")
+                ship = ShipResult(
+                    **context.common("ship"),
+                    **times,
+                    **failed,
+                    cluster=name,
+                    final=how == "is refused",
+                )
                 folder.write(f"ship.{name}", ship)
             event(f"{'a scheduled' if scheduled else 'a'} run {how}")
 
-    def ship(self, cluster: str, planned: PlanResult, to: ClusterPlan, ships: Iterator[int]) -> None:
+    def ship(
+        self, cluster: str, planned: PlanResult, to: ClusterPlan, ships: Iterator[int]
+    ) -> None:
         ledger, by_id = self.place.ledgers[cluster], {file.id: file for file in self.place.files}
-        moved, renamed = {one.id: one.original.id for one in to.recognised}, {one.id for one in to.renamed}
+        moved, renamed = (
+            {one.id: one.original.id for one in to.recognised},
+            {one.id for one in to.renamed},
+        )
         for file in planned.files_for(cluster):
-            id, window = file_id(file), file.late_window or file.tick or str(Window(planned.window_start, planned.window_end))
+            id, window = (
+                file_id(file),
+                file.late_window
+                or file.tick
+                or str(Window(planned.window_start, planned.window_end)),
+            )
             assert self.place.settled(by_id[id])
             if not self.place.lacks(cluster, by_id[id]) or not (how := next(ships)):
                 continue
             parts = ledger[id].parts if id in ledger else []
-            for other in [other for other in ledger if other.path == id.path and other not in (id, *renamed)]:
+            for other in [
+                other for other in ledger if other.path == id.path and other not in (id, *renamed)
+            ]:
                 del ledger[other]  # it was replaced
             ledger[id] = Shipped(by_id[id].content, [*parts, window], how == 2, moved.get(id))
 
     def files_of(self, own: range, before: range) -> dict[int, list[File]]:
-        """Return for each tick the files that a run over ``own`` has for it. The last tick with a file's folder has the file; one of the run's own
-        rather than one before."""
+        """Return for each tick the files that a run over ``own`` has for it. The last tick with a
+        file's folder has the file; one of the run's own rather than one before."""
         found: dict[int, list[File]] = {tick: [] for tick in (*before, *own)}
         for file in self.place.files:
-            in_own, in_before = ([tick for tick in some if self.place.in_tick(file, tick)] for some in (own, before))
+            in_own, in_before = (
+                [tick for tick in some if self.place.in_tick(file, tick)] for some in (own, before)
+            )
             if ticks := in_own or in_before:
                 found[ticks[-1]].append(file)
         return found
@@ -392,47 +554,100 @@ class History:
     def waiting(self, file: File, tick: int, own: range, scheduled: bool) -> set[Note]:
         """Return no note of a file that the next tick's run meets in the same folder."""
         place = self.place
-        comes_again = tick in own and scheduled and place.by != "modified" and file.folder == place.folder(own.stop)
+        comes_again = (
+            tick in own
+            and scheduled
+            and place.by != "modified"
+            and file.folder == place.folder(own.stop)
+        )
         if place.settled(file) or (comes_again and file.modified_ms <= to_ms(place.now)):
             return set()
         return {Note(file.id.path, None, file.modified_ms)}
 
     def unseen(self, own: range, before: range) -> set[int]:
-        """Return the ticks before the window that nobody can list: their folders are locked, or hold too many files."""
+        """Return the ticks before the window that nobody can list: their folders are locked, or
+        hold too many files."""
         place, most = self.place, self.pipeline.limits.max_files
-        logs = [file for file in place.files if file.name.endswith(".log") and file.folder not in place.locked]
-        in_tick = {tick: {file.id for file in logs if place.in_tick(file, tick)} for tick in (*before, *own)}
+        logs = [
+            file
+            for file in place.files
+            if file.name.endswith(".log") and file.folder not in place.locked
+        ]
+        in_tick = {
+            tick: {file.id for file in logs if place.in_tick(file, tick)}
+            for tick in (*before, *own)
+        }
         too_many = len(set().union(*in_tick.values())) > most * (1 + len(before))
-        found = {tick for tick in before if (too_many and len(in_tick[tick]) > most) or place.folder(tick) in place.locked}
+        found = {
+            tick
+            for tick in before
+            if (too_many and len(in_tick[tick]) > most) or place.folder(tick) in place.locked
+        }
         own_folders = set() if place.by == "modified" else {place.folder(tick) for tick in own}
         return {tick for tick in found if place.folder(tick) not in own_folders}
 
     def lacking(self, cluster: str, plan: ClusterPlan, files: Sequence[File]) -> set[FileId]:
         known = {one.id for one in plan.recognised}
-        lacks = {file.id for file in files if self.place.settled(file) and self.place.lacks(cluster, file)}
-        return {file.id for file in files if self.place.settled(file)} if plan.problem else lacks - known
+        lacks = {
+            file.id
+            for file in files
+            if self.place.settled(file) and self.place.lacks(cluster, file)
+        }
+        return (
+            {file.id for file in files if self.place.settled(file)}
+            if plan.problem
+            else lacks - known
+        )
 
     def failed(
-        self, cluster: str, own: range, before: range, scheduled: bool, plans: Mapping[str, ClusterPlan], planned: PlanResult
+        self,
+        cluster: str,
+        own: range,
+        before: range,
+        scheduled: bool,
+        plans: Mapping[str, ClusterPlan],
+        planned: PlanResult,
     ) -> Seen:
-        """Return what is known once the run has failed: any file of the window that some cluster was to get may be missing on this one."""
-        place, plan, unseen, files = self.place, plans[cluster], self.unseen(own, before), self.files_of(own, before)
-        found = Seen(False, {*(tick for tick in before if plan.problem or tick >= SINCE[cluster]), *own})
+        """Return what is known once the run has failed: any file of the window that some cluster
+        was to get may be missing on this one."""
+        place, plan, unseen, files = (
+            self.place,
+            plans[cluster],
+            self.unseen(own, before),
+            self.files_of(own, before),
+        )
+        found = Seen(
+            False, {*(tick for tick in before if plan.problem or tick >= SINCE[cluster]), *own}
+        )
         own_files = [file for tick in own for file in files[tick]]
         known = {name: {one.id for one in plans[name].recognised} for name in plans}
-        late = {file_id(file): file.late_for for file in planned.late_files if plan.problem or cluster in file.late_for}
-        lacking = {FileId(one.path, one.size_bytes or 0, one.modified_ms) for one in planned.left_out if cluster in one.clusters}
+        late = {
+            file_id(file): file.late_for
+            for file in planned.late_files
+            if plan.problem or cluster in file.late_for
+        }
+        lacking = {
+            FileId(one.path, one.size_bytes or 0, one.modified_ms)
+            for one in planned.left_out
+            if cluster in one.clusters
+        }
         if plan.problem:
             lacking |= late.keys()
         if plan.problem or self.lacking(cluster, plan, own_files) or late.keys() - known[cluster]:
-            lacking |= {file for file, names in late.items() if any(file not in known[name] for name in names)}
+            lacking |= {
+                file
+                for file, names in late.items()
+                if any(file not in known[name] for name in names)
+            }
             lacking = lacking.union(*(self.lacking(name, plans[name], own_files) for name in plans))
         for tick, some in files.items():
             if tick in unseen:
                 found.notes[tick].add(Note(place.folder(tick), None, 0))
             else:
                 waiting = [self.waiting(file, tick, own, scheduled) for file in some]
-                found.notes[tick].update(*waiting, {Note(*file.id) for file in some if file.id in lacking})
+                found.notes[tick].update(
+                    *waiting, {Note(*file.id) for file in some if file.id in lacking}
+                )
         return found
 
     def pass_(self, seen: Seen, cluster: str, own: range, before: range, scheduled: bool) -> None:
@@ -443,18 +658,32 @@ class History:
             if tick in unseen or tick not in seen.looked:
                 continue
             waiting = [self.waiting(file, tick, own, scheduled) for file in some]
-            left = {Note(*file.id) for file in some if place.settled(file) and place.lacks(cluster, file)}
+            left = {
+                Note(*file.id)
+                for file in some
+                if place.settled(file) and place.lacks(cluster, file)
+            }
             assert not left or tick in before
             seen.notes[tick] = left.union(*waiting)
-            if self.source["when_empty"] == "fail" and not any(place.in_tick(file, tick) for file in place.files):
+            if self.source["when_empty"] == "fail" and not any(
+                place.in_tick(file, tick) for file in place.files
+            ):
                 seen.empty.add(tick)
 
     def compare(self) -> None:
         """Hold what `gaps` finds, with the ledgers and without, against the truth."""
-        runs, began = window_runs(str(self.root), "web", CLUSTERS, DAY, DAY + 99 * HOUR), read_beginnings(str(self.root), "web")
+        runs, began = (
+            window_runs(str(self.root), "web", CLUSTERS, DAY, DAY + 99 * HOUR),
+            read_beginnings(str(self.root), "web"),
+        )
         for cluster, ledger in self.place.ledgers.items():
             for held in (self.held(ledger), None):
-                found = find_gaps(map(hour, range(TICKS)), runs, {cluster: began[cluster]}, dict.fromkeys(CLUSTERS, held).get)
+                found = find_gaps(
+                    map(hour, range(TICKS)),
+                    runs,
+                    {cluster: began[cluster]},
+                    dict.fromkeys(CLUSTERS, held).get,
+                )
                 wanted = true_gaps(self.runs, cluster, ledger if held else None)
                 assert {NAMES.index(gap.window) for gap in found} == wanted
                 event(f"gaps: {len(wanted)}")
@@ -469,15 +698,23 @@ class History:
                 if isinstance(value, MovedValue):
                     found.moved = [*found.moved, Moved(cast("MovedKey", key), value)]
                 else:
-                    found.append(Entry(cast("ChunkKey", key), value, 1, 1, invalidated=False, archived=False))
+                    found.append(
+                        Entry(cast("ChunkKey", key), value, 1, 1, invalidated=False, archived=False)
+                    )
             inventory.add(found, "web")
         return LedgerHeld(inventory)
 
 
 ticks = st.integers(0, TICKS - 1)
-adds = st.tuples(st.just("add"), ticks, st.sampled_from(["whole", "whole", "young", "part", "other", "future"]))
+adds = st.tuples(
+    st.just("add"), ticks, st.sampled_from(["whole", "whole", "young", "part", "other", "future"])
+)
 windows = st.one_of(
-    st.tuples(st.sampled_from([*range(TICKS), TICKS - 1]), st.just(1), st.sampled_from([True, True, False])),
+    st.tuples(
+        st.sampled_from([*range(TICKS), TICKS - 1]),
+        st.just(1),
+        st.sampled_from([True, True, False]),
+    ),
     st.tuples(st.sampled_from([*range(TICKS), TICKS - 1]), st.just(1), st.just(True)),
     st.tuples(st.integers(0, TICKS - 2), st.integers(2, TICKS), st.just(False)),
 )
@@ -487,10 +724,26 @@ endings = st.builds(
     st.lists(st.integers(0, 2), min_size=1, max_size=3),
 )
 runs = st.tuples(
-    st.just("run"), windows, st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS, *((name,) for name in CLUSTERS)]),
-    st.sampled_from(["opens"] * 7 + ["closes", "closes", "never comes"]), st.fixed_dictionaries(dict.fromkeys(CLUSTERS, endings)),
-)  # fmt: skip
-kinds = ["wait", "wait", "vanish", "clear", "rename", "replace", "replace", "rotate", "lock", "down", "prune", "prune"]
+    st.just("run"),
+    windows,
+    st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS, *((name,) for name in CLUSTERS)]),
+    st.sampled_from(["opens"] * 7 + ["closes", "closes", "never comes"]),
+    st.fixed_dictionaries(dict.fromkeys(CLUSTERS, endings)),
+)
+kinds = [
+    "wait",
+    "wait",
+    "vanish",
+    "clear",
+    "rename",
+    "replace",
+    "replace",
+    "rotate",
+    "lock",
+    "down",
+    "prune",
+    "prune",
+]
 changes = st.tuples(st.sampled_from(kinds), st.integers(0, 99))
 content = st.sampled_from([["whole"], ["whole"], ["whole", "part"], ["young"], [], ["other"]])
 steps = st.one_of(runs, runs, runs, adds, changes, changes)
@@ -518,12 +771,18 @@ def change(story: History, what: str, number: int) -> None:
                 file.content = place.count
                 if number // 10 % 3:
                     file.modified_ms = (
-                        to_ms(place.now) if number // 10 % 3 == 1 and place.by != "modified" else file.modified_ms + 1
+                        to_ms(place.now)
+                        if number // 10 % 3 == 1 and place.by != "modified"
+                        else file.modified_ms + 1
                     )
                 else:
                     file.size_bytes += 1
             else:
-                file.name = before.removesuffix(".tmp") if before.endswith(".tmp") else f"{place.count}-{before}"
+                file.name = (
+                    before.removesuffix(".tmp")
+                    if before.endswith(".tmp")
+                    else f"{place.count}-{before}"
+                )
                 if what == "rotate" and not before.endswith(".tmp"):
                     place.files.append(File(file.folder, before, file.modified_ms + 1, place.count))
 
@@ -544,12 +803,26 @@ def told(
     *history: Any, there: Sequence[str] = ("whole",) * TICKS, **other: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a history that random ones hardly meet. ``there``: the file in each tick."""
-    common = {"by": "start", "when_empty": "fail", "on_replaced": "fail", "on_renamed": "ship", "max_files": 100}
+    common = {
+        "by": "start",
+        "when_empty": "fail",
+        "on_replaced": "fail",
+        "on_renamed": "ship",
+        "max_files": 100,
+    }
     return example(**{**common, **other}, there=[[kind] for kind in there], history=list(history))
 
 
-def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "passes", ships: int = 0) -> Any:
-    return "run", (tick, 1, True), CLUSTERS, gate, {"near": Ending(near, [ships]), "far": Ending(far, [ships])}
+def run_of(
+    tick: int, gate: str = "opens", near: str = "passes", far: str = "passes", ships: int = 0
+) -> Any:
+    return (
+        "run",
+        (tick, 1, True),
+        CLUSTERS,
+        gate,
+        {"near": Ending(near, [ships]), "far": Ending(far, [ships])},
+    )
 
 
 @told(run_of(0), ("replace", 21), run_of(0, near="fails", far="fails"))
@@ -565,14 +838,22 @@ def run_of(tick: int, gate: str = "opens", near: str = "passes", far: str = "pas
 @told(run_of(1), ("prune", 0), run_of(1, gate="never comes"))
 @told(run_of(2), by="day", there=("young", "other", "whole"))
 @told(("run", (0, TICKS, False), *run_of(0)[2:]), by="day", there=("young", "other", "whole"))
-@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], max_examples=settings().max_examples // 2)
+@settings(
+    phases=[Phase.explicit, Phase.reuse, Phase.generate], max_examples=settings().max_examples // 2
+)
 @given(
-    by=st.sampled_from([*PATHS]), when_empty=st.sampled_from(["fail", "succeed"]), on_replaced=st.sampled_from(["fail", "reship"]),
+    by=st.sampled_from([*PATHS]), when_empty=st.sampled_from(["fail", "succeed"]), on_replaced=st.sampled_from(["fail", "reship"]),  # noqa: E501
     on_renamed=st.sampled_from(["recognise", "ship"]), max_files=st.sampled_from([2, 100, 100]),
-    there=st.lists(content, min_size=TICKS, max_size=TICKS), history=st.lists(steps, min_size=8, max_size=24),
+    there=st.lists(content, min_size=TICKS, max_size=TICKS), history=st.lists(steps, min_size=8, max_size=24),  # noqa: E501
 )  # fmt: skip
 def test_the_gaps_are_the_ticks_that_the_truth_says(
-    by: str, when_empty: str, on_replaced: str, on_renamed: str, max_files: int, there: list[list[str]], history: list[Any]
+    by: str,
+    when_empty: str,
+    on_replaced: str,
+    on_renamed: str,
+    max_files: int,
+    there: list[list[str]],
+    history: list[Any],
 ) -> None:
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         source = {"when_empty": when_empty, "on_replaced": on_replaced, "on_renamed": on_renamed}
@@ -584,7 +865,9 @@ def test_the_gaps_are_the_ticks_that_the_truth_says(
             def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:  # type: ignore[override]
                 return place.now
 
-        patch.setattr(plan_step, "dt", SimpleNamespace(datetime=Clock, UTC=dt.UTC, timedelta=dt.timedelta))
+        patch.setattr(
+            plan_step, "dt", SimpleNamespace(datetime=Clock, UTC=dt.UTC, timedelta=dt.timedelta)
+        )
         patch.setattr(AskedLedger, "place", place, raising=False)
         patch.setattr(plan_step, "recognise", lambda *asked: recognised(place, asked[3], asked[5]))
         for tick, kinds in enumerate(there):
@@ -595,7 +878,9 @@ def test_the_gaps_are_the_ticks_that_the_truth_says(
                 case ("add", tick, kind):
                     place.add(tick, kind)
                 case ("run", (first, count, scheduled), clusters, gate, endings):
-                    story.run(range(first, min(first + count, TICKS)), scheduled, clusters, gate, endings)
+                    story.run(
+                        range(first, min(first + count, TICKS)), scheduled, clusters, gate, endings
+                    )
                     story.compare()
                 case (what, number):
                     change(story, what, number)

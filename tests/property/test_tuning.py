@@ -1,4 +1,5 @@
-"""Lanes and batches are sized so that the link is full, the topic's limit holds and memory suffices."""
+"""Lanes and batches are sized so that the link is full, the topic's limit holds and memory
+suffices."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ _links = st.builds(
 
 
 @given(_links, st.integers(1, 32), st.integers(16_000_000, 1_000_000_000))
-def test_batches_fit_the_topic_and_chunks_the_memory(link: LinkProfile, tasks: int, memory_bytes: int) -> None:
+def test_batches_fit_the_topic_and_chunks_the_memory(
+    link: LinkProfile, tasks: int, memory_bytes: int
+) -> None:
     found = tune(link, tasks, memory_bytes)
     assert found.batch_bytes <= link.limit_bytes * max(1.0, link.ratio)
     assert found.batch_bytes <= found.chunk_bytes
@@ -26,7 +29,9 @@ def test_batches_fit_the_topic_and_chunks_the_memory(link: LinkProfile, tasks: i
 
 
 @given(st.floats(0.01, 0.3), st.floats(1, 10), st.integers(1, 8))
-def test_in_flight_covers_bandwidth_times_round_trip(rtt_seconds: float, ratio: float, tasks: int) -> None:
+def test_in_flight_covers_bandwidth_times_round_trip(
+    rtt_seconds: float, ratio: float, tasks: int
+) -> None:
     link = LinkProfile(rtt_seconds, 20e6, ratio, 1_048_588)
     found = tune(link, tasks, 1_000_000_000)
     rate = min(20e6 * ratio, tasks * 80e6)
@@ -41,14 +46,18 @@ def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
     free = tune(link, tasks, 192_000_000)
     assert found.chunk_bytes <= max(100_000, bytes_per_second * link.ratio / tasks * most_seconds)
     assert found.batch_bytes <= min(free.batch_bytes, found.chunk_bytes)
-    rate = min(bytes_per_second * link.ratio, link.bandwidth_bytes_per_second * link.ratio / tasks, 80e6)
+    rate = min(
+        bytes_per_second * link.ratio, link.bandwidth_bytes_per_second * link.ratio / tasks, 80e6
+    )
     no_more = found.lanes == 128 or (found.lanes + 1) * found.chunk_bytes > 192_000_000
     assert no_more or found.in_flight_bytes >= rate * link.rtt_seconds
 
 
 def test_what_is_set_by_hand_stays() -> None:
     link = LinkProfile(0.14, 125e6, 7, 1_048_588)
-    found = tune(link, 2, 192_000_000, TuningOverrides(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000))
+    found = tune(
+        link, 2, 192_000_000, TuningOverrides(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000)
+    )
     assert (found.lanes, found.batch_bytes, found.chunk_bytes) == (5, 700_000, 3_000_000)
 
 
@@ -56,11 +65,16 @@ def test_what_is_set_by_hand_stays() -> None:
 def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
     rtt_seconds: float, bandwidth_bytes_per_second: float, ratio: float, tasks: int
 ) -> None:
-    """Below some milliseconds the processor is the limit, and small batches are kinder to its cache."""
+    """Below some milliseconds the processor is the limit, and small batches are kinder to its
+    cache."""
     short, long = (
-        tune(LinkProfile(rtt, bandwidth_bytes_per_second, ratio, 1_048_588), tasks, 192_000_000) for rtt in (rtt_seconds, 0.14)
+        tune(LinkProfile(rtt, bandwidth_bytes_per_second, ratio, 1_048_588), tasks, 192_000_000)
+        for rtt in (rtt_seconds, 0.14)
     )
-    assert tasks * short.in_flight_bytes >= min(bandwidth_bytes_per_second * ratio, tasks * 80e6) * rtt_seconds
+    assert (
+        tasks * short.in_flight_bytes
+        >= min(bandwidth_bytes_per_second * ratio, tasks * 80e6) * rtt_seconds
+    )
     assert short.batch_bytes < long.batch_bytes
     assert short.lanes <= long.lanes
 

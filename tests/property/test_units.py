@@ -1,4 +1,5 @@
-"""Durations and sizes: what is written is what is read, exactly. And no text makes loading raise."""
+"""Durations and sizes: what is written is what is read, exactly. And no text makes loading
+raise."""
 
 from __future__ import annotations
 
@@ -33,7 +34,16 @@ from shipper.config.units import (
 )
 
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
 
 
 @given(st.integers(0, 36_500 * 86_400_000))
@@ -50,10 +60,16 @@ def test_written_sizes_are_read_as_they_were(count: int) -> None:
     assert re.fullmatch(SIZE_PATTERN, text)
 
 
-@given(st.lists(st.tuples(st.integers(0, 1000), st.sampled_from(list(SECONDS))), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1000), st.sampled_from(list(SECONDS))), min_size=1, max_size=5
+    )
+)
 def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]) -> None:
     text = "".join(f"{number}{unit}" for number, unit in parts)
-    assert parse_duration(text) == pytest.approx(sum(number * SECONDS[unit] for number, unit in parts))
+    assert parse_duration(text) == pytest.approx(
+        sum(number * SECONDS[unit] for number, unit in parts)
+    )
 
 
 @given(st.integers(0, 10**5), st.sampled_from(list(BYTES)), st.sampled_from(["", " "]))
@@ -73,14 +89,35 @@ def test_no_text_makes_the_parsers_fail_in_another_way(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["10", "", " 10m", "10m ", "10m\n", "-5m", "1.m", ".5h", "5 m", "10M", "1h 30m", "１０m", 10, 1.5, None, True]
+    "text",
+    [
+        "10",
+        "",
+        " 10m",
+        "10m ",
+        "10m\n",
+        "-5m",
+        "1.m",
+        ".5h",
+        "5 m",
+        "10M",
+        "1h 30m",
+        "１０m",
+        10,
+        1.5,
+        None,
+        True,
+    ],
 )
 def test_what_is_no_duration_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="a duration has a unit"):
         parse_duration(text)
 
 
-@pytest.mark.parametrize("text", ["10", "", "10 m", "10Mb", "10mb", "10MB\n", "-5B", "5  MB", "1e3B", "１０MB", 10, None, True])
+@pytest.mark.parametrize(
+    "text",
+    ["10", "", "10 m", "10Mb", "10mb", "10MB\n", "-5B", "5  MB", "1e3B", "１０MB", 10, None, True],
+)
 def test_what_is_no_size_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="a size has a unit"):
         parse_size(text)
@@ -110,14 +147,29 @@ def test_formatted_sizes_are_right_to_a_tenth_of_their_unit(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(600.0, "10m"), (5400.0, "1h30m"), (0.25, "250ms"), (0, "0s"), (86_400.0, "1d"), (90_061.5, "1d1h1m1s500ms")],
+    [
+        (600.0, "10m"),
+        (5400.0, "1h30m"),
+        (0.25, "250ms"),
+        (0, "0s"),
+        (86_400.0, "1d"),
+        (90_061.5, "1d1h1m1s500ms"),
+    ],
 )
 def test_durations_are_written_as_a_user_would(value: float, text: str) -> None:
     assert write_duration(value) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(8_000_000, "8MB"), (32 * 2**20, "32MiB"), (1000, "1kB"), (1024, "1KiB"), (1023, "1023B"), (0, "0B")]
+    ("value", "text"),
+    [
+        (8_000_000, "8MB"),
+        (32 * 2**20, "32MiB"),
+        (1000, "1kB"),
+        (1024, "1KiB"),
+        (1023, "1023B"),
+        (0, "0B"),
+    ],
 )
 def test_sizes_are_written_as_a_user_would(value: int, text: str) -> None:
     assert write_size(value) == text
@@ -132,8 +184,12 @@ UNITS = {DURATION: parse_duration, SIZE: parse_size, RATE: parse_rate}
 
 
 @given(st.sampled_from(list(UNITS)), st.data())
-def test_what_the_schema_takes_the_loader_takes_but_for_its_amount(unit: Unit, data: st.DataObject) -> None:
-    text = data.draw(st.from_regex(unit.pattern, fullmatch=True).filter(lambda text: len(text) < 60))
+def test_what_the_schema_takes_the_loader_takes_but_for_its_amount(
+    unit: Unit, data: st.DataObject
+) -> None:
+    text = data.draw(
+        st.from_regex(unit.pattern, fullmatch=True).filter(lambda text: len(text) < 60)
+    )
     why = ""
     try:
         UNITS[unit](text)
@@ -170,23 +226,35 @@ def fields_with_units(model: type[BaseModel]) -> Iterator[tuple[str, Unit | None
 
 
 def test_every_field_with_a_unit_in_its_name_has_it_in_the_schema() -> None:
-    found = {name: unit for model in (Pipeline, Cluster) for _, unit, name in fields_with_units(model)}
+    found = {
+        name: unit for model in (Pipeline, Cluster) for _, unit, name in fields_with_units(model)
+    }
     assert len(found) > 10
     assert [name for name, unit in found.items() if unit is None] == []
     assert found["rate_limit"] is found["bandwidth"] is RATE
 
 
-EXAMPLE = (Path(__file__).resolve().parents[2] / "config" / "pipelines" / "web_access.yaml").read_text()
+EXAMPLE = (
+    Path(__file__).resolve().parents[2] / "config" / "pipelines" / "web_access.yaml"
+).read_text()
 
 
-@given(st.integers(0, len(EXAMPLE)), st.integers(0, 20), st.text("{}[]:,-#&*!|>'\"%@`\n\t a${}~?\0é", max_size=4))
+@given(
+    st.integers(0, len(EXAMPLE)),
+    st.integers(0, 20),
+    st.text("{}[]:,-#&*!|>'\"%@`\n\t a${}~?\0é", max_size=4),
+)
 def test_no_text_makes_loading_raise(start: int, cut: int, inserted: str) -> None:
     with TemporaryDirectory() as folder:
         config = Path(folder)
         (config / "pipelines").mkdir()
-        (config / "pipelines" / "web_access.yaml").write_text(EXAMPLE[:start] + inserted + EXAMPLE[start + cut :])
+        (config / "pipelines" / "web_access.yaml").write_text(
+            EXAMPLE[:start] + inserted + EXAMPLE[start + cut :]
+        )
         (config / "clusters").mkdir()
-        (config / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: 127.0.0.1:9092\n")
+        (config / "clusters" / "local.yaml").write_text(
+            "cluster: local\nbootstrap: 127.0.0.1:9092\n"
+        )
         loaded = load_all(config)
     assert ("web_access" in loaded.pipelines) != ("web_access" in loaded.broken)
     assert bool(loaded.faults) == bool(loaded.broken)

@@ -19,43 +19,87 @@ hours = st.integers(0, 24 * 60).map(lambda n: dt.datetime(2026, 2, 20, tzinfo=dt
 def test_a_wide_window_names_the_folders_of_its_hourly_windows(start, count):
     pattern = "logs/{window_start:%Y-%m-%d}/{window_start:%H}/"
     wide = source_paths(pattern, Window(start, start + count * HOUR))
-    narrow = [path for n in range(count) for path in source_paths(pattern, Window(start + n * HOUR, start + (n + 1) * HOUR))]
+    narrow = [
+        path
+        for n in range(count)
+        for path in source_paths(pattern, Window(start + n * HOUR, start + (n + 1) * HOUR))
+    ]
     assert wide == list(dict.fromkeys(narrow))
 
 
-@given(st.datetimes(dt.datetime(1960, 1, 1), dt.datetime(2100, 1, 1), timezones=st.just(dt.UTC)), st.integers(-2, 2))
+@given(
+    st.datetimes(dt.datetime(1960, 1, 1), dt.datetime(2100, 1, 1), timezones=st.just(dt.UTC)),
+    st.integers(-2, 2),
+)
 def test_a_time_in_milliseconds_lies_in_the_window_that_holds_its_moment(border, more):
     ms = to_ms(border) + more
     moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=ms)
     assert (ms < to_ms(border)) == (moment < border)
 
 
-accepted = st.lists(
-    st.sampled_from(["%Y", "%m", "%d", "%j", "%H", "%M", "%-m", "%-d", "%-j", "%-H", "%-M", "-", "/", "hour="]), min_size=1, max_size=8
-).map("".join).filter(lambda pattern: "%" in pattern)  # fmt: skip
+accepted = (
+    st.lists(
+        st.sampled_from(
+            [
+                "%Y",
+                "%m",
+                "%d",
+                "%j",
+                "%H",
+                "%M",
+                "%-m",
+                "%-d",
+                "%-j",
+                "%-H",
+                "%-M",
+                "-",
+                "/",
+                "hour=",
+            ]
+        ),
+        min_size=1,
+        max_size=8,
+    )
+    .map("".join)
+    .filter(lambda pattern: "%" in pattern)
+)
 
 
 @given(accepted, hours, st.integers(0, 59), st.integers(1, 3000))
-def test_the_folders_of_a_wide_window_are_the_union_over_its_minutes(pattern, hour, minute, minutes):
+def test_the_folders_of_a_wide_window_are_the_union_over_its_minutes(
+    pattern, hour, minute, minutes
+):
     start = hour + dt.timedelta(minutes=minute)
     path = f"logs/{{window_start:{pattern}}}/"
     check_source_placeholders(path)
     window = Window(start, start + dt.timedelta(minutes=minutes))
-    every_minute = [(start + dt.timedelta(minutes=n)).strftime(f"logs/{pattern}/") for n in range(minutes)]
+    every_minute = [
+        (start + dt.timedelta(minutes=n)).strftime(f"logs/{pattern}/") for n in range(minutes)
+    ]
     assert source_paths(path, window) == list(dict.fromkeys(every_minute))
 
 
-@given(st.sampled_from(["%S", "%-S", "%-M-%S", "%H/%-S"]), hours, st.integers(0, 3599), st.integers(1, 300))
+@given(
+    st.sampled_from(["%S", "%-S", "%-M-%S", "%H/%-S"]),
+    hours,
+    st.integers(0, 3599),
+    st.integers(1, 300),
+)
 def test_folders_by_the_second_are_the_union_over_the_seconds(pattern, hour, second, seconds):
     start = hour + dt.timedelta(seconds=second)
     path = f"logs/{{window_start:{pattern}}}/"
     check_source_placeholders(path)
-    every_second = [(start + dt.timedelta(seconds=n)).strftime(f"logs/{pattern}/") for n in range(seconds)]
-    assert source_paths(path, Window(start, start + dt.timedelta(seconds=seconds))) == list(dict.fromkeys(every_second))
+    every_second = [
+        (start + dt.timedelta(seconds=n)).strftime(f"logs/{pattern}/") for n in range(seconds)
+    ]
+    assert source_paths(path, Window(start, start + dt.timedelta(seconds=seconds))) == list(
+        dict.fromkeys(every_second)
+    )
 
 
 @pytest.mark.parametrize(
-    "directive", [*sorted(set(string.ascii_letters) - set("YmdjHMS")), "_H", "OH", "0d", "%", "-k", "^Y", ""]
+    "directive",
+    [*sorted(set(string.ascii_letters) - set("YmdjHMS")), "_H", "OH", "0d", "%", "-k", "^Y", ""],
 )
 def test_what_has_no_known_step_is_refused(directive):
     with pytest.raises(ValueError, match="is not known here"):
@@ -71,7 +115,9 @@ def test_every_day_that_the_window_touches_is_named(start, minutes):
 
 def test_a_quarter_of_an_hour_reads_its_hours_folder():
     window = parse_window("2026-11-01T06:15/2026-11-01T06:30")
-    assert source_paths("s3a://logs/{window_start:%Y/%m/%d/%H}/", window) == ["s3a://logs/2026/11/01/06/"]
+    assert source_paths("s3a://logs/{window_start:%Y/%m/%d/%H}/", window) == [
+        "s3a://logs/2026/11/01/06/"
+    ]
 
 
 def test_a_window_across_midnight_reads_both_days():
@@ -84,11 +130,15 @@ def test_a_path_without_placeholders_is_one_folder():
 
 
 def test_window_end_is_filled_in_as_it_is():
-    assert source_paths("{window_end:%Y%m%d}", parse_window("2026-11-01/2026-11-03")) == ["20261103"]
+    assert source_paths("{window_end:%Y%m%d}", parse_window("2026-11-01/2026-11-03")) == [
+        "20261103"
+    ]
 
 
 def test_an_offset_is_turned_into_utc():
-    assert parse_window("2026-11-01T06:00+02:00/2026-11-01T07:00+02:00").start == dt.datetime(2026, 11, 1, 4, tzinfo=dt.UTC)
+    assert parse_window("2026-11-01T06:00+02:00/2026-11-01T07:00+02:00").start == dt.datetime(
+        2026, 11, 1, 4, tzinfo=dt.UTC
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,13 +160,22 @@ def test_too_many_folders_are_refused():
         source_paths("{window_start:%Y%m%d%H%M%S}", parse_window("2026-01-01/2026-12-01"))
 
 
-#: A schedule that fires in every hour goes by elapsed time, as Airflow has it: where clocks are changed by half an hour that is no order.
+#: A schedule that fires in every hour goes by elapsed time, as Airflow has it: where clocks are
+#: changed by half an hour that is no order.
 BY_THE_CLOCK = ["30 2 * * *", "0 0 * * *", "15,45 1-3 * * *", "0 */2 * * *", "10 2 * * 0"]
 SCHEDULES = [
-    (zone, cron) for zone in ("Europe/Berlin", "America/New_York") for cron in (*BY_THE_CLOCK, "0 * * * *", "*/20 * * * *")
+    (zone, cron)
+    for zone in ("Europe/Berlin", "America/New_York")
+    for cron in (*BY_THE_CLOCK, "0 * * * *", "*/20 * * * *")
 ]
-SCHEDULES += [(zone, cron) for zone in ("Australia/Lord_Howe", "Africa/Casablanca", "America/St_Johns") for cron in BY_THE_CLOCK]
-moments = st.datetimes(dt.datetime(2026, 3, 1), dt.datetime(2026, 11, 10), timezones=st.just(dt.UTC))
+SCHEDULES += [
+    (zone, cron)
+    for zone in ("Australia/Lord_Howe", "Africa/Casablanca", "America/St_Johns")
+    for cron in BY_THE_CLOCK
+]
+moments = st.datetimes(
+    dt.datetime(2026, 3, 1), dt.datetime(2026, 11, 10), timezones=st.just(dt.UTC)
+)
 
 
 @given(st.sampled_from(SCHEDULES), moments)
@@ -126,10 +185,15 @@ def test_a_tick_before_is_before_and_one_after_is_after(schedule, moment):
     assert ticks.window_of(moment).start <= moment < ticks.window_of(moment).end
 
 
-NIGHTS = {"Europe/Berlin": ["2026-03-29", "2026-10-25"], "Australia/Lord_Howe": ["2026-10-03", "2026-04-04"]}
+NIGHTS = {
+    "Europe/Berlin": ["2026-03-29", "2026-10-25"],
+    "Australia/Lord_Howe": ["2026-10-03", "2026-04-04"],
+}
 
 
-@pytest.mark.parametrize(("zone", "cron"), [schedule for schedule in SCHEDULES if schedule[0] in NIGHTS])
+@pytest.mark.parametrize(
+    ("zone", "cron"), [schedule for schedule in SCHEDULES if schedule[0] in NIGHTS]
+)
 def test_every_moment_of_the_nights_on_which_clocks_are_changed_is_in_one_window(zone, cron):
     ticks = Ticks(Schedule(cron=cron, timezone=zone))
     for night in NIGHTS[zone]:

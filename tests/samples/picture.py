@@ -1,4 +1,5 @@
-"""The picture of the Shipments page in the README, of an invented week: ``python -m tests.samples.picture docs/shipments.png``."""
+"""The picture of the Shipments page in the README, of an invented week: ``python -m
+tests.samples.picture docs/shipments.png``."""
 
 from __future__ import annotations
 
@@ -50,12 +51,16 @@ def _windows(first: int) -> dict[str, list[tuple[int, int, str]]]:
         ]
     begin = first + 50 * 3600
     found["audit.replay.lost-offsets"] = [(begin, begin + 3600, SHIPPED)]
-    found["sync_by_hand"] = [(begin + hours * 3600, begin + (hours + 2) * 3600, SHIPPED) for hours in (-30, -9, 12)]
+    found["sync_by_hand"] = [
+        (begin + hours * 3600, begin + (hours + 2) * 3600, SHIPPED) for hours in (-30, -9, 12)
+    ]
     return found
 
 
 def main(target: Path) -> None:
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromium = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if chromium is None:
         raise SystemExit("no chromium on PATH")
     begin = int(time.time()) // 3600 * 3600 - _HOURS * 3600

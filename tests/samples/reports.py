@@ -1,4 +1,5 @@
-"""Made-up reports: for tests, and to look at the page in a browser with ``python -m tests.samples.reports FOLDER``."""
+"""Made-up reports: for tests, and to look at the page in a browser with ``python -m
+tests.samples.reports FOLDER``."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ HOSTILE = '<script>alert("1")</script>&"\'\u202egpj.exe\x00'
 def step(after_seconds: float = 0, seconds: float = 4, **more: Any) -> dict[str, Any]:
     """What every step result has, with times after the start of the run."""
     begin = RAN + dt.timedelta(seconds=after_seconds)
-    common = {"pipeline": "web_access", "window_start": START, "window_end": START + dt.timedelta(hours=1)}
+    common = {
+        "pipeline": "web_access",
+        "window_start": START,
+        "window_end": START + dt.timedelta(hours=1),
+    }
     times = {"started_at": begin, "finished_at": begin + dt.timedelta(seconds=seconds)}
     return {**common, **times, "run_id": "20261121T121004-3f9a1c", **more}
 
@@ -54,7 +59,9 @@ def planned(count: int) -> list[PlannedFile]:
     ]
 
 
-def plan(files: int = 12, clusters: tuple[str, ...] = ("frankfurt",), there: int = 1250, **more: Any) -> PlanResult:
+def plan(
+    files: int = 12, clusters: tuple[str, ...] = ("frankfurt",), there: int = 1250, **more: Any
+) -> PlanResult:
     listed = planned(files)
     size = sum(file.size_bytes for file in listed)
     return PlanResult(
@@ -62,20 +69,38 @@ def plan(files: int = 12, clusters: tuple[str, ...] = ("frankfurt",), there: int
         source=f"{FOLDER}**/*.log.gz",
         files=listed,
         topics=["logs.web", "errors.web"],
-        clusters=[ClusterPlan(cluster=c, left_files=files, left_bytes=size, records_there=there) for c in clusters],
+        clusters=[
+            ClusterPlan(cluster=c, left_files=files, left_bytes=size, records_there=there)
+            for c in clusters
+        ],
         **more,
     )
 
 
 def source_gate(passed: bool = True) -> GateResult:
     checks = [
-        CheckResult(check="files", severity="block", passed=True, expected="at least 12", observed="12"),
         CheckResult(
-            check="not_null(value)", severity="block", passed=passed, expected="all", observed="100 %" if passed else "97.2 %"
+            check="files", severity="block", passed=True, expected="at least 12", observed="12"
         ),
-        CheckResult(check="fresh(modified)", severity="warn", passed=False, expected="at most 1h old", observed="1h10m4s"),
+        CheckResult(
+            check="not_null(value)",
+            severity="block",
+            passed=passed,
+            expected="all",
+            observed="100 %" if passed else "97.2 %",
+        ),
+        CheckResult(
+            check="fresh(modified)",
+            severity="warn",
+            passed=False,
+            expected="at most 1h old",
+            observed="1h10m4s",
+        ),
     ]
-    closed = "The source gate is closed: not_null(value) expected all, observed 97.2 %. Look at the files, or lower min_rate."
+    closed = (
+        "The source gate is closed: not_null(value) expected all, observed 97.2 %. Look at the "
+        "files, or lower min_rate."
+    )
     return GateResult(
         **step(5, 9, status="succeeded" if passed else "failed", error=None if passed else closed),
         step="gate_source",
@@ -86,12 +111,18 @@ def source_gate(passed: bool = True) -> GateResult:
 
 def timeline(count: int, records: int, every_seconds: float = 1) -> list[TimelinePoint]:
     """A ramp, a plateau with waves, and a dip, which add up to about ``records``."""
-    shape = [min(1, (i + 1) / 4) * (1 + 0.15 * math.sin(i / 3)) * (0.25 if count > 8 and i in (count // 2, count // 2 + 1) else 1)
-             for i in range(count)]  # fmt: skip
+    shape = [
+        min(1, (i + 1) / 4)
+        * (1 + 0.15 * math.sin(i / 3))
+        * (0.25 if count > 8 and i in (count // 2, count // 2 + 1) else 1)
+        for i in range(count)
+    ]
     each = records / (sum(shape) or 1)
     return [
         TimelinePoint(
-            at=RAN + dt.timedelta(seconds=20 + every_seconds * (i + 1)), records=int(each * s), bytes=int(each * s * 162)
+            at=RAN + dt.timedelta(seconds=20 + every_seconds * (i + 1)),
+            records=int(each * s),
+            bytes=int(each * s * 162),
         )
         for i, s in enumerate(shape)
     ]
@@ -106,14 +137,17 @@ def ship(
     unread_files: int = 0,
     **more: Any,
 ) -> ShipResult:
-    """``topics``: name → (delivered, before). Everything is accounted for unless ``more`` says otherwise; the files
-    that were not read come first, and are as large as all others."""
+    """``topics``: name → (delivered, before). Everything is accounted for unless ``more`` says
+    otherwise; the files that were not read come first, and are as large as all others."""
     topics = TOPICS if topics is None else topics
     delivered, before = (sum(figures[i] for figures in topics.values()) for i in (0, 1))
     each, unread = (delivered + before) // files, (delivered + before) // files * unread_files
     accounts = [
         FileAccount(
-            path=file.path, records=each, delivered=each if i >= unread_files else 0, before=0 if i >= unread_files else each
+            path=file.path,
+            records=each,
+            delivered=each if i >= unread_files else 0,
+            before=0 if i >= unread_files else each,
         )
         for i, file in enumerate(planned(files))
     ]
@@ -122,7 +156,10 @@ def ship(
         "read": delivered + before - unread,
         "unread": unread,
         "unread_files": unread_files,
-        "topics": [TopicAccount(topic=n, delivered=d, delivered_bytes=162 * d, before=b) for n, (d, b) in topics.items()],
+        "topics": [
+            TopicAccount(topic=n, delivered=d, delivered_bytes=162 * d, before=b)
+            for n, (d, b) in topics.items()
+        ],
         "files": accounts,
         "ship_seconds": float(points) if delivered else 0.0,
         "timeline": timeline(points, delivered) if delivered else [],
@@ -133,7 +170,9 @@ def ship(
     return ShipResult(**common, cluster=cluster, **{**figures, **more})
 
 
-def delivery_gate(shipped: ShipResult, *, off: int = 0, read_back: bool = False) -> DeliveryGateResult:
+def delivery_gate(
+    shipped: ShipResult, *, off: int = 0, read_back: bool = False
+) -> DeliveryGateResult:
     """The ledger agrees, except for ``off`` records."""
     topics = [t.model_copy(update={"ledger": t.delivered + t.before}) for t in shipped.topics]
     if off:
@@ -148,7 +187,10 @@ def delivery_gate(shipped: ShipResult, *, off: int = 0, read_back: bool = False)
         expected=f"{total - off:,} delivered + before, by the receipts",
         observed=f"{total:,} in the ledger, read anew",
     )
-    error = f"The delivery gate of {shipped.cluster} is closed: the ledger holds {total:,} records, expected {total - off:,}."
+    error = (
+        f"The delivery gate of {shipped.cluster} is closed: the ledger holds {total:,} records, "
+        f"expected {total - off:,}."
+    )
     return DeliveryGateResult(
         **step(47, 3, status="failed" if off else "succeeded", error=error if off else None),
         cluster=shipped.cluster,
@@ -162,18 +204,28 @@ def delivery_gate(shipped: ShipResult, *, off: int = 0, read_back: bool = False)
 def account(shipped: ShipResult, topics: list[TopicAccount]) -> list[Count]:
     """Every figure as each place would count it."""
     counts = [Count(name="read", spark=shipped.read, receipts=shipped.read)]
-    counts += [Count(name=f"filtered: {rule}", spark=n, receipts=n) for rule, n in shipped.filtered.items()]
-    counts += [Count(name=f"quarantined: {reason}", spark=n, receipts=n, ledger=n) for reason, n in shipped.quarantined.items()]
+    counts += [
+        Count(name=f"filtered: {rule}", spark=n, receipts=n) for rule, n in shipped.filtered.items()
+    ]
+    counts += [
+        Count(name=f"quarantined: {reason}", spark=n, receipts=n, ledger=n)
+        for reason, n in shipped.quarantined.items()
+    ]
     for topic in topics:
         sent = topic.delivered + topic.before
         found = None if topic.read_back is None else topic.read_back + topic.before
         routed = None if topic.quarantine else sent
-        counts.append(Count(name=topic.topic, spark=routed, receipts=sent, ledger=topic.ledger, read_back=found))
+        counts.append(
+            Count(
+                name=topic.topic, spark=routed, receipts=sent, ledger=topic.ledger, read_back=found
+            )
+        )
     return counts
 
 
 def lane_timeline(count: int, records: int) -> list[LanePoint]:
-    """Six lanes that are busy most of the time, and a topic that is away for a while in the middle."""
+    """Six lanes that are busy most of the time, and a topic that is away for a while in the
+    middle."""
     points = []
     for i in range(count):
         work = min(1, (i + 1) / 4) * (0.3 if i in (count // 2, count // 2 + 1) else 1)
@@ -196,7 +248,12 @@ def lane_accounts(ship: ShipResult) -> list[LaneAccount]:
     size = sum(topic.delivered_bytes for topic in ship.topics)
     return [
         LaneAccount(
-            task=i // 3, lane=i % 3, transactions=4 + i % 2, bytes=size // 6, busy_seconds=15.5 + i, reopened=2 if i == 4 else 0
+            task=i // 3,
+            lane=i % 3,
+            transactions=4 + i % 2,
+            bytes=size // 6,
+            busy_seconds=15.5 + i,
+            reopened=2 if i == 4 else 0,
         )
         for i in range(6)
     ]
@@ -210,10 +267,15 @@ def history(count: int = 23) -> list[PastRun]:
         begin = START - i * hour
         runs.append(
             PastRun(
-                window_start=begin, window_end=begin + hour, run_id=f"{begin:%Y%m%dT%H%M%S}-0{i:05x}", files=12 - (i % 11 == 0),
-                bytes=int(108_000_000 * share), records=int(1_190_000 * share), seconds=48.0 * share,
+                window_start=begin,
+                window_end=begin + hour,
+                run_id=f"{begin:%Y%m%dT%H%M%S}-0{i:05x}",
+                files=12 - (i % 11 == 0),
+                bytes=int(108_000_000 * share),
+                records=int(1_190_000 * share),
+                seconds=48.0 * share,
             )
-        )  # fmt: skip
+        )
     return runs
 
 
@@ -223,7 +285,11 @@ def report(**parts: Any) -> RunReport:
 
 def shipped(**figures: Any) -> RunReport:
     ran = ship(**figures)
-    young = LeftOut(path=f"{FOLDER}host=web-03/access-0012.log.gz", reason="modified 4m ago, settles after 10m", code="unsettled")
+    young = LeftOut(
+        path=f"{FOLDER}host=web-03/access-0012.log.gz",
+        reason="modified 4m ago, settles after 10m",
+        code="unsettled",
+    )
     return report(
         plan=plan(len(ran.files) or 12, left_out=[young]),
         gate_source=source_gate(),
@@ -237,17 +303,30 @@ def partly_there() -> RunReport:
     notes = ["Took over the lease of run 20261121T120301-77ab02, not renewed for 2m10s."]
     topics = {"logs.web": (402_000, 780_514), "errors.web": (20_000, 21_777)}
     ran = ship(topics, files=16, unread_files=4, notes=notes, lane_reopened=1)
-    return report(plan=plan(16, there=802_291), gate_source=source_gate(), ships=[ran], delivery_gates=[delivery_gate(ran)])
+    return report(
+        plan=plan(16, there=802_291),
+        gate_source=source_gate(),
+        ships=[ran],
+        delivery_gates=[delivery_gate(ran)],
+    )
 
 
 def set_aside() -> RunReport:
-    """Everything that a good run can have: two rules, a quarantine, records that were there, a read-back, lanes, history."""
+    """Everything that a good run can have: two rules, a quarantine, records that were there, a
+    read-back, lanes, history."""
     ran = ship(filtered=FILTERED, quarantined=QUARANTINED, lane_reopened=2, wire_bytes=27_000_000)
     left, bad = sum(FILTERED.values()), sum(QUARANTINED.values())
     ran.read += left + bad
-    ran.topics.append(TopicAccount(topic="quarantine.web", quarantine=True, delivered=bad, delivered_bytes=256 * bad))
+    ran.topics.append(
+        TopicAccount(
+            topic="quarantine.web", quarantine=True, delivered=bad, delivered_bytes=256 * bad
+        )
+    )
     for i, file in enumerate(ran.files):
-        share = {rule: n // len(ran.files) + (n % len(ran.files) if i == 0 else 0) for rule, n in FILTERED.items()}
+        share = {
+            rule: n // len(ran.files) + (n % len(ran.files) if i == 0 else 0)
+            for rule, n in FILTERED.items()
+        }
         file.filtered, file.quarantined = share, QUARANTINED if i == 7 else {}
         file.records += sum(share.values()) + sum(file.quarantined.values())
         file.seconds = 3.1 + 0.37 * (i * 5 % 12) + (9.5 if i == 4 else 0)
@@ -257,23 +336,44 @@ def set_aside() -> RunReport:
     like = "within 50 % of the median of earlier runs, 108.3 MB"
     usual = [run.bytes / 1e6 for run in history()]
     gate.checks += [
-        CheckResult(check="size", severity="block", passed=True, expected=like, observed="112.0 MB", history=usual),
         CheckResult(
-            check="matches(value)", severity="quarantine", passed=False, expected="all match", observed="9 of 100,312 do not"
+            check="size",
+            severity="block",
+            passed=True,
+            expected=like,
+            observed="112.0 MB",
+            history=usual,
+        ),
+        CheckResult(
+            check="matches(value)",
+            severity="quarantine",
+            passed=False,
+            expected="all match",
+            observed="9 of 100,312 do not",
         ),
     ]
     return report(
-        plan=plan(), gate_source=gate, ships=[ran], delivery_gates=[delivery_gate(ran, read_back=True)], history=history()
+        plan=plan(),
+        gate_source=gate,
+        ships=[ran],
+        delivery_gates=[delivery_gate(ran, read_back=True)],
+        history=history(),
     )
 
 
 def topic_parked() -> RunReport:
-    """One topic was away until the end: its records were read and not sent; all others were delivered."""
+    """One topic was away until the end: its records were read and not sent; all others were
+    delivered."""
     error = (
-        "topic audit.web could not be written to within 600 s (`delivery.metadata_wait`): unknown topic. Everything else was sent. "
-        "Create it, or check its name and the ACLs; then run again: only what is left will be sent."
+        "topic audit.web could not be written to within 600 s (`delivery.metadata_wait`): unknown "
+        "topic. Everything else was sent. Create it, or check its name and the ACLs; then run "
+        "again: only what is left will be sent."
     )
-    ran = ship({"logs.web": (1_180_204, 0), "errors.web": (41_777, 1_250), "audit.web": (0, 0)}, status="failed", error=error)
+    ran = ship(
+        {"logs.web": (1_180_204, 0), "errors.web": (41_777, 1_250), "audit.web": (0, 0)},
+        status="failed",
+        error=error,
+    )
     ran.read = 1_225_541
     ran.topics[2].parked, ran.parked = 2_310, {"audit.web": 2_310}
     ran.timeline = timeline(24, ran.delivered - 40)
@@ -281,7 +381,13 @@ def topic_parked() -> RunReport:
     for file in ran.files:
         file.records, file.delivered = 102_128, 102_128
     ran.files[3].delivered -= 2_310
-    return report(first_cause=f"ship:frankfurt: {error}", plan=plan(), gate_source=source_gate(), ships=[ran], history=history())
+    return report(
+        first_cause=f"ship:frankfurt: {error}",
+        plan=plan(),
+        gate_source=source_gate(),
+        ships=[ran],
+        history=history(),
+    )
 
 
 def doubled_chunk() -> RunReport:
@@ -292,11 +398,17 @@ def doubled_chunk() -> RunReport:
     gate.account = account(ran, gate.topics)
     gate.status = "failed"
     gate.error = (
-        "The gate is closed after shipping to frankfurt: read_back(logs.web) expected 1,180,204, observed 1,192,204. "
-        "Do not trust this window before it is cleared up."
+        "The gate is closed after shipping to frankfurt: read_back(logs.web) expected 1,180,204, "
+        "observed 1,192,204. Do not trust this window before it is cleared up."
     )
     gate.checks.append(
-        CheckResult(check="read_back(logs.web)", severity="block", passed=False, expected="1,180,204", observed="1,192,204")
+        CheckResult(
+            check="read_back(logs.web)",
+            severity="block",
+            passed=False,
+            expected="1,180,204",
+            observed="1,192,204",
+        )
     )
     return report(
         first_cause=f"gate_delivery:frankfurt: {gate.error}",
@@ -309,10 +421,19 @@ def doubled_chunk() -> RunReport:
 
 
 def nothing_to_do() -> RunReport:
-    ran = ship({"logs.web": (0, 1_182_514), "errors.web": (0, 43_028)}, unread_files=12, read=0, unread=1_225_542)
+    ran = ship(
+        {"logs.web": (0, 1_182_514), "errors.web": (0, 43_028)},
+        unread_files=12,
+        read=0,
+        unread=1_225_542,
+    )
     before = plan(there=1_225_542)
-    before.clusters[0] = before.clusters[0].model_copy(update={"left_files": 0, "left_bytes": 0, "complete_files": 12})
-    gate = GateResult(**step(5, 0, status="skipped"), step="gate_source", scope="nothing is left to ship")
+    before.clusters[0] = before.clusters[0].model_copy(
+        update={"left_files": 0, "left_bytes": 0, "complete_files": 12}
+    )
+    gate = GateResult(
+        **step(5, 0, status="skipped"), step="gate_source", scope="nothing is left to ship"
+    )
     return report(plan=before, gate_source=gate, ships=[ran], delivery_gates=[delivery_gate(ran)])
 
 
@@ -322,10 +443,11 @@ def gate_closed() -> RunReport:
 
 
 def ship_failed() -> RunReport:
-    """Two clusters; one of them went away in the middle: Spark's count and some receipts are lost, the ledger's is not."""
+    """Two clusters; one of them went away in the middle: Spark's count and some receipts are lost,
+    the ledger's is not."""
     error = (
-        "singapore: broker 2 (kafka-2.sg.example:9093) has not answered for 2m; 7 of 12 files were not finished. "
-        "Check the network path and run the same window again."
+        "singapore: broker 2 (kafka-2.sg.example:9093) has not answered for 2m; 7 of 12 files were "
+        "not finished. Check the network path and run the same window again."
     )
     good = ship()
     bad = ship({"logs.web": (502_118, 0), "errors.web": (17_402, 0)}, cluster="singapore",
@@ -358,7 +480,10 @@ def gate_open_sum() -> RunReport:
 
 def crashed() -> RunReport:
     """Not even a plan: the configuration could not be read."""
-    error = "config/pipelines/web_access.yaml:7: routes[0].when: unknown column 'statsu' (did you mean 'status'?)"
+    error = (
+        "config/pipelines/web_access.yaml:7: routes[0].when: unknown column 'statsu' (did you "
+        "mean 'status'?)"
+    )
     return report(first_cause=error)
 
 
@@ -370,17 +495,24 @@ def hostile() -> RunReport:
     bad.plan.left_out[0].reason = bad.gate_source.checks[0].observed = HOSTILE
     bad.ships[0].topics[0].topic = bad.delivery_gates[0].topics[0].topic = HOSTILE + "y" * 249
     bad.ships[0].notes = [HOSTILE * 20]
-    return bad.model_copy(update={"status": "failed", "first_cause": HOSTILE, "owner": HOSTILE, "run_id": HOSTILE})
+    return bad.model_copy(
+        update={"status": "failed", "first_cause": HOSTILE, "owner": HOSTILE, "run_id": HOSTILE}
+    )
 
 
 def large() -> RunReport:
     """5,000 files, 40 topics, three clusters, 2,000 points in time."""
-    topics = {f"logs.service-{i:02}.production": (9_000_000 // (i + 1) ** 2, 77 * (i % 3)) for i in range(40)}
+    topics = {
+        f"logs.service-{i:02}.production": (9_000_000 // (i + 1) ** 2, 77 * (i % 3))
+        for i in range(40)
+    }
     clusters = ("frankfurt", "singapore", "sao-paulo")
     ran = [ship(topics, cluster=cluster, files=5000, points=2000) for cluster in clusters]
     young = [
         LeftOut(
-            path=f"{FOLDER}host=web-{i % 8:02}/new-{i:04}.log.gz", reason="modified 2m ago, settles after 10m", code="unsettled"
+            path=f"{FOLDER}host=web-{i % 8:02}/new-{i:04}.log.gz",
+            reason="modified 2m ago, settles after 10m",
+            code="unsettled",
         )
         for i in range(260)
     ]
@@ -390,12 +522,27 @@ def large() -> RunReport:
             file.seconds = 0.8 + (i * 7919 % 1009) / 400 + (60 if i == 1234 else 0)
     gates = [delivery_gate(one) for one in ran]
     planned_all = plan(5000, clusters, left_out=young)
-    parts = {"gate_source": source_gate(), "ships": ran, "delivery_gates": gates, "history": history(90)}
+    parts = {
+        "gate_source": source_gate(),
+        "ships": ran,
+        "delivery_gates": gates,
+        "history": history(90),
+    }
     return report(plan=planned_all, **parts)
 
 
 SAMPLES = (
-    *(shipped, partly_there, set_aside, nothing_to_do, gate_closed, ship_failed, topic_parked, gate_open_sum, doubled_chunk),
+    *(
+        shipped,
+        partly_there,
+        set_aside,
+        nothing_to_do,
+        gate_closed,
+        ship_failed,
+        topic_parked,
+        gate_open_sum,
+        doubled_chunk,
+    ),
     *(crashed, hostile, large),
 )
 

@@ -53,33 +53,49 @@ class World:
     """A folder with a configuration and the runs beside it."""
 
     def __init__(self, root: Path) -> None:
-        self.config, self.runs, self.index = root / "config", root / "runs", root / "runs" / "shipments.sqlite"
+        self.config, self.runs, self.index = (
+            root / "config",
+            root / "runs",
+            root / "runs" / "shipments.sqlite",
+        )
 
     def write(self, path: str, text: str) -> None:
         file = self.config / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def pipeline(self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), more: str = "") -> None:
+    def pipeline(
+        self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), more: str = ""
+    ) -> None:
         if not (self.config / "shipper.yaml").exists():
             self.write("shipper.yaml", "keep: 36500d\n")  # these windows do not get older
-        self.write(f"pipelines/{name}.yaml", PIPELINE.format(name=name, clusters=", ".join(clusters)) + more)
+        self.write(
+            f"pipelines/{name}.yaml",
+            PIPELINE.format(name=name, clusters=", ".join(clusters)) + more,
+        )
         for cluster in clusters:
             self.write(f"clusters/{cluster}.yaml", f"cluster: {cluster}\nbootstrap: 127.0.0.1:1\n")
 
-    def beginning(self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), hour: float = 0) -> None:
+    def beginning(
+        self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), hour: float = 0
+    ) -> None:
         """As the first run of the schedule leaves it."""
         file = self.runs / name / "schedule.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         first = ", ".join(f'"{cluster}": "{at(hour).isoformat()}"' for cluster in clusters)
         file.write_text(f'{{"version": 1, "first_window": {{{first}}}}}')
 
-    def report(self, hour: float, run_id: str = "r1", name: str = "web", **options: Any) -> RunReport:
+    def report(
+        self, hour: float, run_id: str = "r1", name: str = "web", **options: Any
+    ) -> RunReport:
         """The run's report, in its folder with a page."""
         found = run_report(hour, run_id, name, **options)
         folder = RunFolder(str(self.runs), name, found.window_start, found.window_end, run_id)
         folder.write("report", found)
-        folder.write_text("report.html", f"<!doctype html><title>{name} {run_id}</title><h1>Report of {run_id}</h1>")
+        folder.write_text(
+            "report.html",
+            f"<!doctype html><title>{name} {run_id}</title><h1>Report of {run_id}</h1>",
+        )
         return found
 
 
@@ -98,18 +114,37 @@ def run_report(
     empty: tuple[float, ...] = (),
     records: int = 7,
 ) -> RunReport:
-    """Of the window of ``hours`` that begins at ``hour``; it ended ``after`` hours after the window. ``failed``: clusters whose ship did.
-    ``looks_back``: hours before the window that it found complete, without the windows that begin at ``uncovered``, of which it left a file
-    out; or those that begin at ``empty``, which hold none. The files of a longer window are of its last hour."""
+    """Of the window of ``hours`` that begins at ``hour``; it ended ``after`` hours after the
+    window. ``failed``: clusters whose ship did. ``looks_back``: hours before the window that it
+    found complete, without the windows that begin at ``uncovered``, of which it left a file out; or
+    those that begin at ``empty``, which hold none. The files of a longer window are of its last
+    hour."""
     ended = at(hour + hours + after)
     common: dict[str, Any] = {
-        "pipeline": name, "window_start": at(hour), "window_end": at(hour + hours), "run_id": run_id,
-        "started_at": ended - dt.timedelta(minutes=2), "finished_at": ended,
-    }  # fmt: skip
+        "pipeline": name,
+        "window_start": at(hour),
+        "window_end": at(hour + hours),
+        "run_id": run_id,
+        "started_at": ended - dt.timedelta(minutes=2),
+        "finished_at": ended,
+    }
     tick = _window(hour + hours - 1) if hours > 1 else None
-    files = [PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1, tick=tick) for i in range(3)]
-    plan = PlanResult(**common, files=files, clusters=[ClusterPlan(cluster=cluster, left_files=3) for cluster in clusters])
-    check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 4" if closed else ">= 1", observed="3")
+    files = [
+        PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1, tick=tick)
+        for i in range(3)
+    ]
+    plan = PlanResult(
+        **common,
+        files=files,
+        clusters=[ClusterPlan(cluster=cluster, left_files=3) for cluster in clusters],
+    )
+    check = CheckResult(
+        check="files",
+        severity="block",
+        passed=not closed,
+        expected=">= 4" if closed else ">= 1",
+        observed="3",
+    )
     gate = GateResult(
         **common,
         step="gate_source",
@@ -121,7 +156,14 @@ def run_report(
     for cluster in () if closed else clusters:
         bad = cluster in failed
         sent = 0 if bad else records
-        topics = [TopicAccount(topic="logs.web", delivered=sent, delivered_bytes=sent * 137, ledger=None if bad else records)]
+        topics = [
+            TopicAccount(
+                topic="logs.web",
+                delivered=sent,
+                delivered_bytes=sent * 137,
+                ledger=None if bad else records,
+            )
+        ]
         error = f"{cluster} does not answer" if bad else None
         ships.append(
             ShipResult(
@@ -136,16 +178,31 @@ def run_report(
                 chunks_end=int(hour) * 8,
             )
         )
-        left = [Uncovered(window=_window(one), why="young", files=[LeftFile(path="/logs/young.log")]) for one in uncovered]
+        left = [
+            Uncovered(window=_window(one), why="young", files=[LeftFile(path="/logs/young.log")])
+            for one in uncovered
+        ]
         left += [Uncovered(window=_window(one), why="no file was there") for one in empty]
         coverage = Coverage(start=at(hour - looks_back), end=at(hour + hours), uncovered=left)
         if not bad:
-            gates.append(DeliveryGateResult(**common, cluster=cluster, topics=topics, coverage=coverage))
-    cause = "gate_source: 3 files" if closed else next((f"ship:{name}: {name} does not answer" for name in failed), None)
+            gates.append(
+                DeliveryGateResult(**common, cluster=cluster, topics=topics, coverage=coverage)
+            )
+    cause = (
+        "gate_source: 3 files"
+        if closed
+        else next((f"ship:{name}: {name} does not answer" for name in failed), None)
+    )
     return RunReport(
-        **common, status="failed" if cause else "succeeded", error=cause, first_cause=cause, plan=plan, gate_source=gate, ships=ships,
+        **common,
+        status="failed" if cause else "succeeded",
+        error=cause,
+        first_cause=cause,
+        plan=plan,
+        gate_source=gate,
+        ships=ships,
         delivery_gates=gates,
-    )  # fmt: skip
+    )
 
 
 def _window(hour: float) -> str:
@@ -153,10 +210,16 @@ def _window(hour: float) -> str:
 
 
 def large_index(
-    path: Path, now: int, *, pipelines: int = 500, days: int = 60, clusters: tuple[str, ...] = ("near", "far")
+    path: Path,
+    now: int,
+    *,
+    pipelines: int = 500,
+    days: int = 60,
+    clusters: tuple[str, ...] = ("near", "far"),
 ) -> None:
-    """An index of hourly pipelines, as their runs would have made it: of 100 windows one is missing, and five have some other state. ``now``:
-    seconds since the epoch; the last window ends in the hour before it."""
+    """An index of hourly pipelines, as their runs would have made it: of 100 windows one is
+    missing, and five have some other state. ``now``: seconds since the epoch; the last window ends
+    in the hour before it."""
     chance, end = random.Random(7), now // 3600 * 3600
     starts = range(end - days * 86_400, end, 3600)
 
@@ -178,21 +241,42 @@ def invented_index(
     cron: str = "0 * * * *",
     settle: float = 600,
 ) -> None:
-    """Write an index of pipelines whose windows (begin, end, state) are these. ``first``: begin of the schedule's first window. A pipeline with
-    a dot in its name is a replay, and one that ends in "_by_hand" has no schedule: none of their windows is due."""
+    """Write an index of pipelines whose windows (begin, end, state) are these. ``first``: begin of
+    the schedule's first window. A pipeline with a dot in its name is a replay, and one that ends in
+    "_by_hand" has no schedule: none of their windows is due."""
     with Index(path, make=True) as index, index.writing():
         for name, found in windows.items():
             due = None if "." in name or name.endswith("_by_hand") else cron
-            about = (name, "edge-team", "", "\n".join(clusters), str(path.parent), due, "UTC", settle, None, name)
-            index.db.execute("INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about)
+            about = (
+                name,
+                "edge-team",
+                "",
+                "\n".join(clusters),
+                str(path.parent),
+                due,
+                "UTC",
+                settle,
+                None,
+                name,
+            )
+            index.db.execute(
+                "INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about
+            )
             if due:
-                index.db.executemany("INSERT INTO beginnings VALUES (?, ?, ?)", [(name, cluster, first) for cluster in clusters])
-            rows = ((ALL, name, start, end, CODES[state], end + (end - start) // 3, "r1") for start, end, state in found)
+                index.db.executemany(
+                    "INSERT INTO beginnings VALUES (?, ?, ?)",
+                    [(name, cluster, first) for cluster in clusters],
+                )
+            rows = (
+                (ALL, name, start, end, CODES[state], end + (end - start) // 3, "r1")
+                for start, end, state in found
+            )
             index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def fill(world: World, hours: int = 24) -> None:
-    """Four pipelines with every state, over the first ``hours`` hours: most of them in the index alone, and `web` with reports to open."""
+    """Four pipelines with every state, over the first ``hours`` hours: most of them in the index
+    alone, and `web` with reports to open."""
     world.pipeline("web")
     world.pipeline("audit", ("near",))
     world.pipeline("billing_events")
@@ -219,7 +303,14 @@ def fill(world: World, hours: int = 24) -> None:
                     continue  # nobody ran them
                 case _:
                     reports.append(
-                        run_report(hour, f"h{hour}", name, clusters=clusters, after=0.2 + hour % 5 / 10, records=100_000 + hour)
+                        run_report(
+                            hour,
+                            f"h{hour}",
+                            name,
+                            clusters=clusters,
+                            after=0.2 + hour % 5 / 10,
+                            records=100_000 + hour,
+                        )
                     )
         if name == "web":
             world.report(11, "r11")
@@ -229,16 +320,35 @@ def fill(world: World, hours: int = 24) -> None:
             for report in reports:
                 index.add(outcomes(report, clusters))
     with Index(world.index, make=True) as index, index.writing():
-        index.begun("audit", seconds(hours), seconds(hours + 1), "now", ["near"], int(dt.datetime.now(dt.UTC).timestamp()))
+        index.begun(
+            "audit",
+            seconds(hours),
+            seconds(hours + 1),
+            "now",
+            ["near"],
+            int(dt.datetime.now(dt.UTC).timestamp()),
+        )
     under_way(world, hours)
 
 
 def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> None:
-    """How far the run of `audit` that is not over has come, as its ship leaves it every few seconds."""
-    folder, now = RunFolder(str(world.runs), "audit", at(hour), at(hour + 1), "now"), dt.datetime.now(dt.UTC)
+    """How far the run of `audit` that is not over has come, as its ship leaves it every few
+    seconds."""
+    folder, now = (
+        RunFolder(str(world.runs), "audit", at(hour), at(hour + 1), "now"),
+        dt.datetime.now(dt.UTC),
+    )
     figures = {
-        "cluster": "near", "began": now - dt.timedelta(seconds=60), "at": now, "records": records, "bytes": records * 137,
-        "wire_bytes": records * 20, "records_per_second": 9000.0, "splits": 40, "splits_done": 10, "parked": ["audit.late"],
-    }  # fmt: skip
+        "cluster": "near",
+        "began": now - dt.timedelta(seconds=60),
+        "at": now,
+        "records": records,
+        "bytes": records * 137,
+        "wire_bytes": records * 20,
+        "records_per_second": 9000.0,
+        "splits": 40,
+        "splits_done": 10,
+        "parked": ["audit.late"],
+    }
     folder.write_text(file_of("near"), ShipProgress(**{**figures, **more}).model_dump_json())
     folder.write_text("plan.json", "{}")

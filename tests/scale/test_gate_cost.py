@@ -1,5 +1,5 @@
-"""What the source gate costs beside shipping the same 2,000,000 lines, step against step, round by round in one warm Spark session.
-`make scale` prints it."""
+"""What the source gate costs beside shipping the same 2,000,000 lines, step against step, round by
+round in one warm Spark session. `make scale` prints it."""
 
 import random
 import statistics
@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 FILES, LINES = 8, 2_000_000
 WARM_UP, ROUNDS = 4, 5
 STATUS = r"regexp_extract(value, '\" (\\d{3}) ', 1)"
-#: How a line begins, and what reads its time. Java takes a microsecond of CPU for a time in a format of its own.
+#: How a line begins, and what reads its time. Java takes a microsecond of CPU for a time in a
+#: format of its own.
 FORMATS = {
     "ISO times": (
         "2026-11-01T{i:02}:{m:02}:{s:02}Z 10.{a}.{b}.7 - ",
@@ -58,9 +59,14 @@ def write_logs(world, begin):
     chance = random.Random(1)
     for file in range(FILES):
         lines = (
-            begin.format(a=chance.randrange(256), b=chance.randrange(256), i=i % 24, m=i % 60, s=i % 59)
-            + f'"GET /items/{chance.randrange(10**9):09} HTTP/1.1" {chance.choice((200,) * 18 + (404, 503))} {chance.randrange(10**5):05} '
-            f'"-" "Mozilla/5.0 (X11; Linux x86_64)"'
+            begin.format(
+                a=chance.randrange(256), b=chance.randrange(256), i=i % 24, m=i % 60, s=i % 59
+            )
+            + (
+                f'"GET /items/{chance.randrange(10**9):09} HTTP/1.1" '
+                f'{chance.choice((200,) * 18 + (404, 503))} {chance.randrange(10**5):05} "-" '
+                '"Mozilla/5.0 (X11; Linux x86_64)"'
+            )
             for i in range(LINES // FILES)
         )
         world.write_log(f"{file}.log", "".join(f"{line}\n" for line in lines).encode())
@@ -70,7 +76,10 @@ def made_world(root, bootstrap, begin, columns):
     made = World(root, bootstrap, topics={"": 8, "-errors": 2})
     made.write_pipeline(
         topic=None,
-        routes=[{"when": "status >= '500'", "topic": made.topic("-errors")}, {"topic": made.topic()}],
+        routes=[
+            {"when": "status >= '500'", "topic": made.topic("-errors")},
+            {"topic": made.topic()},
+        ],
         records={"columns": columns},
         runner={"cores": 2, "driver_memory": "2g"},
     )
@@ -89,7 +98,9 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
     spark = session(pipeline, much_work=True)
     took = {"sample": [], "full": [], "ship": []}
     for _ in range(WARM_UP + ROUNDS):
-        folder = RunFolder(str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id())
+        folder = RunFolder(
+            str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id()
+        )
         engine = SparkEngine(pipeline, spark=spark)
         context = RunContext(pipeline, clusters, config, window, folder, engine, reship=True)
         assert run_steps(context, [PLAN]) == 0
@@ -116,6 +127,10 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
         print(f"\n{form}", end="")
         for what, rounds in took.items():
             every = ", ".join(f"{one:.2f}" for one in rounds[WARM_UP:])
-            print(f"\n{what:7} {seconds[what]:.2f} s  ({every})  {seconds[what] / seconds['ship']:.0%} of shipping", end="")
+            print(
+                f"\n{what:7} {seconds[what]:.2f} s  ({every})  "
+                f"{seconds[what] / seconds['ship']:.0%} of shipping",
+                end="",
+            )
     if form == "ISO times":  # what each is of the others differs by processor, their order does not
         assert seconds["sample"] < seconds["full"] < seconds["ship"], took

@@ -1,7 +1,9 @@
-"""What reading the ledger costs with 10,000 and with 1,000,000 entries in it. `make scale` prints the table; some minutes.
+"""What reading the ledger costs with 10,000 and with 1,000,000 entries in it. `make scale` prints
+the table; some minutes.
 
-A window is 100 files of 10 chunks. Two layouts: `by hour` keeps a window's files together (a folder for each hour), `by host`
-scatters them over the whole history (a folder for each host), which is the worst that sorting by path can meet.
+A window is 100 files of 10 chunks. Two layouts: `by hour` keeps a window's files together (a folder
+for each hour), `by host` scatters them over the whole history (a folder for each host), which is
+the worst that sorting by path can meet.
 """
 
 import statistics
@@ -30,9 +32,17 @@ LAYOUTS = {
     "by host": "s3a://logs/web/host-{host:03}/{day:03}-{hour:02}.log.gz",
 }
 VALUE = ChunkValue(
-    last=0, end=False, records=60_000, bytes=8_000_000, checksum=5506116617686914935, digest="62d4f14f5777", generation=2,
-    run_id="20261121T122545-25a08f", window="2026-11-01T06:00:00Z/2026-11-01T07:00:00Z", partition=3,
-)  # fmt: skip
+    last=0,
+    end=False,
+    records=60_000,
+    bytes=8_000_000,
+    checksum=5506116617686914935,
+    digest="62d4f14f5777",
+    generation=2,
+    run_id="20261121T122545-25a08f",
+    window="2026-11-01T06:00:00Z/2026-11-01T07:00:00Z",
+    partition=3,
+)
 
 
 class History:
@@ -52,16 +62,25 @@ class History:
     def opened(self, *, snapshot=True):
         """As a process that has just started: nothing connected, nothing cached."""
         client = ClusterClient(self.world.cluster)
-        return LedgerLog(client, self.world.cluster, self.world.name, self.folder if snapshot else None)
+        return LedgerLog(
+            client, self.world.cluster, self.world.name, self.folder if snapshot else None
+        )
 
     def paths(self, window):
-        return [self.layout.format(day=window // 24, hour=window % 24, host=host) for host in range(FILES)]
+        return [
+            self.layout.format(day=window // 24, hour=window % 24, host=host)
+            for host in range(FILES)
+        ]
 
     def ship(self, window):
         records = (
             encode_chunk(
                 self.world.name,
-                ChunkKey(SplitId(FileId(path, 10_000_000, 1_795_263_712_000), 0), chunk * 60_000, "logs.web"),
+                ChunkKey(
+                    SplitId(FileId(path, 10_000_000, 1_795_263_712_000), 0),
+                    chunk * 60_000,
+                    "logs.web",
+                ),
                 replace(VALUE, last=(chunk + 1) * 60_000, end=chunk == CHUNKS_PER_FILE - 1),
             )
             for path in self.paths(window)
@@ -95,30 +114,53 @@ def median(rounds, call):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_planning_with_a_million_entries_costs_less_than_twice_as_much_as_with_ten_thousand(layout, tmp_path, kafka, capsys):  # noqa: F811
+def test_planning_with_a_million_entries_costs_less_than_twice_as_much_as_with_ten_thousand(
+    layout,
+    tmp_path,
+    kafka,  # noqa: F811
+    capsys,
+):
     few = History(tmp_path / "few", kafka.bootstrap, layout, FEW)
     many = History(tmp_path / "many", kafka.bootstrap, layout, MANY)
     rows = []
 
     def compare(what, rounds, measure):
         # Alternating, so that whatever else the machine does meets both.
-        pairs = [(seconds(lambda: measure(few)), seconds(lambda: measure(many))) for _ in range(rounds)]
+        pairs = [
+            (seconds(lambda: measure(few)), seconds(lambda: measure(many))) for _ in range(rounds)
+        ]
         costs = [statistics.median(side) for side in zip(*pairs, strict=True)]
         rows.append((what, *costs))
         return costs[1] / costs[0]
 
-    ratio = compare("read a window in the snapshot", 9, lambda history: history.read(history.windows // 2))
-    compare("read the latest window (in the tail)", 9, lambda history: history.read(history.windows - 1))
-    compare("the same when taking over", 9, lambda history: history.read(history.windows // 2, wait_seconds=30.0))
+    ratio = compare(
+        "read a window in the snapshot", 9, lambda history: history.read(history.windows // 2)
+    )
+    compare(
+        "read the latest window (in the tail)", 9, lambda history: history.read(history.windows - 1)
+    )
+    compare(
+        "the same when taking over",
+        9,
+        lambda history: history.read(history.windows // 2, wait_seconds=30.0),
+    )
     for history in (few, many):
         for file in range(FILES):
             history.world.write_log(f"{file}.log", b"a line\n")
     of_plan = compare("shipper plan, 100 files", 3, History.plan)
-    compare("without a snapshot", 1, lambda history: history.read(history.windows // 2, snapshot=False))
+    compare(
+        "without a snapshot", 1, lambda history: history.read(history.windows // 2, snapshot=False)
+    )
     rows.append(("make the first snapshot", few.built_seconds, many.built_seconds))
-    compare("add a window to the snapshot", 1, lambda history: history.opened().keep_snapshot(longer_than=0))
+    compare(
+        "add a window to the snapshot",
+        1,
+        lambda history: history.opened().keep_snapshot(longer_than=0),
+    )
     sizes = [
-        subprocess.run(["du", "-sm", history.folder.uri], capture_output=True, text=True).stdout.split()[0]
+        subprocess.run(
+            ["du", "-sm", history.folder.uri], capture_output=True, text=True
+        ).stdout.split()[0]
         for history in (few, many)
     ]
     with capsys.disabled():

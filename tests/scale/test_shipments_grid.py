@@ -12,7 +12,12 @@ from tests.samples.shipments import World, large_index
 
 PIPELINES = 500
 #: Days that are shown, and how many days ago they end.
-SHOWN = {"30 days": (30, 0), "the page of history before": (30, 30), "7 days": (7, 0), "the week before": (7, 7)}
+SHOWN = {
+    "30 days": (30, 0),
+    "the page of history before": (30, 30),
+    "7 days": (7, 0),
+    "the week before": (7, 7),
+}
 
 
 def iso(moment: int) -> str:
@@ -26,7 +31,12 @@ def test_500_pipelines_and_30_days_of_hours_come_in_one_answer(tmp_path: Path) -
     for name, (days, back) in SHOWN.items():
         end = now // 3600 * 3600 + 3600 - back * 86_400
         began = time.process_time()
-        found = respond(world.index, "api/grid", {"start": iso(end - days * 86_400), "end": iso(end)}, Everything())
+        found = respond(
+            world.index,
+            "api/grid",
+            {"start": iso(end - days * 86_400), "end": iso(end)},
+            Everything(),
+        )
         took = time.process_time() - began
         rows = json.loads(found.body)["pipelines"]
         assert len(rows) == PIPELINES

@@ -1,5 +1,6 @@
-"""What large and many sources cost: 10,000 files of 10 kB, here and in HDFS; one file of 5 GB; 24 hourly folders. `make scale` prints a line for
-each. Limits: a plan within 10 s (of CPU, on a machine that is busy with something else), no process of more than 1 GB. Needs 15 GB of disk;
+"""What large and many sources cost: 10,000 files of 10 kB, here and in HDFS; one file of 5 GB; 24
+hourly folders. `make scale` prints a line for each. Limits: a plan within 10 s (of CPU, on a
+machine that is busy with something else), no process of more than 1 GB. Needs 15 GB of disk;
 SHIPPER_SCALE_GB=1 makes the one file smaller."""
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ PLAN_SECONDS, PROCESS_BYTES = 10, 10**9
 
 
 class Numbered:
-    """Lines that begin with a number, each of another; what came of them is counted line by line."""
+    """Lines that begin with a number, each of another; what came of them is counted line by
+    line."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -51,19 +53,32 @@ class Numbered:
         found = bytearray()
         while len(found) < size:
             n = next(self._numbers)
-            found += b"%010d 10.%d.%d.7 - - \"GET /%x/%d HTTP/1.1\" 200 %d \"-\" \"Mozilla/5.0 (X11; Linux x86_64)\" %s\n" % (
+            found += (
+                b'%010d 10.%d.%d.7 - - "GET /%x/%d HTTP/1.1" 200 %d "-" "Mozilla/5.0 (X11; Linux '
+                b'x86_64)" %s\n'
+            ) % (
                 *(n, n % 251, n % 241, n * 2654435761 % 2**32, n % 977, n * 40503 % 65536),
                 b"x" * (n % 300),
-            )  # fmt: skip
+            )
             self.count += 1
         return bytes(found)
 
     def check(self, world: World) -> None:
-        """Every line is in the topic once: read by a consumer that shares nothing with what ships."""
+        """Every line is in the topic once: read by a consumer that shares nothing with what
+        ships."""
         seen = bytearray(self.count)
-        settings = {"bootstrap.servers": world.bootstrap, "group.id": "check", "isolation.level": "read_committed"}
+        settings = {
+            "bootstrap.servers": world.bootstrap,
+            "group.id": "check",
+            "isolation.level": "read_committed",
+        }
         consumer = Consumer(
-            {**settings, "enable.partition.eof": True, "enable.auto.commit": False, "fetch.max.bytes": 16_000_000}
+            {
+                **settings,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "fetch.max.bytes": 16_000_000,
+            }
         )
         parts = [TopicPartition(world.topic(), number, 0) for number in range(world.topics[""])]
         consumer.assign(parts)
@@ -158,17 +173,22 @@ def measure(world: World, lines: Numbered, capsys: Any, what: str) -> tuple[Plan
     """Plans and runs, prints the figures, and counts what arrived."""
     load = os.getloadavg()[0]
     planned, ran = command(world, "plan"), command(world, "run")
-    plan, report = PlanResult.model_validate_json(planned.out), RunReport.model_validate_json(ran.out)
+    plan, report = (
+        PlanResult.model_validate_json(planned.out),
+        RunReport.model_validate_json(ran.out),
+    )
     (ship,) = report.ships
     ship_seconds = (ship.finished_at - ship.started_at).total_seconds()
     peak = {kind: max(planned.peak[kind], ran.peak[kind]) / 1e6 for kind in ran.peak}
     with capsys.disabled():
         print(
-            f"\n{what}: {lines.count:,} lines, {plan.total_bytes / 1e6:,.0f} MB, {len(plan.files):,} files, {plan.total_splits:,} splits; "
-            f"plan {planned.took} (listing {plan.phases.get('listing', 0):.2f} s, looking into files "
-            f"{plan.phases.get('looking into files', 0):.2f} s); run {ran.took}, its ship {ship_seconds:.1f} s "
-            f"({lines.count / ship_seconds / 1000:,.0f}k lines/s); JVM {peak['jvm']:,.0f} MB, largest Python {peak['python']:,.0f} MB; "
-            f"load before {load:.1f}"
+            f"\n{what}: {lines.count:,} lines, {plan.total_bytes / 1e6:,.0f} MB, "
+            f"{len(plan.files):,} files, {plan.total_splits:,} splits; plan {planned.took} "
+            f"(listing {plan.phases.get('listing', 0):.2f} s, looking into files "
+            f"{plan.phases.get('looking into files', 0):.2f} s); run {ran.took}, its ship "
+            f"{ship_seconds:.1f} s ({lines.count / ship_seconds / 1000:,.0f}k lines/s); JVM "
+            f"{peak['jvm']:,.0f} MB, largest Python {peak['python']:,.0f} MB; load before "
+            f"{load:.1f}"
         )
     assert report.status == "succeeded"
     busy = load > (os.cpu_count() or 1)
@@ -199,13 +219,27 @@ def test_ten_thousand_small_files_in_hdfs_under_a_glob(kafka, hdfs: HdfsFiles, c
         lines = Numbered()
         small_files(world.logs, lines)
         folder = f"/scale/{world.name}"
-        with ThreadPoolExecutor(64) as pool:  # one after the other they wait for the NameNode's disk, three times for each file
-            list(pool.map(lambda path: hdfs.put(path, f"{folder}/{path.name}"), sorted(world.logs.iterdir())))
+        with (
+            ThreadPoolExecutor(64) as pool
+        ):  # one after the other they wait for the NameNode's disk, three times for each file
+            list(
+                pool.map(
+                    lambda path: hdfs.put(path, f"{folder}/{path.name}"),
+                    sorted(world.logs.iterdir()),
+                )
+            )
         shutil.rmtree(world.logs)
-        world.write_pipeline(source={"path": f"{hdfs.uri(folder)}/*.log", "settle": "0s"}, runner=runner())
+        world.write_pipeline(
+            source={"path": f"{hdfs.uri(folder)}/*.log", "settle": "0s"}, runner=runner()
+        )
         writer = hdfs.create(f"{folder}/open.log")
         times = [command(world, "plan").seconds for _ in range(3)]
-        plan, _ = measure(world, lines, capsys, f"10,000 small files in HDFS (plans: median {statistics.median(times):.1f} s)")
+        plan, _ = measure(
+            world,
+            lines,
+            capsys,
+            f"10,000 small files in HDFS (plans: median {statistics.median(times):.1f} s)",
+        )
         assert len(plan.files) == SMALL
         assert [found.reason for found in plan.left_out] == ["open for writing, says HDFS"]
         writer.close()

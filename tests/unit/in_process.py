@@ -25,12 +25,21 @@ class Ended:
 Command = Callable[..., Ended]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, encoding: str = "utf-8", **environment: str) -> Ended:
+def run(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str, encoding: str = "utf-8", **environment: str
+) -> Ended:
     """Run ``shipper`` with ``arguments``, and with ``environment`` added to that of the tests."""
     main = importlib.import_module("shipper.cli.main").main
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    with monkeypatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    with (
+        monkeypatch.context() as patched,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         patched.setattr(sys, "argv", ["shipper", *arguments])
         for name, value in environment.items():
             patched.setenv(name, value)

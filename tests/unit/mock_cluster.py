@@ -1,4 +1,5 @@
-"""librdkafka's mock cluster: brokers inside this process, which answer what a test tells them to. No Java, and no delay."""
+"""librdkafka's mock cluster: brokers inside this process, which answer what a test tells them to.
+No Java, and no delay."""
 
 from __future__ import annotations
 
@@ -20,9 +21,19 @@ def _library() -> ctypes.CDLL:
     found = ctypes.CDLL(str(next(folder.glob("librdkafka-*.so*"))))
     found.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
     found.rd_kafka_handle_mock_cluster.argtypes = [ctypes.c_void_p]
-    found.rd_kafka_mock_topic_create.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+    found.rd_kafka_mock_topic_create.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_int,
+    ]
     found.rd_kafka_mock_topic_set_error.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
-    found.rd_kafka_mock_push_request_errors_array.argtypes = [ctypes.c_void_p, ctypes.c_int16, ctypes.c_size_t, ctypes.c_void_p]
+    found.rd_kafka_mock_push_request_errors_array.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int16,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    ]
     found.rd_kafka_test_fatal_error.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
     return found
 
@@ -47,7 +58,10 @@ class MockCluster:
         self.bootstrap = f"{broker.host}:{broker.port}"
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        assert self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1) == 0
+        assert (
+            self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
+            == 0
+        )
 
     def say_of(self, topic: str, code: int) -> None:
         """Answer questions for the topic's metadata with this error; 0: with the metadata."""
@@ -56,7 +70,9 @@ class MockCluster:
     def answer_next_produce(self, *codes: int) -> None:
         """Answer the next Produce requests with these errors."""
         array = (ctypes.c_int * len(codes))(*codes)
-        self._library.rd_kafka_mock_push_request_errors_array(self._cluster, _PRODUCE, len(codes), array)
+        self._library.rd_kafka_mock_push_request_errors_array(
+            self._cluster, _PRODUCE, len(codes), array
+        )
 
 
 @contextmanager

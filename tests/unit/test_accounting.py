@@ -17,13 +17,34 @@ OURS, EARLIER = 7, 3
 
 
 def value(
-    first, last, records=None, *, generation=OURS, checksum=0, partition=0, end=False, bundles=None, reasons=None, filtered=None
+    first,
+    last,
+    records=None,
+    *,
+    generation=OURS,
+    checksum=0,
+    partition=0,
+    end=False,
+    bundles=None,
+    reasons=None,
+    filtered=None,
 ):
     count = last - first if records is None else records
     return ChunkValue(
-        last=last, end=end, records=count, bytes=10 * count, checksum=checksum, digest="d", generation=generation, run_id="r",
-        window="w", partition=partition, bundles=bundles, reasons=reasons, filtered=filtered,
-    )  # fmt: skip
+        last=last,
+        end=end,
+        records=count,
+        bytes=10 * count,
+        checksum=checksum,
+        digest="d",
+        generation=generation,
+        run_id="r",
+        window="w",
+        partition=partition,
+        bundles=bundles,
+        reasons=reasons,
+        filtered=filtered,
+    )
 
 
 def ledger(*chunks):
@@ -63,13 +84,22 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
 
 
 def test_a_file_counts_whole_however_it_was_cut_when_it_was_shipped():
-    """`split_size` was another then: no split but the first begins where the pipeline would cut the file now."""
+    """`split_size` was another then: no split but the first begins where the pipeline would cut the
+    file now."""
     large = FileId("/large", 200_000, 1)
     found = Chunks("p")
     for start in (0, 70_000, 140_000):
-        found.add(ChunkKey(SplitId(large, start), 0, "t"), value(0, 10, checksum=1, end=True, filtered={"health": 2}))
+        found.add(
+            ChunkKey(SplitId(large, start), 0, "t"),
+            value(0, 10, checksum=1, end=True, filtered={"health": 2}),
+        )
     of_file = figures(found, [large], [OURS]).files[large]
-    assert (of_file.lines, of_file.records, of_file.shipped.checksum, of_file.shipped.filtered) == (30, 30, 3, {"health": 6})
+    assert (of_file.lines, of_file.records, of_file.shipped.checksum, of_file.shipped.filtered) == (
+        30,
+        30,
+        3,
+        {"health": 6},
+    )
 
 
 def test_bundles_are_lines_to_count_and_records_to_move_offsets():
@@ -79,14 +109,27 @@ def test_bundles_are_lines_to_count_and_records_to_move_offsets():
 
 def test_a_sum_that_closes_in_every_place():
     result = ship(
-        read=36, unread=5, observed={"read": 36, "filtered: health": 4, "quarantined: bad": 2},
-        filtered={"health": 4}, quarantined={"bad": 2},
-        topics=[TopicAccount(topic="t", delivered=20, before=15), TopicAccount(topic="q", quarantine=True, delivered=2)],
+        read=36,
+        unread=5,
+        observed={"read": 36, "filtered: health": 4, "quarantined: bad": 2},
+        filtered={"health": 4},
+        quarantined={"bad": 2},
+        topics=[
+            TopicAccount(topic="t", delivered=20, before=15),
+            TopicAccount(topic="q", quarantine=True, delivered=2),
+        ],
         files=[
-            FileAccount(path="/a", records=36, delivered=20, before=10, filtered={"health": 4}, quarantined={"bad": 2}),
+            FileAccount(
+                path="/a",
+                records=36,
+                delivered=20,
+                before=10,
+                filtered={"health": 4},
+                quarantined={"bad": 2},
+            ),
             FileAccount(path="/b", records=5, delivered=0, before=5, unread=True),
         ],
-    )  # fmt: skip
+    )
     found = reconcile(
         result,
         planned(A, B),
@@ -101,7 +144,13 @@ def test_a_sum_that_closes_in_every_place():
     )
     for one in [*found.sums, *found.files]:
         assert len({figure.value for figure in one.figures}) == 1, one
-    assert [count.name for count in found.counts] == ["read", "filtered: health", "quarantined: bad", "q", "t"]
+    assert [count.name for count in found.counts] == [
+        "read",
+        "filtered: health",
+        "quarantined: bad",
+        "q",
+        "t",
+    ]
     assert (found.read, found.quarantined) == (36, 2)
     filtered = found.counts[1]
     assert (filtered.spark, filtered.receipts, filtered.ledger) == (4, 4, 4)
@@ -125,7 +174,9 @@ def test_a_topic_that_only_the_ledger_knows_is_held_against_nothing():
 
 
 def test_a_file_that_the_plan_does_not_know_has_no_figure_in_the_ledger():
-    found = reconcile(ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), planned(A), ledger())
+    found = reconcile(
+        ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), planned(A), ledger()
+    )
     assert any(figure.value is None for one in found.files for figure in one.figures)
 
 
@@ -134,24 +185,41 @@ def test_sparks_checksum_and_what_the_tasks_added_is_the_ledgers(added):
     sent = 2**63 + 5
     spark = (sent - added) % 2**64
     result = ship(
-        read=10, checksum=write_checksum(spark), checksum_added=write_checksum(added),
-        files=[FileAccount(path="/a", records=10, delivered=10, before=0, checksums={"t": write_checksum(sent)})],
-    )  # fmt: skip
-    found = reconcile(result, planned(A), ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True))))
+        read=10,
+        checksum=write_checksum(spark),
+        checksum_added=write_checksum(added),
+        files=[
+            FileAccount(
+                path="/a", records=10, delivered=10, before=0, checksums={"t": write_checksum(sent)}
+            )
+        ],
+    )
+    found = reconcile(
+        result, planned(A), ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True)))
+    )
     assert {figure.value for figure in found.checksums[0].figures} == {write_checksum(sent)}
     assert {figure.value for figure in found.file_checksums[0].figures} == {write_checksum(sent)}
 
 
 def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read():
-    read = reconcile(ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]), planned(A), ledger())
+    read = reconcile(
+        ship(read=1, files=[FileAccount(path="/a", records=1, delivered=1, before=0)]),
+        planned(A),
+        ledger(),
+    )
     assert read.checksums[0].figures[0].value is None
-    idle = reconcile(ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]), planned(A), ledger())
+    idle = reconcile(
+        ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]),
+        planned(A),
+        ledger(),
+    )
     assert idle.checksums[0].figures[0].value == write_checksum(0)
 
 
 def test_a_ship_that_brokers_throttled_says_so() -> None:
     receipts = [
-        Receipt.from_json(Receipt(task, throttled_seconds=seconds).to_json()) for task, seconds in enumerate((0.0, 93.2, 40.0))
+        Receipt.from_json(Receipt(task, throttled_seconds=seconds).to_json())
+        for task, seconds in enumerate((0.0, 93.2, 40.0))
     ]
     [note] = throttling_notes(receipts, "tokyo")
     assert note.startswith("The brokers of tokyo throttled this ship, one task for 93 s: a quota")

@@ -1,4 +1,5 @@
-"""What is asked of one run alone: what can be meant, what the pipeline is then, and what the report says of it."""
+"""What is asked of one run alone: what can be meant, what the pipeline is then, and what the report
+says of it."""
 
 from __future__ import annotations
 
@@ -29,9 +30,13 @@ def pipeline(**changes: Any) -> Pipeline:
         {"check": "matches", "regex": "x", "severity": "quarantine"},
     ]
     spec = {
-        "pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near", "far"], "quarantine": {"topic": "q"},
+        "pipeline": "web",
+        "source": "logs/",
+        "topic": "t",
+        "clusters": ["near", "far"],
+        "quarantine": {"topic": "q"},
         "gates": {"source": checks},
-    }  # fmt: skip
+    }
     return Pipeline.model_validate(spec | changes)
 
 
@@ -42,9 +47,15 @@ def asked(**options: Any) -> JobOptions:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"to_clusters": ("nera",)}, "has no cluster 'nera'; did you mean 'near'? allowed: near, far"),
+        (
+            {"to_clusters": ("nera",)},
+            "has no cluster 'nera'; did you mean 'near'? allowed: near, far",
+        ),
         ({"skip_checks": ("sum_closes",), "skip_reason": "x"}, "files, rows"),
-        ({"skip_checks": ("matches(value)",), "skip_reason": "x"}, "has no check of the source gate that can be left out"),
+        (
+            {"skip_checks": ("matches(value)",), "skip_reason": "x"},
+            "has no check of the source gate that can be left out",
+        ),
         ({"skip_checks": ("rows",), "skip_reason": " "}, "say why in `skip_reason`"),
         ({"skip_reason": "because"}, "none is"),
         ({"reship_reason": "because"}, "`reship` is off"),
@@ -53,7 +64,10 @@ def asked(**options: Any) -> JobOptions:
         ({"rate_limit": "5MB"}, "'5MB': a rate has a unit"),
         ({"rate_limit": "0B/s"}, "never ends"),
         ({"plan_only": True, "rate_limit": "5MB/s"}, "`rate_limit` changes nothing"),
-        ({"plan_only": True, "skip_checks": ("rows",), "skip_reason": "x"}, "`skip_checks` changes nothing"),
+        (
+            {"plan_only": True, "skip_checks": ("rows",), "skip_reason": "x"},
+            "`skip_checks` changes nothing",
+        ),
     ],
 )
 def test_what_nobody_can_have_meant_is_one_sentence(options: dict[str, Any], says: str) -> None:
@@ -64,20 +78,31 @@ def test_what_nobody_can_have_meant_is_one_sentence(options: dict[str, Any], say
 
 
 def test_what_can_be_meant_is_no_contradiction() -> None:
-    both = asked(to_clusters=("far",), rate_limit="5MB/s", skip_checks=("rows", "not_null(value)"), skip_reason="a short hour")
+    both = asked(
+        to_clusters=("far",),
+        rate_limit="5MB/s",
+        skip_checks=("rows", "not_null(value)"),
+        skip_reason="a short hour",
+    )
     assert contradiction(both, pipeline()) is None
-    assert contradiction(asked(plan_only=True, to_clusters=("far",), reship=True), pipeline()) is None
+    assert (
+        contradiction(asked(plan_only=True, to_clusters=("far",), reship=True), pipeline()) is None
+    )
     assert contradiction(asked(), pipeline()) is None
 
 
 def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> None:
     assert skippable(pipeline()) == ["files", "rows", "not_null(value)"]
-    without = as_asked(pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x"))
+    without = as_asked(
+        pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x")
+    )
     assert [check.title for check in without.gates.source] == ["matches(value)"]
     assert without.gates.delivery == pipeline().gates.delivery
 
 
-@pytest.mark.parametrize(("own", "limit"), [(None, 5_000_000), ("1MB/s", 1_000_000), ("9MB/s", 5_000_000)])
+@pytest.mark.parametrize(
+    ("own", "limit"), [(None, 5_000_000), ("1MB/s", 1_000_000), ("9MB/s", 5_000_000)]
+)
 def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limit: int) -> None:
     before = pipeline(delivery={"rate_limit": own} if own else {})
     capped = as_asked(before, asked(rate_limit="5MB/s", to_clusters=("far",)))
@@ -87,13 +112,24 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limi
 
 
 def test_a_cap_of_the_run_holds_where_a_cluster_has_a_limit_of_its_own() -> None:
-    before = pipeline(clusters={"near": {"rate_limit": "9MB/s"}, "far": {"rate_limit": "1MB/s"}, "other": {}})
+    before = pipeline(
+        clusters={"near": {"rate_limit": "9MB/s"}, "far": {"rate_limit": "1MB/s"}, "other": {}}
+    )
     capped = as_asked(before, asked(rate_limit="5MB/s"))
-    assert [capped.on(name).delivery.rate_limit for name in capped.clusters] == [5_000_000, 1_000_000, 5_000_000]
+    assert [capped.on(name).delivery.rate_limit for name in capped.clusters] == [
+        5_000_000,
+        1_000_000,
+        5_000_000,
+    ]
 
 
 def test_what_was_asked_comes_through_the_command_line_of_the_spark_side() -> None:
-    told = asked(to_clusters=("near", "far"), skip_checks=("condition(a,b)",), skip_reason="--not a flag", rate_limit="5MB/s")
+    told = asked(
+        to_clusters=("near", "far"),
+        skip_checks=("condition(a,b)",),
+        skip_reason="--not a flag",
+        rate_limit="5MB/s",
+    )
     parser = argparse.ArgumentParser()
     JobOptions.add_to(parser)
     assert JobOptions(**JobOptions.parsed(parser.parse_args(told.words()))) == told
@@ -101,7 +137,13 @@ def test_what_was_asked_comes_through_the_command_line_of_the_spark_side() -> No
 
 
 def test_steps_that_were_not_asked_for() -> None:
-    assert steps_of(pipeline(), asked(to_clusters=("far",))) == ["plan", "gate_source", "ship:far", "gate_delivery:far", "report"]
+    assert steps_of(pipeline(), asked(to_clusters=("far",))) == [
+        "plan",
+        "gate_source",
+        "ship:far",
+        "gate_delivery:far",
+        "report",
+    ]
     assert steps_of(pipeline(), asked(plan_only=True)) == ["plan", "report"]
     assert "dry run" in (not_wanted("gate_source", (), plan_only=True) or "")
     assert "near gets nothing" in (not_wanted("ship:near", ("far",), plan_only=False) or "")
@@ -111,9 +153,18 @@ def test_steps_that_were_not_asked_for() -> None:
 
 def test_results_say_what_was_asked_and_nothing_where_nothing_was() -> None:
     assert for_results(pipeline(), asked(to_clusters=("near", "far"))) is None
-    found = for_results(pipeline(), asked(to_clusters=("near",), rate_limit="5MB/s", skip_checks=("rows",), skip_reason="a\n b"))
+    found = for_results(
+        pipeline(),
+        asked(
+            to_clusters=("near",), rate_limit="5MB/s", skip_checks=("rows",), skip_reason="a\n b"
+        ),
+    )
     assert found == Asked(
-        clusters=["near"], other_clusters=["far"], rate_limit="5MB/s", skipped_checks=["rows"], skip_reason="a b"
+        clusters=["near"],
+        other_clusters=["far"],
+        rate_limit="5MB/s",
+        skipped_checks=["rows"],
+        skip_reason="a b",
     )
 
 
@@ -128,26 +179,43 @@ def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
 
 
 def test_checks_that_were_left_out_are_in_the_headline_and_their_reason_on_the_page() -> None:
-    report = with_asked(samples.shipped(), skipped_checks=["rows", "files"], skip_reason="half an hour (ann, DAG run 7)")
+    report = with_asked(
+        samples.shipped(),
+        skipped_checks=["rows", "files"],
+        skip_reason="half an hour (ann, DAG run 7)",
+    )
     assert verdict(report).headline.endswith("; without the source checks rows and files")
     assert "half an hour (ann, DAG run 7)" in render(report)
     gate = GateResult(
-        step="gate_source", pipeline="web", run_id="r", window_start=NOON, window_end=NOON, started_at=NOON, finished_at=NOON,
-        asked=report.asked, scope="every check was left out, as asked",
-    )  # fmt: skip
+        step="gate_source",
+        pipeline="web",
+        run_id="r",
+        window_start=NOON,
+        window_end=NOON,
+        started_at=NOON,
+        finished_at=NOON,
+        asked=report.asked,
+        scope="every check was left out, as asked",
+    )
     assert summary(gate).endswith("left out, as asked: rows, files")
 
 
 def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> None:
     left = samples.plan(files=3, there=0)
     report = RunReport(
-        **samples.shipped().model_dump(exclude={"plan", "gate_source", "ships", "delivery_gates", "asked"}), plan=left,
+        **samples.shipped().model_dump(
+            exclude={"plan", "gate_source", "ships", "delivery_gates", "asked"}
+        ),
+        plan=left,
         asked=Asked(plan_only=True),
-    )  # fmt: skip
+    )
     ending = verdict(report)
     assert ending.headline == "Dry run: nothing was sent; frankfurt lacks 3 files"
     assert ending.state == "nothing"
     assert ending.doubts == ()
     told = message(report)
-    assert (told.ending, told.clusters[0].startswith("frankfurt: 3 files left")) == ("success", True)
+    assert (told.ending, told.clusters[0].startswith("frankfurt: 3 files left")) == (
+        "success",
+        True,
+    )
     assert "no result" not in render(report)

@@ -31,7 +31,10 @@ def written(config: Path, more: str) -> Path:
 
 
 def faults(config: Path, more: str) -> list[str]:
-    return [str(fault).removeprefix("config/pipelines/web.yaml:") for fault in load_all(written(config, more)).faults]
+    return [
+        str(fault).removeprefix("config/pipelines/web.yaml:")
+        for fault in load_all(written(config, more)).faults
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,27 +42,35 @@ def faults(config: Path, more: str) -> list[str]:
     [
         (
             "records:\n  key: value\n  bundle: {}\n",
-            "7:3: records.bundle: `bundle` and `key` contradict each other: lines of a bundle may have different keys, and a record "
-            "has one; remove `key`, or ship each line as a record",
+            "7:3: records.bundle: `bundle` and `key` contradict each other: lines of a bundle may "
+            "have different keys, and a record has one; remove `key`, or ship each line as a "
+            "record",
         ),
         (
             "records:\n  bundle: {max_bytes: 1MB}\n  timestamp: time\n",
-            "6:3: records.bundle: `bundle` and `timestamp` contradict each other: lines of a bundle have different times, and a record "
-            "has one; remove `timestamp`, or ship each line as a record",
+            "6:3: records.bundle: `bundle` and `timestamp` contradict each other: lines of a "
+            "bundle have different times, and a record has one; remove `timestamp`, or ship "
+            "each line as a record",
         ),
         (
             "records: {bundle: {max_bytes: 2MB}}\ndelivery: {chunk_size: 1MB}\n",
-            "6:1: delivery: `records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines are bundled, so such a "
-            "bundle could never fill",
+            "6:1: delivery: `records.bundle.max_bytes` is larger than `delivery.chunk_size`: a "
+            "chunk's lines are bundled, so such a bundle could never fill",
         ),
         (
             "records: {headers: {shipper-lines: value}}\n",
-            "5:21: records.headers.shipper-lines: 'shipper-lines' is set by shipper: how many lines a bundle holds; choose another name",
+            "5:21: records.headers.shipper-lines: 'shipper-lines' is set by shipper: how many "
+            "lines a bundle holds; choose another name",
         ),
-        ("records: {bundle: {max_bytes: 10B}}\n", "5:31: records.bundle.max_bytes: found '10B'; it must be at least 1kB"),
+        (
+            "records: {bundle: {max_bytes: 10B}}\n",
+            "5:31: records.bundle.max_bytes: found '10B'; it must be at least 1kB",
+        ),
     ],
 )
-def test_what_contradicts_bundles_is_refused_at_load(config: Path, more: str, expected: str) -> None:
+def test_what_contradicts_bundles_is_refused_at_load(
+    config: Path, more: str, expected: str
+) -> None:
     assert faults(config, more) == [expected]
 
 
@@ -71,13 +82,23 @@ def test_two_contradictions_are_both_said(config: Path) -> None:
     ]
 
 
-def test_turning_bundles_on_or_off_does_not_make_shipped_files_another_transform(config: Path) -> None:
-    """A half-shipped file can be finished either way: which lines are there is what the ledger knows."""
+def test_turning_bundles_on_or_off_does_not_make_shipped_files_another_transform(
+    config: Path,
+) -> None:
+    """A half-shipped file can be finished either way: which lines are there is what the ledger
+    knows."""
     plain = load_pipeline(written(config, ""), "web").transform_digest()
     for size in ("1kB", "1MB"):
-        bundled = load_pipeline(written(config, f"records: {{bundle: {{max_bytes: {size}}}}}\n"), "web")
+        bundled = load_pipeline(
+            written(config, f"records: {{bundle: {{max_bytes: {size}}}}}\n"), "web"
+        )
         assert bundled.transform_digest() == plain
-    assert load_pipeline(written(config, "records: {value: upper(value), bundle: {}}\n"), "web").transform_digest() != plain
+    assert (
+        load_pipeline(
+            written(config, "records: {value: upper(value), bundle: {}}\n"), "web"
+        ).transform_digest()
+        != plain
+    )
 
 
 def test_ledger_records_from_before_bundles_are_read(config: Path) -> None:
@@ -92,7 +113,9 @@ def test_ledger_records_from_before_bundles_are_read(config: Path) -> None:
 
 
 def test_what_waits_or_is_sent_again_is_counted_in_lines() -> None:
-    bundles = Chunk("t", [b"a\nb\nc", b"d"], 6, b"key", lambda partition, topic_id: b"", "a.log", lines=4)
+    bundles = Chunk(
+        "t", [b"a\nb\nc", b"d"], 6, b"key", lambda partition, topic_id: b"", "a.log", lines=4
+    )
     alone = Chunk("t", [b"a", None], 1, b"key", lambda partition, topic_id: b"", "a.log")
     assert [chunk.counted for chunk in (bundles, alone)] == [4, 2]
     assert sum(chunk.counted for chunk in (bundles, alone)) == 6

@@ -1,4 +1,5 @@
-"""The checks of a source gate: what is refused at load and how it says so, and the SQL that each makes of a user's words."""
+"""The checks of a source gate: what is refused at load and how it says so, and the SQL that each
+makes of a user's words."""
 
 from __future__ import annotations
 
@@ -29,12 +30,21 @@ KINDS = get_args(get_args(SourceCheck)[0])
 NAMES = [get_args(kind.model_fields["check"].annotation)[0] for kind in KINDS]
 
 
-def faults_of(tmp_path: Path, check: str, source: str = "s3a://logs/{window_start:%Y/%m/%d/%H}/", more: str = "") -> list[str]:
+def faults_of(
+    tmp_path: Path,
+    check: str,
+    source: str = "s3a://logs/{window_start:%Y/%m/%d/%H}/",
+    more: str = "",
+) -> list[str]:
     """Faults of a pipeline with this one check, from the field on."""
     for folder in ("pipelines", "clusters"):
         (tmp_path / "config" / folder).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "config" / "clusters" / "c.yaml").write_text("cluster: c\nbootstrap: 127.0.0.1:9092\n")
-    text = f"pipeline: web\nsource: '{source}'\nclusters: [c]\nrecords: {{columns: {{host: value}}}}\n"
+    (tmp_path / "config" / "clusters" / "c.yaml").write_text(
+        "cluster: c\nbootstrap: 127.0.0.1:9092\n"
+    )
+    text = (
+        f"pipeline: web\nsource: '{source}'\nclusters: [c]\nrecords: {{columns: {{host: value}}}}\n"
+    )
     text += (more or "topic: logs.web\n") + f"gates:\n  source:\n    - {check}\n"
     (tmp_path / "config" / "pipelines" / "web.yaml").write_text(text)
     return [str(fault).split(": ", 1)[1] for fault in load_all(tmp_path / "config").faults]
@@ -47,8 +57,16 @@ def faults_of(tmp_path: Path, check: str, source: str = "s3a://logs/{window_star
         ("{check: total_bytes, min: 2GB, max: 1GB}", "", ["min", "2GB", "max", "1GB"]),
         ("{check: total_bytes, min: 200}", ".min", ["200"]),
         ("{check: files_per, every: 1h, min: 4, max: 3}", "", ["min", "4", "max", "3"]),
-        ("{check: files_per, every: 1m}", "", ["time", "source.path", "/%Y/%m/%d/%H/", "every: 1m"]),
-        ("{check: files_per, every: 1h, time: '%Y%m%d'}", "", ["every: 1h", "time", "%Y%m%d", "1d"]),
+        (
+            "{check: files_per, every: 1m}",
+            "",
+            ["time", "source.path", "/%Y/%m/%d/%H/", "every: 1m"],
+        ),
+        (
+            "{check: files_per, every: 1h, time: '%Y%m%d'}",
+            "",
+            ["every: 1h", "time", "%Y%m%d", "1d"],
+        ),
         ("{check: files_per, every: 1h, time: '%Y-%m %H'}", ".time", ["%Y-%m %H"]),
         ("{check: files_per, every: 1h, time: '%Y%m%d%M'}", ".time", ["%Y%m%d%M"]),
         ("{check: files_per, every: 1h, time: '%Y%m%d%I'}", ".time", ["%Y%m%d%I"]),
@@ -74,12 +92,22 @@ def faults_of(tmp_path: Path, check: str, source: str = "s3a://logs/{window_star
         ("{check: condition, name: 1x, sql: 'true'}", ".name", ["1x"]),
         ("{check: not_null, column: host, min_rate: 0}", ".min_rate", ["0"]),
         ("{check: json, min_rate: 1.01}", ".min_rate", ["1.01", "1"]),
-        ("{check: route_rate, topics: {logs.wbe: {min: 0.1}}}", ".topics.logs.wbe", ["logs.wbe", "logs.web"]),
-        ("{check: route_rate, topics: {logs.web: {min: 0.2, max: 0.1}}}", ".topics.logs.web", ["min", "0.2", "max", "0.1"]),
+        (
+            "{check: route_rate, topics: {logs.wbe: {min: 0.1}}}",
+            ".topics.logs.wbe",
+            ["logs.wbe", "logs.web"],
+        ),
+        (
+            "{check: route_rate, topics: {logs.web: {min: 0.2, max: 0.1}}}",
+            ".topics.logs.web",
+            ["min", "0.2", "max", "0.1"],
+        ),
         ("{check: rows, on: smaple}", ".on", ["smaple", "sample"]),
     ],
 )
-def test_a_check_that_cannot_be_meant_is_refused_with_its_field(tmp_path: Path, check: str, field: str, names: list[str]) -> None:
+def test_a_check_that_cannot_be_meant_is_refused_with_its_field(
+    tmp_path: Path, check: str, field: str, names: list[str]
+) -> None:
     (found,) = faults_of(tmp_path, check)
     assert found.startswith(f"gates.source[0]{field}: "), found
     assert set(names) <= names_in(found)
@@ -90,13 +118,21 @@ def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path)
     assert faults_of(tmp_path, check) == []
     for source in ("s3a://logs/web/", "s3a://logs/{window_start:%Y}/*/{window_start:%m%d%H}/"):
         (found,) = faults_of(tmp_path, check, source)
-        assert found.startswith("gates.source[0]: `time` is needed: `source.path` does not say where")
-    assert faults_of(tmp_path, "{check: files_per, every: 1h, time: '%Y%m%d%H'}", "s3a://logs/web/") == []
+        assert found.startswith(
+            "gates.source[0]: `time` is needed: `source.path` does not say where"
+        )
+    assert (
+        faults_of(tmp_path, "{check: files_per, every: 1h, time: '%Y%m%d%H'}", "s3a://logs/web/")
+        == []
+    )
 
 
 def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_path: Path) -> None:
     routes = "routes: [{topic: 'logs.{host}', matching: 'logs[.]web[0-9]'}]\n"
-    assert faults_of(tmp_path, "{check: route_rate, topics: {logs.web1: {min: 0.1}}}", more=routes) == []
+    assert (
+        faults_of(tmp_path, "{check: route_rate, topics: {logs.web1: {min: 0.1}}}", more=routes)
+        == []
+    )
     (found,) = faults_of(tmp_path, "{check: route_rate}", more=routes)
     assert found.startswith("gates.source[0]: there is no topic to look at")
     shares = "{check: route_rate, topics: {logs.a: {min: 0.6}, logs.b: {min: 0.6}}}"
@@ -107,7 +143,10 @@ def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_
 def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:
     check = "{check: not_null, column: host, severity: quarantine}"
     (found,) = faults_of(tmp_path, check)
-    assert found.startswith("gates.source[0].severity: `quarantine` needs a topic to go to: add `quarantine: {topic: …}`")
+    assert found.startswith(
+        "gates.source[0].severity: `quarantine` needs a topic to go to: add `quarantine: {topic: "
+        "…}`"
+    )
     assert faults_of(tmp_path, check, more="topic: logs.web\nquarantine: {topic: bad.web}\n") == []
 
 
@@ -134,7 +173,9 @@ def test_only_checks_of_single_records_can_quarantine(tmp_path: Path, kind: type
     if issubclass(kind, RecordCheck):
         assert kind.model_validate(fields | {"severity": "quarantine"}).condition()
     else:
-        with pytest.raises(ValueError, match=r"`quarantine` takes single records out; .*: use `block` or `warn`"):
+        with pytest.raises(
+            ValueError, match=r"`quarantine` takes single records out; .*: use `block` or `warn`"
+        ):
             kind.model_validate(fields | {"severity": "quarantine"})
 
 
@@ -143,8 +184,14 @@ def test_only_checks_of_single_records_can_quarantine(tmp_path: Path, kind: type
     [
         (NotNullCheck(check="not_null", column="host"), "`host` IS NOT NULL"),
         (MatchesCheck(check="matches", regex=r"^\d'\s"), r"`value` RLIKE '^\\d\'\\s'"),
-        (JsonCheck(check="json"), "ltrim(`value`) LIKE '{%' AND try_parse_json(`value`) IS NOT NULL"),
-        (AllowedCheck(check="allowed", column="host", values=("a'b", 200)), r"CAST(`host` AS STRING) IN ('a\'b', '200')"),
+        (
+            JsonCheck(check="json"),
+            "ltrim(`value`) LIKE '{%' AND try_parse_json(`value`) IS NOT NULL",
+        ),
+        (
+            AllowedCheck(check="allowed", column="host", values=("a'b", 200)),
+            r"CAST(`host` AS STRING) IN ('a\'b', '200')",
+        ),
         (
             SchemaCheck(check="schema", columns=3, delimiter="||"),
             "octet_length(`value`) - octet_length(replace(`value`, '||', '')) = 4",
@@ -157,7 +204,9 @@ def test_conditions_quote_what_users_wrote(check: RecordCheck, condition: str) -
 
 
 def test_the_window_of_a_time_has_its_lateness_on_both_sides() -> None:
-    check = InWindowCheck.model_validate({"check": "in_window", "column": "at", "before": "1s", "after": "2s"})
+    check = InWindowCheck.model_validate(
+        {"check": "in_window", "column": "at", "before": "1s", "after": "2s"}
+    )
     start = dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
     at = "try_cast(`at` AS TIMESTAMP)"
     expected = f"{at} >= timestamp_millis(3599000) AND {at} < timestamp_millis(7202000)"
@@ -209,8 +258,16 @@ def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other()
         gates.partition("## Checks of the listing")[2].partition("## ")[0],
         gates.partition("## Checks of lines")[2].partition("## ")[0],
     )
-    assert sorted(name for table in of_gates for name in re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(NAMES)
-    of_guide = re.findall(r"^\| (?:the listing|lines, in a sample or all) \| (.+) \|$", guide, re.MULTILINE)
+    assert sorted(
+        name for table in of_gates for name in re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    ) == sorted(NAMES)
+    of_guide = re.findall(
+        r"^\| (?:the listing|lines, in a sample or all) \| (.+) \|$", guide, re.MULTILINE
+    )
     assert sorted(name for row in of_guide for name in re.findall(r"`(\w+)`", row)) == sorted(NAMES)
-    caught = re.findall(r"^\| .+ \| `(\w+)\S*` \|$", gates.partition("## What catches what")[2], re.MULTILINE)
-    assert set(caught) == set(NAMES), "each check catches a corruption that tests/integration/test_corruptions.py plants"
+    caught = re.findall(
+        r"^\| .+ \| `(\w+)\S*` \|$", gates.partition("## What catches what")[2], re.MULTILINE
+    )
+    assert set(caught) == set(NAMES), (
+        "each check catches a corruption that tests/integration/test_corruptions.py plants"
+    )

@@ -8,10 +8,21 @@ NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
 def test_every_check_that_does_not_hold_is_shown_with_both_figures(capsys):
-    times = {"pipeline": "p", "run_id": "r", "window_start": NOW, "window_end": NOW, "started_at": NOW, "finished_at": NOW}
+    times = {
+        "pipeline": "p",
+        "run_id": "r",
+        "window_start": NOW,
+        "window_end": NOW,
+        "started_at": NOW,
+        "finished_at": NOW,
+    }
     checks = [
         CheckResult(
-            check=f"sum_closes(file /logs/[{n}].log)", severity="block", passed=n == 0, expected="10 sent", observed="9 found"
+            check=f"sum_closes(file /logs/[{n}].log)",
+            severity="block",
+            passed=n == 0,
+            expected="10 sent",
+            observed="9 found",
         )
         for n in range(8)
     ]

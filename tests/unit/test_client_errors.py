@@ -15,7 +15,10 @@ from shipper.kafka.outcomes import Action, ruling_on
 SILENCE = KafkaFault("_TIMED_OUT", "no answer")
 
 
-@pytest.mark.parametrize("names", [["_AUTHENTICATION"], ["_TRANSPORT", "_AUTHENTICATION"], ["_AUTHENTICATION", "_TRANSPORT"]])
+@pytest.mark.parametrize(
+    "names",
+    [["_AUTHENTICATION"], ["_TRANSPORT", "_AUTHENTICATION"], ["_AUTHENTICATION", "_TRANSPORT"]],
+)
 def test_wrong_credentials_are_quoted_and_final_whatever_else_was_heard(names: list[str]) -> None:
     heard = ClientErrors()
     for name in names:
@@ -39,7 +42,9 @@ def test_a_fault_with_a_reason_of_its_own_keeps_it() -> None:
     assert heard.explained(fault) is fault
 
 
-def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     heard = ClientErrors()
     heard.hear(KafkaError(KafkaError._AUTHENTICATION, "wrong"))
     monkeypatch.setattr(complaints, "_BELIEVED_SECONDS", -1.0)
@@ -52,7 +57,9 @@ def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(
 
 def test_what_is_final_is_so_by_the_table() -> None:
     decisive, vague = Complaints._TELLING
-    assert [name for name in (*decisive, *vague) if ruling_on(name).action is Action.FAIL] == [*Complaints.FINAL]
+    assert [name for name in (*decisive, *vague) if ruling_on(name).action is Action.FAIL] == [
+        *Complaints.FINAL
+    ]
 
 
 def test_what_was_heard_and_not_yet_served_counts() -> None:
@@ -64,19 +71,26 @@ def test_what_was_heard_and_not_yet_served_counts() -> None:
 def test_librdkafkas_lines_are_for_those_who_ask_and_a_repeated_one_is_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, verbose: bool
 ) -> None:
-    monkeypatch.setenv("SHIPPER_LOG", "info") if verbose else monkeypatch.delenv("SHIPPER_LOG", raising=False)
+    monkeypatch.setenv("SHIPPER_LOG", "info") if verbose else monkeypatch.delenv(
+        "SHIPPER_LOG", raising=False
+    )
     monkeypatch.setattr(complaints, "_repeats", complaints._Repeats())
     caplog.set_level(logging.INFO)
     lanes = [LogListener() for _ in range(20)]
 
     def complain(number: int) -> None:
         for client, lane in enumerate(lanes):
-            said = f"[thrd:b:9092/1]: b:9092/1: Connect failed: Connection refused (after {number}ms in state CONNECT)"
+            said = (
+                "[thrd:b:9092/1]: b:9092/1: Connect failed: Connection refused (after "
+                f"{number}ms in state CONNECT)"
+            )
             lane.log(logging.ERROR, "%s [%s] %s", "FAIL", f"shipper#producer-{client}", said)
 
     for number in range(50):
         complain(number)
-    assert [record.levelno for record in caplog.records] == [logging.ERROR if verbose else logging.INFO]
+    assert [record.levelno for record in caplog.records] == [
+        logging.ERROR if verbose else logging.INFO
+    ]
     assert all(lane.lost for lane in lanes)
     monkeypatch.setattr(complaints, "_REPEATED_SECONDS", 0.0)
     complain(50)

@@ -32,7 +32,9 @@ class Silent:
         return 1
 
 
-def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client = ClusterClient(CLUSTER)
     monkeypatch.setattr(client, "_log_producer", lambda topic: Silent())
     with pytest.raises(OutcomeUnknown, match="2 of 2 records for ledger were not acknowledged"):
@@ -55,11 +57,14 @@ class Creating:
 
 
 def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
-    """A broker that is behind says UNKNOWN_TOPIC_OR_PART, and librdkafka then fails the first record: "_UNKNOWN_TOPIC"."""
+    """A broker that is behind says UNKNOWN_TOPIC_OR_PART, and librdkafka then fails the first
+    record: "_UNKNOWN_TOPIC"."""
     with mock_cluster() as broker:
         broker.create("new")
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
-        client = ClusterClient(Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}))
+        client = ClusterClient(
+            Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
+        )
         client._admin = Creating(client._admin)  # type: ignore[assignment]
         timer = threading.Timer(1.0, broker.say_of, ("new", 0))
         timer.start()
@@ -73,7 +78,10 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
     with mock_cluster() as broker:
         broker.create("new")
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
-        client = ClusterClient(Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}), timeout_seconds=0.5)
+        client = ClusterClient(
+            Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}),
+            timeout_seconds=0.5,
+        )
         client._admin = Creating(client._admin)  # type: ignore[assignment]
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
             client.create_topics({"new": 1})
@@ -85,7 +93,9 @@ def _pipeline() -> Pipeline:
 
 
 @pytest.mark.parametrize("fault", ["_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"])
-def test_a_cluster_without_transactions_is_one_that_says_so(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_a_cluster_without_transactions_is_one_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     asked: list[str] = []
 
     def fence(settings: Any, transactional_id: str, *rest: Any) -> None:
@@ -97,8 +107,13 @@ def test_a_cluster_without_transactions_is_one_that_says_so(monkeypatch: pytest.
     assert asked == ["web.far.preflight"]
 
 
-@pytest.mark.parametrize("fault", ["_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "_TRANSPORT"])
-def test_a_coordinator_that_is_slow_does_not_make_a_run_promise_less(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    ["_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "_TRANSPORT"],
+)
+def test_a_coordinator_that_is_slow_does_not_make_a_run_promise_less(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     def fence(*arguments: Any) -> None:
         raise KafkaFault(fault, "")
 

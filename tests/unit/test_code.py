@@ -13,15 +13,28 @@ ROOT = Path(__file__).parents[2]
 
 
 def digest_in(folder: Path) -> str:
-    command = [sys.executable, "-c", "from shipper.worker.order import code_digest; print(code_digest())"]
+    command = [
+        sys.executable,
+        "-c",
+        "from shipper.worker.order import code_digest; print(code_digest())",
+    ]
     return subprocess.run(
-        command, cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True
+        command,
+        cwd=folder,
+        env={"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
 
 
 def test_the_digest_goes_by_what_tasks_run_and_not_by_where_it_lies(tmp_path: Path) -> None:
     for package in ("config", "kafka", "ledger", "worker"):
-        shutil.copytree(ROOT / "shipper" / package, tmp_path / "shipper" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "shipper" / package,
+            tmp_path / "shipper" / package,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     for path in (ROOT / "shipper").glob("*.py"):
         shutil.copy(path, tmp_path / "shipper")
     assert digest_in(tmp_path) == code_digest()

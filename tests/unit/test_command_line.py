@@ -1,4 +1,5 @@
-"""The command line from outside: what it prints where, how it ends, and that text of others does nothing to a terminal."""
+"""The command line from outside: what it prints where, how it ends, and that text of others does
+nothing to a terminal."""
 
 from __future__ import annotations
 
@@ -43,22 +44,31 @@ def config(tmp_path: Path) -> Path:
     folder = tmp_path / "etc"
     (folder / "pipelines").mkdir(parents=True)
     (folder / "clusters").mkdir()
-    (folder / "pipelines" / "web.yaml").write_text("pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n")
+    (folder / "pipelines" / "web.yaml").write_text(
+        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
+    )
     (folder / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:9092\n")
     return folder
 
 
-def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too(config: Path, shipper: Command) -> None:
+def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too(
+    config: Path, shipper: Command
+) -> None:
     (config / "pipelines" / "other.yaml").write_text("pipeline: other\nsorce: x\n")
     done = shipper("validate", "web", "--no-sql", SHIPPER_CONFIG=str(config))
-    assert (done.returncode, done.stdout) == (0, "✓ 1 pipeline and 1 cluster are right (SQL expressions were not analysed).\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "✓ 1 pipeline and 1 cluster are right (SQL expressions were not analysed).\n",
+    )
     missing = shipper("validate", "nosuch", "--no-sql", "--config", str(config))
     assert missing.returncode == 2
     assert "nosuch" in missing.stderr
 
 
 def test_faults_have_their_places_as_data_too(config: Path, shipper: Command) -> None:
-    (config / "pipelines" / "web.yaml").write_text("pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n")
+    (config / "pipelines" / "web.yaml").write_text(
+        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n"
+    )
     done = shipper("validate", "--json", "--no-sql", "--config", str(config))
     found = json.loads(done.stdout)
     [text], [place] = found["faults"], found["places"]
@@ -71,10 +81,16 @@ def test_faults_have_their_places_as_data_too(config: Path, shipper: Command) ->
     ("arguments", "says"),
     [
         (("run", "--json"), "Missing argument"),
-        (("run", "web", "--window", "2026-11-01/2026-11-02", "--reship", "--json"), "say why in --reason"),
+        (
+            ("run", "web", "--window", "2026-11-01/2026-11-02", "--reship", "--json"),
+            "say why in --reason",
+        ),
         (("run", "web", "--json"), "which window? Give --window START/END, or --last"),
         (("plan", "web", "--last", "--json"), "has no `schedule`"),
-        (("gates", "web", "--last", "--window", "2026-11-01/2026-11-02", "--json"), "contradict each other"),
+        (
+            ("gates", "web", "--last", "--window", "2026-11-01/2026-11-02", "--json"),
+            "contradict each other",
+        ),
         (("run", "nosuch", "--window", "2026-11-01/2026-11-02", "--json"), "nosuch"),
         (("plan", "web", "--window", "never", "--json"), "is no window"),
     ],
@@ -90,7 +106,10 @@ def test_who_asks_for_json_gets_json_also_when_it_is_an_error(
 
 
 def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) -> None:
-    text = "pipeline: web\nschedule: '*/10 * * * *'\nsource: {path: logs, settle: 25m}\ntopic: t\nclusters: [near]\n"
+    text = (
+        "pipeline: web\nschedule: '*/10 * * * *'\nsource: {path: logs, settle: 25m}\ntopic: "
+        "t\nclusters: [near]\n"
+    )
     (config / "pipelines" / "web.yaml").write_text(text)
     job, _ = new_job("web", None, config, (), last=True)
     age = dt.datetime.now(dt.UTC) - job.window_end
@@ -100,12 +119,23 @@ def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) ->
 
 def test_pipelines_are_listed_with_what_is_there(config: Path, shipper: Command) -> None:
     end = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-    common: dict[str, Any] = {"pipeline": "web", "window_start": end - dt.timedelta(hours=1), "window_end": end, "run_id": "r"}
+    common: dict[str, Any] = {
+        "pipeline": "web",
+        "window_start": end - dt.timedelta(hours=1),
+        "window_end": end,
+        "run_id": "r",
+    }
     gate = DeliveryGateResult(cluster="near", started_at=end, finished_at=end, **common)
-    RunFolder(str(config.parent / "runs"), "web", common["window_start"], end, "r").write("gate_delivery.near", gate)
+    RunFolder(str(config.parent / "runs"), "web", common["window_start"], end, "r").write(
+        "gate_delivery.near", gate
+    )
     done = shipper("list", "--json", "--config", str(config))
     [found] = json.loads(done.stdout)["pipelines"]
-    assert (done.returncode, found["pipeline"], found["clusters"]) == (0, "web", {"near": "2026-11-01T06:00:00+00:00"})
+    assert (done.returncode, found["pipeline"], found["clusters"]) == (
+        0,
+        "web",
+        {"near": "2026-11-01T06:00:00+00:00"},
+    )
     assert "near: 2026-11-01T06:00Z" in shipper("list", "--config", str(config)).stdout
     (config / "pipelines" / "sad.yaml").write_text("pipeline: sad\n")
     done = shipper("list", "--config", str(config))
@@ -120,7 +150,9 @@ def test_every_command_that_the_help_lists_exists() -> None:
 
 
 def test_validate_counts_as_right_only_what_has_no_fault(config: Path, shipper: Command) -> None:
-    (config / "pipelines" / "bad.yaml").write_text("pipeline: bad\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n")
+    (config / "pipelines" / "bad.yaml").write_text(
+        "pipeline: bad\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n"
+    )
     (config / "clusters" / "far.yaml").write_text(
         "cluster: far\nbootstrap: 127.0.0.1:9092\nproperties: {socket.timeout.ms: -1}\n"
     )
@@ -136,7 +168,9 @@ def test_it_says_its_version(shipper: Command) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_output_without_our_characters_gets_others(config: Path, encoding: str, shipper: Command) -> None:
+def test_an_output_without_our_characters_gets_others(
+    config: Path, encoding: str, shipper: Command
+) -> None:
     done = shipper("validate", "--no-sql", "--config", str(config), encoding=encoding)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ok 1 pipeline")
@@ -154,9 +188,14 @@ def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(
     config: Path, tmp_path: Path, shipper: Command
 ) -> None:
     (tmp_path / "file").write_text("")
-    for uri, says in (("nosuch://x/runs", "Protocol not known: nosuch"), (str(tmp_path / "file"), "Not a directory")):
+    for uri, says in (
+        ("nosuch://x/runs", "Protocol not known: nosuch"),
+        (str(tmp_path / "file"), "Not a directory"),
+    ):
         with (config / "pipelines" / "web.yaml").open("w") as file:
-            file.write(f"pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nruns_uri: {uri}\n")
+            file.write(
+                f"pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nruns_uri: {uri}\n"
+            )
         done = shipper("run", "web", "--window", "2026-11-01/2026-11-02", "--config", str(config))
         assert done.returncode == 1
         assert says in done.stderr
@@ -181,11 +220,15 @@ def test_a_narrow_terminal_shows_everything(width: int, capsys: pytest.CaptureFi
     out = Terminal()
     out.width = width
     window, run = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z", "20261121T113000-3f9a1c"
-    shown = table("window", ">files", ">complete", ">records", ">bytes", ">chunks", ">archived", "last run")
+    shown = table(
+        "window", ">files", ">complete", ">records", ">bytes", ">chunks", ">archived", "last run"
+    )
     shown.add_row(window, "12", "11", "1,234,567", "1.2 GB", "99", "0", run)
     out.show(shown)
     said = capsys.readouterr().out
-    assert all(cell in said for cell in (window, "12", "11", "1,234,567", "1.2 GB", "99", run)), said
+    assert all(cell in said for cell in (window, "12", "11", "1,234,567", "1.2 GB", "99", run)), (
+        said
+    )
     assert "…" not in said
 
 
@@ -198,7 +241,9 @@ def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[st
     assert "far: 50 records sent in 10s: 5 records/s;" in said
 
 
-def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     waits = LeftOut(path="/logs/a.log", reason="may still be written", warns=True)
     links = LeftOut(path="/logs/b.log", reason="leads nowhere", warns=True, count=3)
     unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")
@@ -216,7 +261,10 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys: py
             assert row.entries() in said
             assert row.reason in said
         assert unwanted.path not in said
-    show_cause(RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])), Terminal(stderr=True))
+    show_cause(
+        RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])),
+        Terminal(stderr=True),
+    )
     assert waits.path not in capsys.readouterr().err
 
 
@@ -234,9 +282,14 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
-    """Each command line pays for what it imports; with all of them it was half a CPU second more."""
+    """Each command line pays for what it imports; with all of them it was half a CPU second
+    more."""
     code = "import sys, shipper.cli.main; print(*sys.modules, sep='\\n')"
-    imported = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    imported = set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
     for name in (
         "confluent_kafka",
         "fsspec.implementations.local",
@@ -259,7 +312,11 @@ def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Comman
 
 
 def test_without_the_tools_their_commands_are_not_there() -> None:
-    code = "import sys; sys.modules['shipper_tools'] = None; from shipper.cli.main import main; main()"
-    listed = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True).stdout
+    code = (
+        "import sys; sys.modules['shipper_tools'] = None; from shipper.cli.main import main; main()"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     assert " ledger " in listed
     assert not any(f" {name} " in listed for name in ("bench", "dev", "demo"))

@@ -1,4 +1,5 @@
-"""docker-compose.yml cannot be started here; what can go wrong in it without Docker noticing is held by these tests."""
+"""docker-compose.yml cannot be started here; what can go wrong in it without Docker noticing is
+held by these tests."""
 
 import re
 import tomllib
@@ -49,12 +50,16 @@ def test_every_image_has_a_fixed_tag(service):
 
 @each_service
 def test_nothing_listens_beyond_this_machine(service):
-    assert [port for port in service.get("ports", ()) if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)] == []
+    assert [
+        port for port in service.get("ports", ()) if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
+    ] == []
     assert service.keys().isdisjoint({"network_mode", "privileged"})
 
 
 def test_no_port_of_this_machine_is_asked_for_twice():
-    taken = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", ())]
+    taken = [
+        port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", ())
+    ]
     assert len(taken) == len(set(taken))
 
 
@@ -63,7 +68,9 @@ def test_what_is_mounted_is_there(service):
     for source, _, *rest in mounts(service):
         if source.startswith("."):
             assert (ROOT / source).exists()
-            assert rest == ["ro"], f"{source} belongs to the project: a container must not change it"
+            assert rest == ["ro"], (
+                f"{source} belongs to the project: a container must not change it"
+            )
         else:
             assert source in COMPOSE["volumes"]
 
@@ -85,8 +92,13 @@ def test_variables_of_the_host_have_defaults(service):
 
 
 def test_airflow_sets_every_variable_that_the_config_asks_for():
-    files = [*(ROOT / "config/pipelines").glob("*.yaml"), *(ROOT / "config/clusters").glob("*.yaml")]
-    wanted = {name for file in files for text in texts(read(file)) for name in _REFERENCE.findall(text)}
+    files = [
+        *(ROOT / "config/pipelines").glob("*.yaml"),
+        *(ROOT / "config/clusters").glob("*.yaml"),
+    ]
+    wanted = {
+        name for file in files for text in texts(read(file)) for name in _REFERENCE.findall(text)
+    }
     assert {"KAFKA_BOOTSTRAP"} <= wanted
     assert wanted <= SERVICES["airflow"]["environment"].keys()
 
@@ -102,7 +114,9 @@ def test_airflow_finds_what_is_mounted():
 
 def test_the_topics_of_the_shipped_pipelines_are_made():
     pipelines = [read(path) for path in (ROOT / "config/pipelines").glob("*.yaml")]
-    topics = {route["topic"] for pipeline in pipelines for route in pipeline.get("routes", [pipeline])}
+    topics = {
+        route["topic"] for pipeline in pipelines for route in pipeline.get("routes", [pipeline])
+    }
     made = re.search(r"for topic in (.+); do", SERVICES["topics"]["command"][0])
     assert made is not None
     assert {topic for topic in topics if "{" not in topic} <= set(made[1].split())
@@ -110,20 +124,33 @@ def test_the_topics_of_the_shipped_pipelines_are_made():
 
 def test_versions_are_those_that_are_tested():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    locked = {package["name"]: package["version"] for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    locked = {
+        package["name"]: package["version"]
+        for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    }
     assert f"apache/airflow:slim-{locked['apache-airflow']}-python3.11" in DOCKERFILE
     assert f"kafka-{tag(SERVICES['kafka']['image'])}" == kafka.JARS
-    assert {service["image"] for service in SERVICES.values() if "build" in service} == {f"shipper:{project['version']}"}
+    assert {service["image"] for service in SERVICES.values() if "build" in service} == {
+        f"shipper:{project['version']}"
+    }
 
 
 def test_s3a_is_of_the_same_hadoop_as_hdfs():
     revisions = {pin.name: pin.version for pin in read_lock(s3a.LOCK)}
-    assert revisions["hadoop-aws"] == tag(SERVICES["namenode"]["image"]) == tag(SERVICES["datanode"]["image"])
+    assert (
+        revisions["hadoop-aws"]
+        == tag(SERVICES["namenode"]["image"])
+        == tag(SERVICES["datanode"]["image"])
+    )
 
 
 def test_what_the_image_copies_is_there_and_sent_to_the_build():
     ignore = (ROOT / "docker/Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
-    copied = [source for line in re.findall(r"^COPY --chown=\S+ (.+)", DOCKERFILE, re.MULTILINE) for source in line.split()[:-1]]
+    copied = [
+        source
+        for line in re.findall(r"^COPY --chown=\S+ (.+)", DOCKERFILE, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
     assert copied
     for source in copied:
         assert (ROOT / source).exists()

@@ -20,10 +20,17 @@ PUBLISHED = {
     name: (CONFIG / "schema" / name).read_text(encoding="utf-8")
     for name in ("pipeline.json", "cluster.json", "platform.json", "REFERENCE.md")
 }
-PIPELINE, CLUSTER, PLATFORM = (json.loads(PUBLISHED[f"{name}.json"]) for name in ("pipeline", "cluster", "platform"))
+PIPELINE, CLUSTER, PLATFORM = (
+    json.loads(PUBLISHED[f"{name}.json"]) for name in ("pipeline", "cluster", "platform")
+)
 REFERENCE = PUBLISHED["REFERENCE.md"]
 
-SHORTEST: dict[str, Any] = {"pipeline": "web", "source": "s3a://logs/", "topic": "logs.web", "clusters": ["local"]}
+SHORTEST: dict[str, Any] = {
+    "pipeline": "web",
+    "source": "s3a://logs/",
+    "topic": "logs.web",
+    "clusters": ["local"],
+}
 
 
 def validator(schema: dict[str, Any]) -> Any:
@@ -40,7 +47,9 @@ def test_generated_files_are_up_to_date() -> None:
     assert generated_files() == PUBLISHED, "the models have changed; run `shipper schema`"
 
 
-@pytest.mark.parametrize("schema", [PIPELINE, CLUSTER, PLATFORM], ids=["pipeline", "cluster", "platform"])
+@pytest.mark.parametrize(
+    "schema", [PIPELINE, CLUSTER, PLATFORM], ids=["pipeline", "cluster", "platform"]
+)
 def test_schemas_are_schemas(schema: dict[str, Any]) -> None:
     validator(schema).check_schema(schema)
 
@@ -51,7 +60,9 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
     assert files
     for file in files:
         validator(schema).validate(read_yaml(file).data)
-        assert file.read_text().startswith(f"# yaml-language-server: $schema=../schema/{folder[:-1]}.json\n")
+        assert file.read_text().startswith(
+            f"# yaml-language-server: $schema=../schema/{folder[:-1]}.json\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +73,12 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"schedule": {"cron": "0 * * * *", "start": "2026-11-01"}},
         {"source": {"path": "x", "settle": "1h30m", "split_size": "64 MiB", "recursive": True}},
         {"records": {"columns": {"service": "'x'"}, "headers": {"a.b": "value"}}},
-        {"gates": {"source": [{"check": "not_null", "column": "value", "min_rate": 1}], "delivery": [{"check": "sum_closes"}]}},
+        {
+            "gates": {
+                "source": [{"check": "not_null", "column": "value", "min_rate": 1}],
+                "delivery": [{"check": "sum_closes"}],
+            }
+        },
         {"runner": {"kind": "local", "conf": {"spark.ui.enabled": "false"}}},
         {"limits": {"max_bytes": "1TB"}},
         {"delivery": {"rate_limit": "50MB/s"}},
@@ -125,9 +141,30 @@ def test_exactly_one_of_topic_and_routes() -> None:
 @pytest.mark.parametrize(
     ("data", "right"),
     [
-        ({"cluster": "a", "bootstrap": "${B}", "properties": {"sasl.password": "${P}", "socket.timeout.ms": 1}}, True),
-        ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": "${RF:-3}", "create": "${CREATE}"}}, True),
-        ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": 3, "create": False}}, True),
+        (
+            {
+                "cluster": "a",
+                "bootstrap": "${B}",
+                "properties": {"sasl.password": "${P}", "socket.timeout.ms": 1},
+            },
+            True,
+        ),
+        (
+            {
+                "cluster": "a",
+                "bootstrap": "b",
+                "ledger": {"replication_factor": "${RF:-3}", "create": "${CREATE}"},
+            },
+            True,
+        ),
+        (
+            {
+                "cluster": "a",
+                "bootstrap": "b",
+                "ledger": {"replication_factor": 3, "create": False},
+            },
+            True,
+        ),
         ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": "three"}}, False),
         ({"cluster": "a", "bootstrap": "b", "ledger": {"replication_factor": 0}}, False),
         ({"cluster": "a", "bootstrap": "b", "properties": {"acks": "1"}}, False),
@@ -146,9 +183,19 @@ def test_clusters(data: dict[str, Any], right: bool) -> None:
     ("data", "right"),
     [
         ({}, True),
-        ({"allow": {"runners": ["yarn"], "sources": ["s3a://logs/"]}, "environment": ["X_*"]}, True),
         (
-            {"defaults": {"owner": "x", "schedule": {"timezone": "UTC"}, "source": {"settle": "5m"}, "delivery": {"lanes": 4}}},
+            {"allow": {"runners": ["yarn"], "sources": ["s3a://logs/"]}, "environment": ["X_*"]},
+            True,
+        ),
+        (
+            {
+                "defaults": {
+                    "owner": "x",
+                    "schedule": {"timezone": "UTC"},
+                    "source": {"settle": "5m"},
+                    "delivery": {"lanes": 4},
+                }
+            },
             True,
         ),
         ({"defaults": {"owners": "x"}}, False),
@@ -178,7 +225,10 @@ def test_defaults_and_bounds_are_written_as_a_user_writes_them() -> None:
     assert delivery["memory"]["default"] == "80MB"
     assert delivery["metadata_wait"]["default"] == "10m"
     assert delivery["tuning"]["default"] == "auto"
-    assert PIPELINE["properties"]["gates"]["properties"]["source"]["default"] == [{"check": "files"}, {"check": "rows"}]
+    assert PIPELINE["properties"]["gates"]["properties"]["source"]["default"] == [
+        {"check": "files"},
+        {"check": "rows"},
+    ]
     assert "| `memory` | size, at least 1MB | `80MB` |" in REFERENCE
     assert "| `settle` | duration | `10m` |" in REFERENCE
     assert "| `source` | list of checks | `[{check: files}, {check: rows}]` |" in REFERENCE

@@ -1,4 +1,5 @@
-"""What a user reads when something in the configuration is wrong: the exact line, with file, line and column."""
+"""What a user reads when something in the configuration is wrong: the exact line, with file, line
+and column."""
 
 from __future__ import annotations
 
@@ -41,10 +42,19 @@ def pipeline(more: str) -> str:
     return RIGHT + more
 
 
-#: What is wrong → the text, where it is, and what the fault names: keys, words and bounds. How it is worded is free.
+#: What is wrong → the text, where it is, and what the fault names: keys, words and bounds. How it
+#: is worded is free.
 FAULTS: dict[str, tuple[str, str, list[str]]] = {
-    "unknown key": (pipeline("delivery:\n  chunk_sze: 8MB\n"), "6:3: delivery.chunk_sze", ["chunk_size"]),
-    "unknown key in braces": (pipeline("limits: {max_bytess: 1GB}\n"), "5:10: limits.max_bytess", ["max_bytes"]),
+    "unknown key": (
+        pipeline("delivery:\n  chunk_sze: 8MB\n"),
+        "6:3: delivery.chunk_sze",
+        ["chunk_size"],
+    ),
+    "unknown key in braces": (
+        pipeline("limits: {max_bytess: 1GB}\n"),
+        "5:10: limits.max_bytess",
+        ["max_bytes"],
+    ),
     "unknown key like no other": (
         pipeline("limits: {files_at_most: 1, max_bytes: 1GB}\n"),
         "5:10: limits.files_at_most",
@@ -62,7 +72,9 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         ["settle"],
     ),
     "two ways to find a window's files": (
-        RIGHT.replace("source: s3a://logs/web/", 'source: {window_by: modified, path: "x/{window_start:%H}/"}'),
+        RIGHT.replace(
+            "source: s3a://logs/web/", 'source: {window_by: modified, path: "x/{window_start:%H}/"}'
+        ),
         "2:21: source.window_by",
         ["modified", "path"],
     ),
@@ -84,7 +96,8 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
     "deadline before files have settled": (
         RIGHT.replace(
             "source: s3a://logs/web/",
-            'schedule: {cron: "@daily", deliver_within: 5m}\nsource: {path: s3a://logs/web/, settle: 10m}\n'
+            'schedule: {cron: "@daily", deliver_within: 5m}\nsource: {path: s3a://logs/web/, '
+            "settle: 10m}\n"
             "notify: [{on: [late], notifier: a.B}]",
         ),
         "3:41: source.settle",
@@ -96,13 +109,23 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         ["SlackNotifier"],
     ),
     "key of a section at the top": (pipeline("settle: 10m\n"), "5:1: settle", ["source"]),
-    "word that is not in the list": (pipeline("delivery:\n  compression: zst\n"), "6:16: delivery.compression", ["zst", "zstd"]),
+    "word that is not in the list": (
+        pipeline("delivery:\n  compression: zst\n"),
+        "6:16: delivery.compression",
+        ["zst", "zstd"],
+    ),
     "unknown check": (
-        pipeline("gates:\n  source:\n    - check: files\n    - check: freshnes\n      max_age: 1h\n"),
+        pipeline(
+            "gates:\n  source:\n    - check: files\n    - check: freshnes\n      max_age: 1h\n"
+        ),
         "8:14: gates.source[1].check",
         ["freshnes", "freshness"],
     ),
-    "check without a name": (pipeline("gates: {source: [{min: 1}]}\n"), "5:18: gates.source[0]", ["check"]),
+    "check without a name": (
+        pipeline("gates: {source: [{min: 1}]}\n"),
+        "5:18: gates.source[0]",
+        ["check"],
+    ),
     "key of another check": (
         pipeline("gates:\n  source:\n    - {check: files, max_age: 1h}\n"),
         "7:22: gates.source[0].max_age",
@@ -119,7 +142,10 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         ["sum_close", "sum_closes"],
     ),
     "delivery check given twice": (
-        pipeline("gates:\n  delivery:\n    - {check: read_back, mode: offsets}\n    - {check: read_back, mode: full}\n"),
+        pipeline(
+            "gates:\n  delivery:\n    - {check: read_back, mode: offsets}\n    - {check: "
+            "read_back, mode: full}\n"
+        ),
         "8:15: gates.delivery[1].check",
         ["read_back"],
     ),
@@ -139,7 +165,11 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         "7:7: gates.source[0]",
         ["min", "3", "max", "1"],
     ),
-    "model validator of a section": (pipeline("runner:\n  kind: standalone\n"), "5:1: runner", ["kind: standalone", "master"]),
+    "model validator of a section": (
+        pipeline("runner:\n  kind: standalone\n"),
+        "5:1: runner",
+        ["kind: standalone", "master"],
+    ),
     "an archive that nobody would unpack": (
         pipeline("runner: {archive: /opt/tasks.tar.gz}\n"),
         "5:1: runner",
@@ -150,8 +180,16 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         "5:31: runner.archive",
         ["tasks.tar.gz"],
     ),
-    "shorthand of schedule": (pipeline("schedule: '0 * * *'\n"), "5:11: schedule", ["0 * * *", "4"]),
-    "shorthand of source": (RIGHT.replace("s3a://logs/web/", "s3a://logs/{ds}/"), "2:9: source", ["s3a://logs/{ds}/"]),
+    "shorthand of schedule": (
+        pipeline("schedule: '0 * * *'\n"),
+        "5:11: schedule",
+        ["0 * * *", "4"],
+    ),
+    "shorthand of source": (
+        RIGHT.replace("s3a://logs/web/", "s3a://logs/{ds}/"),
+        "2:9: source",
+        ["s3a://logs/{ds}/"],
+    ),
     "a date pattern that nothing knows": (
         RIGHT.replace("s3a://logs/web/", "s3a://logs/{window_start:%Q}/"),
         "2:9: source",
@@ -162,36 +200,88 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         "2:9: source",
         ["s3a://logs/{window_start:%Y-%m-%d/%k}/"],
     ),
-    "shorthand of routes": (RIGHT.replace("logs.web", "logs web"), "3:8: topic", ["logs web", "249"]),
+    "shorthand of routes": (
+        RIGHT.replace("logs.web", "logs web"),
+        "3:8: topic",
+        ["logs web", "249"],
+    ),
     "neither topic nor routes": (RIGHT.replace("topic: logs.web\n", ""), "1:1: topic", ["routes"]),
-    "both topic and routes": (pipeline("routes: [{topic: x}]\n"), "3:1: topic", ["topic", "routes"]),
+    "both topic and routes": (
+        pipeline("routes: [{topic: x}]\n"),
+        "3:1: topic",
+        ["topic", "routes"],
+    ),
     "missing key": (RIGHT.replace("clusters: [local]\n", ""), "1:1: clusters", []),
-    "missing key of a section": (RIGHT.replace("source: s3a://logs/web/", "source:\n  settle: 5m"), "2:1: source.path", []),
-    "duration without a unit": (pipeline("delivery:\n  lease: 30\n"), "6:10: delivery.lease", ["30"]),
-    "lease that one dead run could hold for days": (pipeline("delivery:\n  lease: 2d\n"), "6:10: delivery.lease", ["2d", "1d"]),
-    "size out of range": (pipeline("delivery:\n  chunk_size: 10B\n"), "6:15: delivery.chunk_size", ["10B", "1kB"]),
+    "missing key of a section": (
+        RIGHT.replace("source: s3a://logs/web/", "source:\n  settle: 5m"),
+        "2:1: source.path",
+        [],
+    ),
+    "duration without a unit": (
+        pipeline("delivery:\n  lease: 30\n"),
+        "6:10: delivery.lease",
+        ["30"],
+    ),
+    "lease that one dead run could hold for days": (
+        pipeline("delivery:\n  lease: 2d\n"),
+        "6:10: delivery.lease",
+        ["2d", "1d"],
+    ),
+    "size out of range": (
+        pipeline("delivery:\n  chunk_size: 10B\n"),
+        "6:15: delivery.chunk_size",
+        ["10B", "1kB"],
+    ),
     "duration out of range": (
         pipeline("delivery:\n  transaction_timeout: 1h\n"),
         "6:24: delivery.transaction_timeout",
         ["1h", "15m"],
     ),
     "number in quotes": (pipeline("runner: {cores: '4'}\n"), "5:17: runner.cores", ["4"]),
-    "yes is text": (pipeline("schedule: {cron: '@daily', start: 2026-11-01, catchup: yes}\n"), "5:56: schedule.catchup", ["yes"]),
-    "number for a date": (pipeline("schedule: {cron: '@daily', start: 20261101}\n"), "5:35: schedule.start", ["20261101"]),
+    "yes is text": (
+        pipeline("schedule: {cron: '@daily', start: 2026-11-01, catchup: yes}\n"),
+        "5:56: schedule.catchup",
+        ["yes"],
+    ),
+    "number for a date": (
+        pipeline("schedule: {cron: '@daily', start: 20261101}\n"),
+        "5:35: schedule.start",
+        ["20261101"],
+    ),
     "time zone": (
         pipeline("schedule: {cron: '@daily', timezone: Europe/Berln}\n"),
         "5:38: schedule.timezone",
         ["Europe/Berln", "Europe/Berlin"],
     ),
-    "number for text": (pipeline("records:\n  headers:\n    year: 2026\n"), "7:11: records.headers.year", ["2026"]),
+    "number for text": (
+        pipeline("records:\n  headers:\n    year: 2026\n"),
+        "7:11: records.headers.year",
+        ["2026"],
+    ),
     "list for a section": (pipeline("records: [a]\n"), "5:1: records", []),
     "text for a list": (RIGHT.replace("[local]", "local"), "4:11: clusters", ["local"]),
-    "name": (RIGHT.replace("pipeline: web", "pipeline: Web Logs"), "1:11: pipeline", ["Web Logs", "64"]),
+    "name": (
+        RIGHT.replace("pipeline: web", "pipeline: Web Logs"),
+        "1:11: pipeline",
+        ["Web Logs", "64"],
+    ),
     "key without a value": (pipeline("owner:\n"), "5:1: owner", []),
     "duplicate key": (pipeline("owner: a\nowner: b\n"), "6:1: owner", ["5"]),
-    "duplicate key in a section": (pipeline("delivery:\n  lanes: 2\n  lease: 3s\n  lanes: 4\n"), "8:3: delivery.lanes", ["6"]),
-    "columns that SQL cannot tell apart": (pipeline("records: {columns: {a: '1', A: '2'}}\n"), "5:29: records.columns.A", ["a"]),
-    "column that is there already": (pipeline("records: {columns: {value: '1'}}\n"), "5:21: records.columns.value", ["value"]),
+    "duplicate key in a section": (
+        pipeline("delivery:\n  lanes: 2\n  lease: 3s\n  lanes: 4\n"),
+        "8:3: delivery.lanes",
+        ["6"],
+    ),
+    "columns that SQL cannot tell apart": (
+        pipeline("records: {columns: {a: '1', A: '2'}}\n"),
+        "5:29: records.columns.A",
+        ["a"],
+    ),
+    "column that is there already": (
+        pipeline("records: {columns: {value: '1'}}\n"),
+        "5:21: records.columns.value",
+        ["value"],
+    ),
     "column of a topic": (
         RIGHT.replace("logs.web", '"logs.{servce}"') + "records: {columns: {service: '1'}}\n",
         "3:8: topic",
@@ -219,12 +309,18 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
     ),
     "cluster twice": (RIGHT.replace("[local]", "[local, local]"), "4:19: clusters[1]", ["local"]),
     "missing cluster": (RIGHT.replace("[local]", "[locl]"), "4:12: clusters[0]", ["locl", "local"]),
-    "name that is not the file's": (RIGHT.replace("pipeline: web", "pipeline: access"), "1:11: pipeline", ["access"]),
+    "name that is not the file's": (
+        RIGHT.replace("pipeline: web", "pipeline: access"),
+        "1:11: pipeline",
+        ["access"],
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "place", "names"), FAULTS.values(), ids=FAULTS)
-def test_fault_shows_the_users_own_path_line_and_column(text: str, place: str, names: list[str]) -> None:
+def test_fault_shows_the_users_own_path_line_and_column(
+    text: str, place: str, names: list[str]
+) -> None:
     [fault] = faults_of(text)
     assert fault.startswith(f"{place}: ")
     assert set(names) <= names_in(fault)
@@ -244,18 +340,29 @@ def test_fault_shows_the_users_own_path_line_and_column(text: str, place: str, n
         (RIGHT + "owner: 'a\n", "5:8: a quote that is never closed"),
         (
             RIGHT + "owner: a: b\n",
-            "5:9: a `:` that cannot be here: put text that holds `: ` into quotes, or check the indentation",
+            "5:9: a `:` that cannot be here: put text that holds `: ` into quotes, or check the "
+            "indentation",
         ),
         (RIGHT + "schedule: @hourly\n", "5:11: text cannot begin with '@'; put it into quotes"),
         (
             RIGHT + "owner: *team\n",
-            "5:8: `*` begins an alias and there is no such anchor; put text that begins with * into quotes",
+            "5:8: `*` begins an alias and there is no such anchor; put text that begins with * "
+            "into quotes",
         ),
-        (RIGHT + "owner: !team a\n", "5:8: owner: `!` begins a tag; put text that begins with ! into quotes"),
+        (
+            RIGHT + "owner: !team a\n",
+            "5:8: owner: `!` begins a tag; put text that begins with ! into quotes",
+        ),
         (RIGHT + "---\na: b\n", "5:1: a second document (`---`); one file holds one"),
-        (RIGHT + "records: {headers: {404: a}}\n", "5:21: records.headers: a key must be text; put it into quotes"),
+        (
+            RIGHT + "records: {headers: {404: a}}\n",
+            "5:21: records.headers: a key must be text; put it into quotes",
+        ),
         (RIGHT + "owner: a\x07b\n", "5:9: a control character, which YAML does not allow"),
-        (RIGHT.encode() + b"owner: caf\xe9\n", "5:11: not UTF-8: byte 0xe9; save the file as UTF-8"),
+        (
+            RIGHT.encode() + b"owner: caf\xe9\n",
+            "5:11: not UTF-8: byte 0xe9; save the file as UTF-8",
+        ),
     ],
 )
 def test_text_that_is_not_yaml_is_shown_where_it_breaks(text: str | bytes, expected: str) -> None:
@@ -268,14 +375,21 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_fault() -> None:
 
 def test_file_that_cannot_be_read_is_a_fault() -> None:
     Path("config/pipelines/web.yaml").mkdir()
-    assert [str(fault) for fault in load_all(Path("config")).faults] == ["config/pipelines/web.yaml: not a regular file"]
+    assert [str(fault) for fault in load_all(Path("config")).faults] == [
+        "config/pipelines/web.yaml: not a regular file"
+    ]
 
 
 def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() -> None:
     Path("config/clusters/far.yaml").write_text("cluster: far\nbootstrp: x\n")
-    Path("config/pipelines/b.yaml").write_text("pipeline: b\nsource: x\ntopic: 'a b'\nclusters: [far, lcal]\nowner: 1\n")
+    Path("config/pipelines/b.yaml").write_text(
+        "pipeline: b\nsource: x\ntopic: 'a b'\nclusters: [far, lcal]\nowner: 1\n"
+    )
     Path("config/pipelines/a.yaml").write_text("- a\n")
-    places = [(fault.file, fault.line, fault.column, fault.field) for fault in load_all(Path("config")).faults]
+    places = [
+        (fault.file, fault.line, fault.column, fault.field)
+        for fault in load_all(Path("config")).faults
+    ]
     assert places == [
         ("config/clusters/far.yaml", 1, 1, "bootstrap"),
         ("config/clusters/far.yaml", 2, 1, "bootstrp"),
@@ -300,7 +414,10 @@ def test_pipeline_of_a_broken_cluster_says_what_is_wrong_with_the_cluster() -> N
 
 def test_variable_that_is_not_set_is_named_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHIPPER_NOWHERE", raising=False)
-    where = "the environment variable SHIPPER_NOWHERE is not set; set it, or write a default: ${SHIPPER_NOWHERE:-…}"
+    where = (
+        "the environment variable SHIPPER_NOWHERE is not set; set it, or write a default: "
+        "${SHIPPER_NOWHERE:-…}"
+    )
     assert faults_of(RIGHT.replace("s3a:/", "${SHIPPER_NOWHERE}")) == [f"2:9: source: {where}"]
     assert faults_of(pipeline("runs_uri: x/${SHIPPER_NOWHERE}\n")) == [f"5:11: runs_uri: {where}"]
     assert faults_of(RIGHT) == []
@@ -310,7 +427,9 @@ def test_variable_that_is_not_set_is_named_with_its_place(monkeypatch: pytest.Mo
 
 def test_reference_that_is_not_closed_is_a_fault() -> None:
     wrong = "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"
-    assert faults_of(LOCAL.replace("127.0.0.1:9092", "${HOST"), "local", "clusters") == [f"2:12: bootstrap: {wrong}"]
+    assert faults_of(LOCAL.replace("127.0.0.1:9092", "${HOST"), "local", "clusters") == [
+        f"2:12: bootstrap: {wrong}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +462,10 @@ def test_no_fault_prints_a_value_of_properties(properties: str) -> None:
 
 def test_value_from_the_environment_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
-    text = LOCAL + "ledger: {topic: 'a b ${SECRET}', replication_factor: '${SECRET}', create: '${SECRET}'}\n"
+    text = (
+        LOCAL
+        + "ledger: {topic: 'a b ${SECRET}', replication_factor: '${SECRET}', create: '${SECRET}'}\n"
+    )
     found = faults_of(text, "local", "clusters")
     assert [line.split("; ")[0] for line in found] == [
         "3:17: ledger.topic: found 'a b ${SECRET}'",
@@ -385,7 +507,10 @@ def test_names_that_differ_in_letter_case_only_are_refused() -> None:
     Path("config/pipelines/web.yaml").write_text(RIGHT)
     Path("config/pipelines/Web.yaml").write_text(RIGHT)
     loaded = load_all(Path("config"))
-    assert "config/pipelines/web.yaml: differs from Web.yaml in letter case only; rename one of them" in map(str, loaded.faults)
+    assert (
+        "config/pipelines/web.yaml: differs from Web.yaml in letter case only; rename one of them"
+        in map(str, loaded.faults)
+    )
     assert "Web" in loaded.broken
 
 
@@ -401,7 +526,10 @@ def test_unknown_names_are_answered_with_those_that_there_are() -> None:
 
 
 def test_folder_that_is_not_there_is_said() -> None:
-    said = f"nowhere: no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
+    said = (
+        f"nowhere: no such folder (seen from {Path.cwd()}); say where the configuration is with "
+        "--config DIR"
+    )
     assert [str(fault) for fault in load_all(Path("nowhere")).faults] == [said]
     with pytest.raises(ConfigError, match="no such folder"):
         load_pipeline(Path("nowhere"), "web")
@@ -423,7 +551,9 @@ def test_load_pipeline_raises_all_faults_of_the_file_and_no_others() -> None:
     ]
 
 
-def test_absolute_folder_is_shown_relative_to_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absolute_folder_is_shown_relative_to_where_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("config/pipelines/web.yaml").write_text("nonsense")
     assert load_all(tmp_path / "config").faults[0].file == "config/pipelines/web.yaml"
     monkeypatch.chdir("/")
@@ -443,9 +573,15 @@ def test_absolute_folder_is_shown_relative_to_where_the_user_stands(tmp_path: Pa
     ],
 )
 def test_what_spark_finds_wrong_gets_its_place(field: str, place: str) -> None:
-    text = "pipeline: web\nsource: x\nclusters: [local]\nroutes:\n  - {when: a, topic: b}\nrecords:\n  headers:\n    x.y: z\n"
+    text = (
+        "pipeline: web\nsource: x\nclusters: [local]\nroutes:\n  - {when: a, topic: "
+        "b}\nrecords:\n  headers:\n    x.y: z\n"
+    )
     Path("config/pipelines/web.yaml").write_text(text)
-    assert str(locate(Path("config"), "web", field, "no such function")) == f"config/pipelines/web.yaml:{place}: no such function"
+    assert (
+        str(locate(Path("config"), "web", field, "no such function"))
+        == f"config/pipelines/web.yaml:{place}: no such function"
+    )
 
 
 @pytest.mark.parametrize(
@@ -494,13 +630,16 @@ def test_bootstrap_may_be_a_list(config: Path) -> None:
     assert faults_of(listed.replace(":9093", ""), "local", "clusters") != []
 
 
-@pytest.mark.parametrize("bootstrap", ["[::1]:9092", "kafka-1.example:9092, kafka-2:1", "10.0.0.1:9092"])
+@pytest.mark.parametrize(
+    "bootstrap", ["[::1]:9092", "kafka-1.example:9092, kafka-2:1", "10.0.0.1:9092"]
+)
 def test_a_bootstrap_of_any_kind_of_host_is_taken(bootstrap: str) -> None:
     assert faults_of(f"cluster: far\nbootstrap: '{bootstrap}'\n", "far", "clusters") == []
 
 
 def test_a_former_name_is_of_no_other_pipeline(config: Path) -> None:
-    """Two pipelines on one ledger would each take the other's windows for shipped, or send them again."""
+    """Two pipelines on one ledger would each take the other's windows for shipped, or send them
+    again."""
     old = config / "pipelines" / "old.yaml"
     assert faults_of(pipeline("formerly: old\n")) == []
     old.write_text(RIGHT.replace("pipeline: web", "pipeline: old"))
@@ -526,6 +665,10 @@ def test_a_former_name_is_of_no_other_pipeline(config: Path) -> None:
 
 
 def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config: Path) -> None:
-    for text, key in (("", "web"), ("formerly: old\n", "old"), ("formerly: [old, oldest]\n", "oldest")):
+    for text, key in (
+        ("", "web"),
+        ("formerly: old\n", "old"),
+        ("formerly: [old, oldest]\n", "oldest"),
+    ):
         assert faults_of(pipeline(text)) == []
         assert load_pipeline(config, "web").key == key

@@ -60,27 +60,47 @@ def test_the_examples_of_the_project_are_right(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("KAFKA_BOOTSTRAP", raising=False)
     loaded = load_all(PROJECT / "config")
     assert [str(fault) for fault in loaded.faults] == []
-    assert loaded.pipelines["web_access"].source.path == "data/logs/{window_start:%Y-%m-%d}/{window_start:%H}/"
+    assert (
+        loaded.pipelines["web_access"].source.path
+        == "data/logs/{window_start:%Y-%m-%d}/{window_start:%H}/"
+    )
     assert loaded.clusters["local"].bootstrap == "127.0.0.1:9092"
 
 
 def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:
     (config / "pipelines" / "broken.yaml").write_text("pipeline: [")
-    (config / "pipelines" / "lost.yaml").write_text(SHORTEST.replace("web", "lost", 1).replace("[local]", "[far]"))
+    (config / "pipelines" / "lost.yaml").write_text(
+        SHORTEST.replace("web", "lost", 1).replace("[local]", "[far]")
+    )
     (config / "clusters" / "far.yaml").write_text("cluster: far")
     loaded = load_all(config)
     assert list(loaded.pipelines) == ["web"]
     assert list(loaded.clusters) == ["local"]
     assert list(loaded.broken) == ["broken", "lost"]
-    assert {fault.file.rpartition("/")[2] for fault in loaded.faults} == {"broken.yaml", "lost.yaml", "far.yaml"}
+    assert {fault.file.rpartition("/")[2] for fault in loaded.faults} == {
+        "broken.yaml",
+        "lost.yaml",
+        "far.yaml",
+    }
 
 
 def test_values_are_those_of_yaml_1_2(config: Path) -> None:
     text = SHORTEST + "records: {headers: {a: on, b: 2026-11-01, c: 12:30:45, d: =}}\n"
-    assert load(config, text).records.headers == {"a": "on", "b": "2026-11-01", "c": "12:30:45", "d": "="}
+    assert load(config, text).records.headers == {
+        "a": "on",
+        "b": "2026-11-01",
+        "c": "12:30:45",
+        "d": "=",
+    }
     gates = "gates: {source: [{check: rows, on: full, min: 0o17}]}\n"
     check = load(config, SHORTEST + gates).gates.source[0]
-    assert check.model_dump() == {"check": "rows", "on": "full", "min": 15, "max": None, "severity": "block"}
+    assert check.model_dump() == {
+        "check": "rows",
+        "on": "full",
+        "min": 15,
+        "max": None,
+        "severity": "block",
+    }
 
 
 def test_an_alias_stands_for_a_whole_section(config: Path) -> None:
@@ -108,11 +128,16 @@ def test_start_is_a_moment_in_utc(config: Path, written: str, moment: dt.datetim
 # --- The environment
 
 
-def test_references_are_filled_in_where_they_may_be(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_filled_in_where_they_may_be(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BUCKET", "logs")
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("TRICKY", "${BUCKET} $1 \\1 {x}")
-    text = "pipeline: web\nsource: s3a://${BUCKET}/${EMPTY}/${EMPTY:-web}\ntopic: t\nclusters: [local]\n"
+    text = (
+        "pipeline: web\nsource: s3a://${BUCKET}/${EMPTY}/${EMPTY:-web}\ntopic: t\nclusters: "
+        "[local]\n"
+    )
     pipeline = load(config, text + "runs_uri: ${NOT_SET_AT_ALL:-s3://runs}/x\nowner: ${BUCKET}\n")
     assert pipeline.source.path == "s3a://logs//web"
     assert pipeline.runs_uri == "s3://runs/x"
@@ -127,7 +152,11 @@ def test_references_are_filled_in_where_they_may_be(config: Path, monkeypatch: p
     assert values == {"sasl.password": "${BUCKET} $1 \\1 {x}", "socket.timeout.ms": 1000}, (
         "what is filled in is not looked at again"
     )
-    assert (cluster.bootstrap, cluster.ledger.replication_factor, cluster.ledger.create) == ("logs:9092", 3, False)
+    assert (cluster.bootstrap, cluster.ledger.replication_factor, cluster.ledger.create) == (
+        "logs:9092",
+        3,
+        False,
+    )
 
 
 # --- Paths
@@ -152,7 +181,9 @@ def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: st
     assert resolve_uri(Path("/srv/app/config"), uri) == expected
 
 
-def test_relative_config_folder_is_seen_from_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_config_folder_is_seen_from_where_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert resolve_uri(Path("config"), "runs") == f"{tmp_path}/runs"
     monkeypatch.chdir(tmp_path.parent)
@@ -165,12 +196,28 @@ def test_relative_config_folder_is_seen_from_where_the_user_stands(tmp_path: Pat
 
 
 def test_loading_imports_neither_spark_nor_airflow_nor_a_kafka_client() -> None:
-    code = "import sys, shipper.config; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
+    code = (
+        "import sys, shipper.config; print(*sorted({name.partition('.')[0] for name in "
+        "sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
+    )
     loaded = set(done.stdout.split())
     foreign = loaded - set(sys.stdlib_module_names) - set(sys.builtin_module_names)
-    with_pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
-    assert {name for name in foreign if not name.startswith("_")} <= {"shipper", "ruamel", *with_pydantic, "sitecustomize"}
+    with_pydantic = {
+        "pydantic",
+        "pydantic_core",
+        "annotated_types",
+        "typing_extensions",
+        "typing_inspection",
+    }
+    assert {name for name in foreign if not name.startswith("_")} <= {
+        "shipper",
+        "ruamel",
+        *with_pydantic,
+        "sitecustomize",
+    }
 
 
 def test_pipelines_and_clusters_survive_pickling(config: Path) -> None:
@@ -187,7 +234,16 @@ def test_nothing_is_remembered_between_two_loads(config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "cron", ["* * * * *", "0 6 * * 1-5", "*/15 0-6,22 1,15 jan-mar MON", "0 0 L * *", "0 0 * * 5#3", "@daily", " 0  * * * * "]
+    "cron",
+    [
+        "* * * * *",
+        "0 6 * * 1-5",
+        "*/15 0-6,22 1,15 jan-mar MON",
+        "0 0 L * *",
+        "0 0 * * 5#3",
+        "@daily",
+        " 0  * * * * ",
+    ],
 )
 def test_cron_that_airflow_takes_is_taken(cron: str) -> None:
     check_cron(cron)
@@ -195,7 +251,18 @@ def test_cron_that_airflow_takes_is_taken(cron: str) -> None:
 
 @pytest.mark.parametrize(
     "cron",
-    ["", "0 * * *", "0 * * * * *", "60 * * * *", "* 24 * * *", "a * * * *", "*/0 * * * *", "@reboot", "R * * * *", "H 6 * * *"],
+    [
+        "",
+        "0 * * *",
+        "0 * * * * *",
+        "60 * * * *",
+        "* 24 * * *",
+        "a * * * *",
+        "*/0 * * * *",
+        "@reboot",
+        "R * * * *",
+        "H 6 * * *",
+    ],
 )
 def test_cron_that_no_scheduler_takes_is_refused(cron: str) -> None:
     with pytest.raises(ValueError, match=r"five|preset|acceptable|chance"):
@@ -227,7 +294,10 @@ def test_topics_are_those_of_kafka() -> None:
 
 
 def test_suggestions_are_close_and_short() -> None:
-    assert suggestion("Chunk_Sze", ["chunk_size", "lanes"]) == "; did you mean 'chunk_size'? allowed: chunk_size, lanes"
+    assert (
+        suggestion("Chunk_Sze", ["chunk_size", "lanes"])
+        == "; did you mean 'chunk_size'? allowed: chunk_size, lanes"
+    )
     assert suggestion("x", ["chunk_size"], "there are") == "; there are: chunk_size"
     assert suggestion("x", []) == ""
     assert suggestion("x", [f"pipeline-{n}" for n in range(25)]).endswith("pipeline-19, … (5 more)")
@@ -254,7 +324,21 @@ def test_a_source_that_no_test_covers_is_refused_with_the_right_one(config, path
 
 
 @pytest.mark.parametrize(
-    "path", ["s3a://logs/web/", "hdfs://nn/logs/", "viewfs://c/logs/", "file:/logs/", "file:///logs/", "/logs", "logs/~x/"]
+    "path",
+    [
+        "s3a://logs/web/",
+        "hdfs://nn/logs/",
+        "viewfs://c/logs/",
+        "file:/logs/",
+        "file:///logs/",
+        "/logs",
+        "logs/~x/",
+    ],
 )
 def test_a_source_that_tests_cover_is_taken(config, path):
-    assert load(config, SHORTEST.replace("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", f"'{path}'")).source.path == path
+    assert (
+        load(
+            config, SHORTEST.replace("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", f"'{path}'")
+        ).source.path
+        == path
+    )

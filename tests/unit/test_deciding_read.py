@@ -1,6 +1,7 @@
-"""The only read that a decision may rest on. A broker that was replaced as the leader of the ledger, and does not know it yet, answers with what
-it had then. Found by random faults: a run took over at the moment when a paused broker went on, took 703 delivered records for missing, and
-sent them again."""
+"""The only read that a decision may rest on. A broker that was replaced as the leader of the
+ledger, and does not know it yet, answers with what it had then. Found by random faults: a run took
+over at the moment when a paused broker went on, took 703 delivered records for missing, and sent
+them again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ import pytest
 
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
 from shipper.ledger import log as module
-from shipper.ledger.codec import encode_attempt, encode_chunk, encode_generation, encode_invalidation
+from shipper.ledger.codec import (
+    encode_attempt,
+    encode_chunk,
+    encode_generation,
+    encode_invalidation,
+)
 from shipper.ledger.log import (
     CONTROL_NOW,
     AskCommitted,
@@ -43,7 +49,17 @@ from shipper.worker.task import TaskAttempt
 from tests.doubles.memory_log import MemoryLog
 
 FILE = FileId("a.log", 100, 5)
-VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=0, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=10,
+    end=True,
+    records=10,
+    bytes=100,
+    checksum=1,
+    digest="d",
+    generation=0,
+    run_id="r",
+    window="w",
+)
 
 
 def chunk(first: int = 0, **fields: Any) -> EncodedRecord:
@@ -54,7 +70,11 @@ def chunk(first: int = 0, **fields: Any) -> EncodedRecord:
 @pytest.fixture
 def topic() -> MemoryLog:
     topic = MemoryLog()
-    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))])
+    topic.append(
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))],
+    )
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt())])
     return topic
 
@@ -97,13 +117,19 @@ def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_d
     ledger = ledger_of(topic)
     for partition in (CONTROL, CHUNKS):
         topic.replace_leader(partition)
-    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
+    topic.append(
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+    )
     topic.append("ledger", CHUNKS, [chunk()])
     assert answer(ledger_of(topic).look(question, 1.0)) == old
     assert answer(ledger.decide(question).answer) == new
 
 
-def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover(topic: MemoryLog) -> None:
+def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover(
+    topic: MemoryLog,
+) -> None:
     topic.append("ledger", CHUNKS, [chunk()])
     topic.replace_leader(CONTROL)
     topic.append("ledger", CONTROL, [encode_invalidation("web", FILE, 7, Invalidation("s"))])
@@ -115,13 +141,21 @@ def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: Memor
     right = right_of(ledger_of(topic), 0)
     right.check()
     topic.replace_leader(CONTROL)
-    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
+    topic.append(
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+    )
     with pytest.raises(Superseded):
         right.check()
 
 
 def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> None:
-    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
+    topic.append(
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+    )
     with pytest.raises(Superseded):
         invalidate(ledger_of(topic), 0, "r", None, [FILE])
     assert ledger_of(topic).look(AskState()).invalidated == {}
@@ -131,16 +165,27 @@ def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
     attempt = attempt_of(topic)
     attempt.check()
     topic.replace_leader(CONTROL)
-    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
+    topic.append(
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+    )
     with pytest.raises(Superseded, match="taken over by run s"):
         attempt.check()
 
 
 def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: MemoryLog) -> None:
-    """Spark numbers attempts from 0 in each application, and compaction keeps the latest record of a key."""
-    topic.append("ledger", CONTROL, [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))])
+    """Spark numbers attempts from 0 in each application, and compaction keeps the latest record of
+    a key."""
+    topic.append(
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+    )
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 0), Attempt())])
-    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0, True), Attempt())])  # a zombie of the first run
+    topic.append(
+        "ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0, True), Attempt())]
+    )  # a zombie of the first run
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 1), Attempt())])
     topic.compact(SimpleNamespace(random=lambda: 1.0))  # type: ignore[arg-type]
     assert ledger_of(topic).look(CONTROL_NOW).attempts == {0: [0, 1]}
@@ -171,7 +216,9 @@ class Away(MemoryLog):
         super().__init__()
         self.error, self.times = error, times
 
-    def append(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> list[int]:
+    def append(
+        self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]
+    ) -> list[int]:
         if self.times > 0:
             self.times -= 1
             raise self.error
@@ -179,7 +226,12 @@ class Away(MemoryLog):
 
 
 @pytest.mark.parametrize(
-    "error", [ClusterError("no leader"), OutcomeUnknown("not acknowledged"), ClusterRefuses("no right, for a moment")]
+    "error",
+    [
+        ClusterError("no leader"),
+        OutcomeUnknown("not acknowledged"),
+        ClusterRefuses("no right, for a moment"),
+    ],
 )
 def test_a_ledger_that_is_away_is_waited_for_as_long_as_a_data_topic(error: Exception) -> None:
     topic = Away(error, times=3)
@@ -191,11 +243,19 @@ def test_a_ledger_that_is_away_is_waited_for_as_long_as_a_data_topic(error: Exce
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "not acknowledged"])
-def test_a_task_that_begins_while_the_ledger_is_away_waits_and_never_announces_itself_twice(arrives: bool) -> None:
-    """Each of Spark's four attempts at a task gave up after 15 s, so a minute without a leader failed the ship."""
+def test_a_task_that_begins_while_the_ledger_is_away_waits_and_never_announces_itself_twice(
+    arrives: bool,
+) -> None:
+    """Each of Spark's four attempts at a task gave up after 15 s, so a minute without a leader
+    failed the ship."""
     topic, key = Away(ClusterError("no leader"), times=3), AttemptKey(0, 0, 0)
     order: Any = SimpleNamespace(pipeline="web", generation=0, run_id="r", chunks_end=0)
-    MemoryLog.append(topic, "ledger", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))])
+    MemoryLog.append(
+        topic,
+        "ledger",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))],
+    )
     if arrives:
         MemoryLog.append(topic, "ledger", CONTROL, [encode_attempt("web", key, Attempt())])
     with contextlib.nullcontext() if arrives else pytest.raises(ClusterError):
@@ -205,7 +265,9 @@ def test_a_task_that_begins_while_the_ledger_is_away_waits_and_never_announces_i
     assert keys.count(encode_attempt("web", key, Attempt()).key) == arrives
 
 
-def test_a_right_that_is_not_granted_is_not_waited_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_right_that_is_not_granted_is_not_waited_for_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "GRANT_SECONDS", 0.2)
     with pytest.raises(ClusterRefuses):
         ledger_of(Away(ClusterRefuses("no right"), times=10**9), ledger=3600.0).decide(CONTROL_NOW)

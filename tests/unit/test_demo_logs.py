@@ -45,13 +45,19 @@ def test_files_lie_in_the_folder_of_their_hour_and_have_settled(logs: LogSummary
 
 def digests(root: Path) -> dict[str, str]:
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_one_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_one_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, seed in (("first", 7), ("second", 7), ("other", 8)):
         write_logs(tmp_path / name, start=START, hours=2, lines=500, seed=seed)
-        monkeypatch.setattr(time, "time", lambda: 1.0)  # gzip's header would hold the second of writing
+        monkeypatch.setattr(
+            time, "time", lambda: 1.0
+        )  # gzip's header would hold the second of writing
 
     first = digests(tmp_path / "first")
     assert len(first) == 24
@@ -70,7 +76,9 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(tmp_path: Pat
         (START, 1, -1),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, start: datetime, hours: int, lines: int) -> None:
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, start: datetime, hours: int, lines: int
+) -> None:
     with pytest.raises(ValueError, match=r"whole hour in UTC|cannot write"):
         write_logs(tmp_path, start=start, hours=hours, lines=lines, seed=1)
     assert list(tmp_path.iterdir()) == []

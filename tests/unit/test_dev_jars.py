@@ -63,7 +63,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     for name, content in JARS.items():
         repository.put(name, content)
     monkeypatch.setattr(jars, "LOCKS", tmp_path)
-    lock = [Pin(GROUP, name, VERSION, len(data), hashlib.sha256(data).hexdigest()) for name, data in JARS.items()]
+    lock = [
+        Pin(GROUP, name, VERSION, len(data), hashlib.sha256(data).hexdigest())
+        for name, data in JARS.items()
+    ]
     lock_file("things-1.0").write_text("".join(f"{pin}\n" for pin in lock))
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(MIRROR_VARIABLE, repository.url)
@@ -99,10 +102,14 @@ def test_locked_jars_arrive_and_are_fetched_once(repository: Repository) -> None
     assert all(line.startswith("… ") for line in told[1:]), "only how far it is, on a slow machine"
 
 
-def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(repository: Repository) -> None:
+def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(
+    repository: Repository,
+) -> None:
     repository.put("beta", b"THE second jar")  # the same length
 
-    with pytest.raises(JarsUnavailable, match=r"org\.example\.things:beta:1\.0 is not the jar that was locked"):
+    with pytest.raises(
+        JarsUnavailable, match=r"org\.example\.things:beta:1\.0 is not the jar that was locked"
+    ):
         resolve()
     repository.put("beta", JARS["beta"])
 
@@ -134,20 +141,32 @@ def test_what_arrived_before_a_fault_is_not_fetched_again(repository: Repository
 def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    told = {"JAVA_TOOL_OPTIONS": "-Xmx1g -Dhttps.proxyHost=proxy.example -Dhttps.proxyPort=3128 -Dhttp.proxyHost=other.example"}
+    told = {
+        "JAVA_TOOL_OPTIONS": (
+            "-Xmx1g -Dhttps.proxyHost=proxy.example -Dhttps.proxyPort=3128 "
+            "-Dhttp.proxyHost=other.example"
+        )
+    }
     found = proxies(told)
-    assert (found["https"], found["http"]) == ("http://proxy.example:3128", "http://other.example:80")
+    assert (found["https"], found["http"]) == (
+        "http://proxy.example:3128",
+        "http://other.example:80",
+    )
     monkeypatch.setenv("HTTPS_PROXY", "http://mine.example:8080")
     assert proxies(told)["https"] == "http://mine.example:8080"
 
 
 def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repository) -> None:
     code = (
-        "import sys; from pathlib import Path; from shipper_tools.dev import jars; jars.LOCKS = Path(sys.argv[1]);"
-        "from shipper_tools.dev.jars import resolve_jars; print(resolve_jars('things-1.0'))"
+        "import sys; from pathlib import Path; from shipper_tools.dev import jars; jars.LOCKS = "
+        "Path(sys.argv[1]);from shipper_tools.dev.jars import resolve_jars; "
+        "print(resolve_jars('things-1.0'))"
     )
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(jars.LOCKS)], stdout=subprocess.PIPE, text=True) for _ in range(3)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(jars.LOCKS)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
     ]
     folders = {process.communicate(timeout=60)[0].strip() for process in processes}
 
@@ -172,7 +191,9 @@ def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
     assert "\n" not in message
 
 
-def test_a_repository_that_stops_answering_is_given_up(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_that_stops_answering_is_given_up(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shipper.jars.STALL_SECONDS", 1.0)
     release = threading.Event()
     monkeypatch.setattr(_Handler, "do_GET", lambda handler: release.wait(20))
@@ -192,11 +213,16 @@ def test_a_jar_that_the_repository_lacks_is_named(repository: Repository) -> Non
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    with pytest.raises(JarsUnavailable, match=r"part of pyspark\. Install shipper with its Spark part: .*shipper\[spark\]"):
+    with pytest.raises(
+        JarsUnavailable,
+        match=r"part of pyspark\. Install shipper with its Spark part: .*shipper\[spark\]",
+    ):
         relock.ivy_jar()
 
 
-def test_a_cache_that_cannot_be_written_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_named(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "file"))
 
@@ -224,7 +250,10 @@ GOOD = "org.example:alpha:1.0 13 sha256:" + "0" * 64
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"# head\n\n{GOOD}\norg.example:beta 13 sha256:00\n", r"lock\.txt:4: expected `group:name:version .* found 'org"),
+        (
+            f"# head\n\n{GOOD}\norg.example:beta 13 sha256:00\n",
+            r"lock\.txt:4: expected `group:name:version .* found 'org",
+        ),
         (f"{GOOD}\n{GOOD}\n", r"lock\.txt:2: alpha-1\.0\.jar is locked twice"),
         ("# nothing\n", "locks no jars"),
     ],

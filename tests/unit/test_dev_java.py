@@ -41,7 +41,9 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
 
 
 def test_without_any_java_the_error_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(JavaMissing, match=r"No Java was found: .*Install a Java runtime of version 17 or newer"):
+    with pytest.raises(
+        JavaMissing, match=r"No Java was found: .*Install a Java runtime of version 17 or newer"
+    ):
         find_java({"PATH": str(tmp_path)})
 
 
@@ -51,7 +53,9 @@ def test_a_java_that_is_too_old_is_named_with_its_version_and_place(tmp_path: Pa
     with pytest.raises(JavaMissing) as caught:
         find_java({"JAVA_HOME": str(tmp_path), "PATH": "/bin:/usr/bin"})
 
-    assert str(caught.value).startswith(f"Java 1.8.0_392 is too old: {launcher} (from JAVA_HOME={tmp_path}), but 17 is")
+    assert str(caught.value).startswith(
+        f"Java 1.8.0_392 is too old: {launcher} (from JAVA_HOME={tmp_path}), but 17 is"
+    )
 
 
 def test_a_java_home_without_java_is_not_skipped(tmp_path: Path) -> None:
@@ -62,5 +66,7 @@ def test_a_java_home_without_java_is_not_skipped(tmp_path: Path) -> None:
 def test_a_launcher_that_is_no_java_is_quoted(tmp_path: Path) -> None:
     launcher = fake_java(tmp_path, "Unable to locate a Java Runtime.")
 
-    with pytest.raises(JavaMissing, match=r"is no working Java: it said 'Unable to locate a Java Runtime.'"):
+    with pytest.raises(
+        JavaMissing, match=r"is no working Java: it said 'Unable to locate a Java Runtime.'"
+    ):
         find_java({"PATH": f"{launcher.parent}:/bin:/usr/bin"})

@@ -30,8 +30,12 @@ def test_what_is_missing_is_named(programs: Path, monkeypatch: pytest.MonkeyPatc
     assert postgres.why_no_postgres() is None
 
 
-def test_an_airflow_without_it_has_sqlite_and_says_what_that_cannot(programs: Path, tmp_path: Path) -> None:
+def test_an_airflow_without_it_has_sqlite_and_says_what_that_cannot(
+    programs: Path, tmp_path: Path
+) -> None:
     said: list[str] = []
     server = airflow_server.AirflowServer(tmp_path / "airflow", None, tmp_path, said.append)
     assert server._database() is None
-    assert [("no PostgreSQL is installed" in line, "ask again after a 503" in line) for line in said] == [(True, True)]
+    assert [
+        ("no PostgreSQL is installed" in line, "ask again after a 503" in line) for line in said
+    ] == [(True, True)]

@@ -26,7 +26,8 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEAF = [
     sys.executable,
     "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', "
+    "flush=True); time.sleep(60)",
 ]
 
 
@@ -38,7 +39,9 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_server_is_remembered_until_it_is_forgotten(tmp_path: Path) -> None:
-    server = ServerState("kafka", {"bootstrap": "127.0.0.1:9092"}, tmp_path / "kafka", (ProcessId(12, "then"),))
+    server = ServerState(
+        "kafka", {"bootstrap": "127.0.0.1:9092"}, tmp_path / "kafka", (ProcessId(12, "then"),)
+    )
     state.save(tmp_path, server)
     assert state.load(tmp_path, "kafka") == server
 
@@ -46,7 +49,9 @@ def test_a_server_is_remembered_until_it_is_forgotten(tmp_path: Path) -> None:
     assert state.load(tmp_path, "kafka") is None
 
 
-def test_a_recycled_process_number_is_not_mistaken_for_the_server(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_recycled_process_number_is_not_mistaken_for_the_server(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
     stranger = ProcessId(sleeper.pid, "another boot:1")
     server = ServerState("kafka", {}, tmp_path, (stranger,))
     assert not server.running
@@ -55,11 +60,16 @@ def test_a_recycled_process_number_is_not_mistaken_for_the_server(tmp_path: Path
     assert ProcessId.of(sleeper.pid).alive()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"addresses": {}, "directory": "x", "processes": [{"pid": "x"}]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"addresses": {}, "directory": "x", "processes": [{"pid": "x"}]}'],
+)
 def test_a_broken_state_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "kafka.json").write_text(text)
 
-    with pytest.raises(DevServerError, match=r"kafka\.json does not say where kafka runs .* delete the file"):
+    with pytest.raises(
+        DevServerError, match=r"kafka\.json does not say where kafka runs .* delete the file"
+    ):
         state.load(tmp_path, "kafka")
 
 
@@ -68,7 +78,9 @@ def test_the_home_is_where_the_environment_says() -> None:
     assert state.dev_home({}) == Path.cwd() / ".dev"
 
 
-def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
     process = ProcessId.of(sleeper.pid)
     assert process.alive()
 
@@ -101,7 +113,8 @@ def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -
     assert server.exit_code() == -signal.SIGKILL
 
 
-#: Starts two that sleep, one of them in a session of its own as Airflow's tasks start theirs, and says their numbers.
+#: Starts two that sleep, one of them in a session of its own as Airflow's tasks start theirs, and
+#: says their numbers.
 PARENT = f"""
 import subprocess, time
 for apart in (False, True):
@@ -111,7 +124,9 @@ time.sleep(60)
 
 
 def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
-    server = spawn([sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
+    server = spawn(
+        [sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False
+    )
     wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
     children = [ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split()]
 
@@ -121,7 +136,9 @@ def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_what_a_server_that_died_has_left_in_its_session_is_ended(tmp_path: Path) -> None:
-    server = spawn([sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
+    server = spawn(
+        [sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False
+    )
     wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
     inside, apart = (ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split())
     stop(server.id, grace_seconds=5)
@@ -142,14 +159,18 @@ def test_a_server_is_out_of_reach_of_the_terminals_ctrl_c(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("die_with_parent", "survives"), [(True, False), (False, True)])
-def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path: Path, die_with_parent: bool, survives: bool) -> None:
+def test_a_killed_parent_takes_its_server_along_if_told_so(
+    tmp_path: Path, die_with_parent: bool, survives: bool
+) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from shipper_tools.dev.process import spawn;"
-        f"folder = Path({str(tmp_path)!r});"
-        f"server = spawn({SLEEP!r}, cwd=folder, output=folder / 'out', die_with_parent={die_with_parent});"
-        "print(server.id.pid, server.id.started, flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from shipper_tools.dev.process import "
+        f"spawn;folder = Path({str(tmp_path)!r});server = spawn({SLEEP!r}, cwd=folder, "
+        f"output=folder / 'out', die_with_parent={die_with_parent});print(server.id.pid, "
+        "server.id.started, flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         pid, started = parent.stdout.readline().split()
         server = ProcessId(int(pid), started)
@@ -168,7 +189,9 @@ def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path: Path, die_w
 def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
     started = []
     thread = threading.Thread(
-        target=lambda: started.append(spawn(SLEEP, cwd=tmp_path, output=tmp_path / "out", die_with_parent=True))
+        target=lambda: started.append(
+            spawn(SLEEP, cwd=tmp_path, output=tmp_path / "out", die_with_parent=True)
+        )
     )
     thread.start()
     thread.join()
@@ -185,7 +208,9 @@ def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     lock, waited = tmp_path / "lock", threading.Event()
-    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         killer = threading.Thread(target=lambda: waited.wait(20) and holder.kill())
@@ -203,9 +228,13 @@ def test_a_port_with_a_listener_cannot_be_used_and_a_free_one_can() -> None:
     assert why_unusable(port) is None
 
 
-def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ports, "_claims", [])  # and with the list go the claims
-    with subprocess.Popen([sys.executable, "-c", _ASKS], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", _ASKS], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout is not None
         with ThreadPoolExecutor(8) as pool:
             here = [asked.result() for asked in [pool.submit(free_port) for _ in range(200)]]
@@ -215,11 +244,15 @@ def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process
     assert len({*here, *there}) == 400
 
 
-_ASKS = "from shipper_tools.dev.ports import free_port; print(*(free_port() for _ in range(200)), flush=True); input()"
+_ASKS = (
+    "from shipper_tools.dev.ports import free_port; print(*(free_port() for _ in range(200)), "
+    "flush=True); input()"
+)
 
 
 def test_no_connection_of_a_client_can_take_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel gives a client's end of a connection any port of its range, also one that a server is about to use."""
+    """The kernel gives a client's end of a connection any port of its range, also one that a server
+    is about to use."""
     monkeypatch.setattr(ports, "_claims", [])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         clients = [socket.create_connection(listener.getsockname()) for _ in range(100)]
@@ -229,9 +262,13 @@ def test_no_connection_of_a_client_can_take_a_free_port(monkeypatch: pytest.Monk
     assert max(free_port() for _ in range(200)) < min(near)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="needs the number of a system call")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or sys.platform != "linux",
+    reason="needs the number of a system call",
+)
 def test_a_server_is_stopped_when_its_last_thread_lets_go_of_the_port() -> None:
-    """Its first one may end before the others; the kernel calls the process a zombie from then on."""
+    """Its first one may end before the others; the kernel calls the process a zombie from
+    then on."""
     port = free_port()
     code = f"""
 import ctypes, socket, threading, time

@@ -1,4 +1,5 @@
-"""How `shipper doctor` goes about its checks, and what it prints. What it finds on real servers is in tests/integration/test_doctor.py."""
+"""How `shipper doctor` goes about its checks, and what it prints. What it finds on real servers is
+in tests/integration/test_doctor.py."""
 
 from __future__ import annotations
 
@@ -17,7 +18,17 @@ from shipper.cli import doctor as command
 from shipper.cli.console import Terminal
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import Check, CheckList, Examined, Finding, examine, failed, ok, skipped, warning
+from shipper.driver.doctor import (
+    Check,
+    CheckList,
+    Examined,
+    Finding,
+    examine,
+    failed,
+    ok,
+    skipped,
+    warning,
+)
 from shipper.errors import ClusterRefuses
 
 HERE = Examined(Path("config"), None, 5)
@@ -28,8 +39,16 @@ def check(name: str, *found: Finding, after: str = "") -> Check[Examined]:
 
 
 def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not() -> None:
-    broken = [check("a", failed("no", check="half of a")), check("b", ok(""), after="a"), check("c", ok(""), after="b")]
-    well = [check("a", warning("hm", "look")), check("b", skipped("nobody asks")), check("c", ok("yes"), after="b")]
+    broken = [
+        check("a", failed("no", check="half of a")),
+        check("b", ok(""), after="a"),
+        check("c", ok(""), after="b"),
+    ]
+    well = [
+        check("a", warning("hm", "look")),
+        check("b", skipped("nobody asks")),
+        check("c", ok("yes"), after="b"),
+    ]
     found = examine([CheckList(broken, HERE), CheckList(well, HERE, "far: ")])
     assert [(each.check, each.status, each.remedy) for each in found] == [
         ("half of a", "failed", "do it"), ("b", "skipped", ""), ("c", "skipped", ""),
@@ -39,7 +58,9 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
 
 
 def test_a_check_that_needs_a_pipeline_is_left_out_without_one() -> None:
-    (found,) = examine([CheckList([replace(check("a", ok("")), needs_pipeline=True), check("b", ok(""))], HERE)])
+    (found,) = examine(
+        [CheckList([replace(check("a", ok("")), needs_pipeline=True), check("b", ok(""))], HERE)]
+    )
     assert found.check == "b"
 
 
@@ -54,7 +75,14 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
     def lacks(_: Examined) -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/there")
 
-    found = examine([CheckList([Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)], HERE)])
+    found = examine(
+        [
+            CheckList(
+                [Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)],
+                HERE,
+            )
+        ]
+    )
     assert [each.status for each in found] == ["ok", "failed", "failed", "failed"]
     assert [each.remedy for each in found[1:]] == ["mend it"] * 3
     assert found[1].says == "wrong password"
@@ -71,15 +99,31 @@ def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_n
 
     began = time.monotonic()
     found = examine(
-        [CheckList([Check("hangs", hangs, "look"), check("next", ok(""), after="hangs"), check("other", ok(""))], HERE)], 0.3
+        [
+            CheckList(
+                [
+                    Check("hangs", hangs, "look"),
+                    check("next", ok(""), after="hangs"),
+                    check("other", ok("")),
+                ],
+                HERE,
+            )
+        ],
+        0.3,
     )
     assert time.monotonic() - began < 60
-    assert [(each.check, each.status) for each in found] == [("hangs", "failed"), ("next", "skipped"), ("other", "ok")]
+    assert [(each.check, each.status) for each in found] == [
+        ("hangs", "failed"),
+        ("next", "skipped"),
+        ("other", "ok"),
+    ]
     assert found[0].says == "no answer within 0.3 s"
     never.set()
 
 
-def test_lines_fit_into_80_columns_and_say_without_colour_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_fit_into_80_columns_and_say_without_colour_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     terminal = Terminal()
     terminal.file = stream = io.StringIO()
     terminal.width = 80
@@ -107,7 +151,9 @@ def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -
     assert {each.check for each in found} >= {"Java", "Python", "disk"}
 
 
-def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def java() -> list[Finding]:
         return examine([CheckList([each for each in machine.CHECKS if each.name == "Java"], HERE)])
 
@@ -128,12 +174,25 @@ def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(tmp_path:
     assert gone.status == "failed"
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that cannot be written to")
-def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_one_that_can(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not Path("/proc").exists(),
+    reason="needs a folder that cannot be written to",
+)
+def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_one_that_can(
+    tmp_path: Path,
+) -> None:
     def found_at(uri: str) -> list[Finding]:
-        fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"], "runs_uri": uri}
+        fields = {
+            "pipeline": "web",
+            "source": "logs",
+            "topic": "t",
+            "clusters": ["c"],
+            "runs_uri": uri,
+        }
         about = Examined(tmp_path, Pipeline.model_validate(fields), 5)
-        return examine([CheckList([each for each in machine.CHECKS if each.name == "runs_uri"], about)])
+        return examine(
+            [CheckList([each for each in machine.CHECKS if each.name == "runs_uri"], about)]
+        )
 
     found = found_at("/proc/runs")
     assert [each.status for each in found] == ["failed"]
@@ -149,4 +208,7 @@ def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over() -> Non
     now = dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC)
     hourly = machine.latest_window(Pipeline.model_validate({**fields, "schedule": "@hourly"}), now)
     assert str(hourly) == "2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
-    assert str(machine.latest_window(Pipeline.model_validate(fields), now)) == "2026-10-31T06:00:00Z/2026-11-01T06:00:00Z"
+    assert (
+        str(machine.latest_window(Pipeline.model_validate(fields), now))
+        == "2026-10-31T06:00:00Z/2026-11-01T06:00:00Z"
+    )

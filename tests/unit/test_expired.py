@@ -1,4 +1,5 @@
-"""Which delivered records have expired, by the partitions' first offsets and by where partitions ended before each ship."""
+"""Which delivered records have expired, by the partitions' first offsets and by where partitions
+ended before each ship."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def test_nothing_has_expired_while_partitions_begin_at_their_first_record():
     assert at(0, 0) == (0, [])
 
 
-def test_ships_in_front_of_the_first_offsets_have_expired_whole_and_only_the_newest_results_are_read():
+def test_ships_in_front_of_the_first_offsets_have_expired_whole_and_only_the_newest_results_are_read():  # noqa: E501
     assert at(30, 40) == (56, [THIRD])
     assert at(50, 60) == (84, [])
 
@@ -53,4 +54,6 @@ def test_what_has_expired_is_not_wrong():
     logs = {"t": LogFacts("c", "A", [0, 7], [50, 60])}
     [finding] = findings(Counter(t=1234, u=0), logs)
     assert (finding.severity, finding.where) == ("expired", "t")
-    assert finding.text.startswith("up to 1,234 delivered records have expired (partition 1 at offset 7)")
+    assert finding.text.startswith(
+        "up to 1,234 delivered records have expired (partition 1 at offset 7)"
+    )

@@ -79,7 +79,8 @@ def round_trip_seconds(connection: socket.socket, data: bytes = b"x" * 20) -> fl
 
 
 def request(api_key: int, correlation_id: int, size: int = 100) -> bytes:
-    """A frame like Kafka's requests. The echo server's answer has the API key where a response has its correlation id."""
+    """A frame like Kafka's requests. The echo server's answer has the API key where a response has
+    its correlation id."""
     return struct.pack(">ihhi", size + 8, api_key, 0, correlation_id) + b"r" * size
 
 
@@ -102,7 +103,9 @@ def test_bandwidth_is_shared_by_all_connections(link: FaultProxy) -> None:
     connections = [connect(link) for _ in range(2)]
     data = b"b" * 400_000
     began = time.monotonic()
-    senders = [threading.Thread(target=connection.sendall, args=(data,)) for connection in connections]
+    senders = [
+        threading.Thread(target=connection.sendall, args=(data,)) for connection in connections
+    ]
     for sender in senders:
         sender.start()
     for connection in connections:
@@ -161,7 +164,9 @@ def test_requests_of_a_connection_are_slow_one_after_the_other(link: FaultProxy)
             took.append(time.monotonic() - began)
             if took[-1] < 1.1:
                 break
-    assert 0.59 < min(took) < 1.1  # ten times 60 ms, both connections at once; a busy machine may need several tries
+    assert (
+        0.59 < min(took) < 1.1
+    )  # ten times 60 ms, both connections at once; a busy machine may need several tries
 
 
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
@@ -207,7 +212,8 @@ def _becomes(holds: object, within_seconds: float = 5.0) -> bool:
 
 
 def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) -> None:
-    # The echo's bytes 4 to 8, read as a correlation id, are those of the request's API key and version.
+    # The echo's bytes 4 to 8, read as a correlation id, are those of the request's API key and
+    # version.
     asked = struct.pack(">ihhi", 108, END_TXN, 0, END_TXN << 16) + b"r" * 100
     with connect(link) as connection:
         link.hold_response(END_TXN)
@@ -235,7 +241,11 @@ def test_a_link_to_nowhere_resets(link: FaultProxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     # The reset may come as early as the connect.
-    with FaultProxy(f"127.0.0.1:{port}") as proxy, pytest.raises(ConnectionResetError), connect(proxy) as connection:
+    with (
+        FaultProxy(f"127.0.0.1:{port}") as proxy,
+        pytest.raises(ConnectionResetError),
+        connect(proxy) as connection,
+    ):
         connection.recv(10)
 
 

@@ -11,7 +11,11 @@ NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
 def listed(name, age_seconds=3600.0, **more):
-    return ListedFile(FileId(f"/logs/{name}", 1, int((NOW.timestamp() - age_seconds) * 1000)), f"file:/logs/{name}", **more)
+    return ListedFile(
+        FileId(f"/logs/{name}", 1, int((NOW.timestamp() - age_seconds) * 1000)),
+        f"file:/logs/{name}",
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,14 +35,25 @@ def test_files_are_cut_as_spark_cuts_them(path, size, starts):
 
 
 def test_the_hash_is_sparks():
-    # What Spark 4.2's xxhash64(file_path, file_size, file_modification_time, file_block_start) gave for this very file.
+    # What Spark 4.2's xxhash64(file_path, file_size, file_modification_time, file_block_start) gave
+    # for this very file.
     file = FileId("file:/tmp/exp/files/bom.log", 17, 1795260137427)
     assert split_hash("file:/tmp/exp/files/bom.log", file, 0) == -1905928673698259363
 
 
 def test_young_unfinished_and_open_files_are_left_out_with_the_reason():
-    files = [listed("b.log"), listed("a.log"), listed("new.log", 10), listed("x.log._COPYING_"), listed("pipe", left="special")]
-    files += [listed("old.log", open=True), listed("new open.log", 10, open=True), listed("open.log.tmp", open=True)]
+    files = [
+        listed("b.log"),
+        listed("a.log"),
+        listed("new.log", 10),
+        listed("x.log._COPYING_"),
+        listed("pipe", left="special"),
+    ]
+    files += [
+        listed("old.log", open=True),
+        listed("new open.log", 10, open=True),
+        listed("open.log.tmp", open=True),
+    ]
     files += [listed("ahead.log", -1), listed("far ahead.log", -1e14)]
     taken, left_out = select(files, settle_seconds=60, now=NOW)
     assert [file.name for file in taken] == ["a.log", "b.log"]
@@ -63,6 +78,8 @@ def test_the_table_of_reasons_in_the_docs_is_the_one_in_the_code():
 
 
 def test_the_lister_has_no_reason_of_its_own():
-    java = (Path(__file__).resolve().parents[2] / "jvm" / "shipper" / "lines" / "Entries.java").read_text()
+    java = (
+        Path(__file__).resolve().parents[2] / "jvm" / "shipper" / "lines" / "Entries.java"
+    ).read_text()
     codes = set(re.findall(r'"([a-z]+(?:-[a-z]+)*)"', java)) - {"file", "s3a"}
     assert codes == REASONS.keys() - {"open", "unsettled", "future", "doubtful"}

@@ -27,10 +27,18 @@ def test_a_file_of_a_real_tool_is_what_its_bytes_say(path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.log.gz", b"2026-11-01 plain text\n", "its name says gzip, and it does not begin as a file of gzip does"),
+        (
+            "a.log.gz",
+            b"2026-11-01 plain text\n",
+            "its name says gzip, and it does not begin as a file of gzip does",
+        ),
         ("a.log.gz", b"\0" * 16, "does not begin as a file of gzip"),
         ("a.log.GZ", b"plain", "does not begin as"),
-        ("a.log.snappy", b"\0\0\1\0\0\0\0\x80abc", "its name says snappy, and it does not begin as a file of snappy does"),
+        (
+            "a.log.snappy",
+            b"\0\0\1\0\0\0\0\x80abc",
+            "its name says snappy, and it does not begin as a file of snappy does",
+        ),
         ("a.log.deflate", b"\x78\x9c", "its name says deflate"),
         ("a.log.zip", b"PK\x03\x04", "it is a file of zip"),
     ],
@@ -40,7 +48,17 @@ def test_what_the_bytes_do_not_make_certain_is_refused_with_the_reason(name, con
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"one\n", b"BZh9 is a log line\n", b"\xef\xbb\xbfa\n", b"\x1f", b"PK\n", b"P*M\n", b"\xff\x06\x00"]
+    "content",
+    [
+        b"",
+        b"one\n",
+        b"BZh9 is a log line\n",
+        b"\xef\xbb\xbfa\n",
+        b"\x1f",
+        b"PK\n",
+        b"P*M\n",
+        b"\xff\x06\x00",
+    ],
 )
 def test_text_is_text_whatever_it_resembles(content):
     found = recognise("a.log", content)
@@ -50,7 +68,14 @@ def test_text_is_text_whatever_it_resembles(content):
 def test_packed_files_count_as_what_they_unpack_to():
     """It decides whether a JVM is worth its optimising compiler."""
     now = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-    common = {"pipeline": "web", "window_start": now, "window_end": now, "run_id": "r", "started_at": now, "finished_at": now}
+    common = {
+        "pipeline": "web",
+        "window_start": now,
+        "window_end": now,
+        "run_id": "r",
+        "started_at": now,
+        "finished_at": now,
+    }
     kinds = [("plain", True), ("gzip", True), ("zstd", True), ("gzip", False)]
     files = [
         PlannedFile(path=f"/{n}", size_bytes=100, modified_ms=0, splits=1, format=kind, left=left)

@@ -1,4 +1,5 @@
-"""Which windows of a schedule count as complete, by results and ledgers that are written by hand."""
+"""Which windows of a schedule count as complete, by results and ledgers that are written by
+hand."""
 
 from __future__ import annotations
 
@@ -22,7 +23,16 @@ from shipper.report.late import fresh_until
 from shipper.report.message import message
 from shipper.report.past_runs import not_again, window_runs
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
-from shipper.report.results import CheckResult, Coverage, DeliveryGateResult, Gap, GateResult, LeftFile, ShipResult, Uncovered
+from shipper.report.results import (
+    CheckResult,
+    Coverage,
+    DeliveryGateResult,
+    Gap,
+    GateResult,
+    LeftFile,
+    ShipResult,
+    Uncovered,
+)
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
@@ -54,32 +64,59 @@ class Runs:
         self.count += 1
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
         common: dict[str, Any] = {
-            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
-            "started_at": window.end, "finished_at": window.end, "asked": asked,
-        }  # fmt: skip
-        check = CheckResult(check="files", severity="block", passed=not closed, expected=">= 1", observed="0")
+            "pipeline": "web",
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": folder.run_id,
+            "started_at": window.end,
+            "finished_at": window.end,
+            "asked": asked,
+        }
+        check = CheckResult(
+            check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
+        )
         folder.write(
-            "gate_source", GateResult(step="gate_source", checks=[check], status="failed" if closed else "succeeded", **common)
+            "gate_source",
+            GateResult(
+                step="gate_source",
+                checks=[check],
+                status="failed" if closed else "succeeded",
+                **common,
+            ),
         )
         for cluster in clusters:
             start = window.start if back_to is None else hour(back_to).start
             found = Coverage(start=start, end=window.end, uncovered=list(left))
-            folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, coverage=found, **common))
+            folder.write(
+                f"gate_delivery.{cluster}",
+                DeliveryGateResult(cluster=cluster, coverage=found, **common),
+            )
 
     def add_lost(self, window: Window, step: str, lost: RecreatedTopic) -> None:
         """A run that fails at ``step`` on the cluster `near`, since a topic was created anew."""
         self.add(window)
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
         common: dict[str, Any] = {
-            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
-            "started_at": window.end, "finished_at": window.end, "status": "failed", "error": "lost",
-        }  # fmt: skip
-        clusters = [ClusterPlan(cluster="near", recreated=[lost] if step == "plan" else []), ClusterPlan(cluster="far")]
+            "pipeline": "web",
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": folder.run_id,
+            "started_at": window.end,
+            "finished_at": window.end,
+            "status": "failed",
+            "error": "lost",
+        }
+        clusters = [
+            ClusterPlan(cluster="near", recreated=[lost] if step == "plan" else []),
+            ClusterPlan(cluster="far"),
+        ]
         folder.write("plan", PlanResult(clusters=clusters, **common))
         if step == "ship":
             folder.write("ship.near", ShipResult(cluster="near", recreated=[lost], **common))
         elif step == "gate_delivery":
-            folder.write("gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **common))
+            folder.write(
+                "gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **common)
+            )
 
     def gaps(self, last: int, held: Any = None, **since: int) -> list[tuple[str, int, str]]:
         runs = window_runs(self.uri, "web", ("near", "far"), DAY, LONG)
@@ -104,13 +141,21 @@ class Ledger:
         return {file.path for file in files} <= self.paths
 
 
-def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluster(runs: Runs) -> None:
+def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluster(
+    runs: Runs,
+) -> None:
     runs.add(hour(0), "near", "far")
     runs.add(hour(2), "near")
-    assert runs.gaps(2) == [("near", 1, "no run"), ("far", 1, "no run"), ("far", 2, "its run failed, or is not over")]
+    assert runs.gaps(2) == [
+        ("near", 1, "no run"),
+        ("far", 1, "no run"),
+        ("far", 2, "its run failed, or is not over"),
+    ]
 
 
-def test_a_run_that_was_for_one_cluster_alone_is_no_failure_of_the_other_and_no_delivery(runs: Runs) -> None:
+def test_a_run_that_was_for_one_cluster_alone_is_no_failure_of_the_other_and_no_delivery(
+    runs: Runs,
+) -> None:
     runs.add(hour(0), "near", asked=Asked(clusters=["near"], other_clusters=["far"]))
     assert runs.gaps(0) == [("far", 0, "its run was asked to ship to other clusters alone")]
     assert runs.gaps(0, Ledger(0)) == []
@@ -126,7 +171,10 @@ def test_a_wide_run_covers_all_of_its_windows(runs: Runs) -> None:
 def test_a_closed_source_gate_stays_a_gap_until_a_run_of_that_window_passes(runs: Runs) -> None:
     runs.add(hour(0), closed=True)
     runs.add(hour(1), "near", "far", back_to=0)
-    assert runs.gaps(1) == [("near", 0, "its source gate is closed"), ("far", 0, "its source gate is closed")]
+    assert runs.gaps(1) == [
+        ("near", 0, "its source gate is closed"),
+        ("far", 0, "its source gate is closed"),
+    ]
     runs.add(hour(0), "near", "far")
     assert runs.gaps(1) == []
 
@@ -146,7 +194,9 @@ class TestATopicThatWasCreatedAnew:
     LOST = RecreatedTopic(topic="logs.web", before="A", now="B", records=5, files=1)
     WHY = "topic logs.web was deleted and created anew after 5 records were delivered to it"
 
-    def test_a_window_that_was_complete_is_a_gap_once_a_run_finds_its_records_gone(self, runs: Runs) -> None:
+    def test_a_window_that_was_complete_is_a_gap_once_a_run_finds_its_records_gone(
+        self, runs: Runs
+    ) -> None:
         runs.add(hour(0), "near", "far")
         runs.add(hour(1), "near", "far")
         runs.add_lost(hour(0), "plan", self.LOST)
@@ -171,18 +221,31 @@ class TestWhatALedgerHolds:
     def held(self, *shipped: FileId, whole: bool = True) -> LedgerHeld:
         inventory = Inventory()
         value = ChunkValue(
-            last=1, end=whole, records=1, bytes=9, checksum=1, digest="d", generation=1, run_id="r", window=self.WINDOW, splits=1
+            last=1,
+            end=whole,
+            records=1,
+            bytes=9,
+            checksum=1,
+            digest="d",
+            generation=1,
+            run_id="r",
+            window=self.WINDOW,
+            splits=1,
         )
         for file in shipped:
             key = ChunkKey(SplitId(file, 0), 0, "t")
-            inventory.add(Entries([Entry(key, value, 1, 1, invalidated=False, archived=False)]), "web")
+            inventory.add(
+                Entries([Entry(key, value, 1, 1, invalidated=False, archived=False)]), "web"
+            )
         return LedgerHeld(inventory)
 
     def test_a_file_that_was_replaced_is_not_there_since_the_one_before_it_is(self) -> None:
         replaced = LeftFile(path="a.log", size_bytes=20, modified_ms=50)
         for before in (FileId("a.log", 10, 40), FileId("a.log", 10, 60), FileId("a.log", 20, 49)):
             assert not self.held(before).files_complete([replaced])
-        assert self.held(FileId("a.log", 10, 40), FileId("a.log", 20, 50)).files_complete([replaced])
+        assert self.held(FileId("a.log", 10, 40), FileId("a.log", 20, 50)).files_complete(
+            [replaced]
+        )
 
     def test_a_file_that_was_written_on_is_there_once_it_is_whole(self) -> None:
         young = LeftFile(path="a.log", modified_ms=50)
@@ -200,11 +263,20 @@ class TestWhatALedgerHolds:
         plan = TestCoverage().plan(
             left_out=[
                 LeftOut(path="young", reason="young", warns=True, modified_ms=7),
-                PlannedFile(path="late", size_bytes=4, modified_ms=8, splits=1, late_window=str(hour(3))).left_out("replaced"),
+                PlannedFile(
+                    path="late", size_bytes=4, modified_ms=8, splits=1, late_window=str(hour(3))
+                ).left_out("replaced"),
             ]
         )
-        found = [file for one in coverage(plan, "near", when_empty_fails=True).uncovered for file in one.files]
-        assert found == [LeftFile(path="young", modified_ms=7), LeftFile(path="late", size_bytes=4, modified_ms=8)]
+        found = [
+            file
+            for one in coverage(plan, "near", when_empty_fails=True).uncovered
+            for file in one.files
+        ]
+        assert found == [
+            LeftFile(path="young", modified_ms=7),
+            LeftFile(path="late", size_bytes=4, modified_ms=8),
+        ]
 
 
 def test_where_the_results_are_gone_the_ledger_is_asked(runs: Runs) -> None:
@@ -215,13 +287,24 @@ def test_where_the_results_are_gone_the_ledger_is_asked(runs: Runs) -> None:
 def test_windows_in_a_row_are_shown_as_one() -> None:
     three = [Gap(cluster="far", window=str(hour(n)), why="no run") for n in (3, 1, 2)]
     other = Gap(cluster="far", window=str(hour(5)), why="no run")
-    assert [(gap.window[11:13], gap.windows) for gap in merged([*three, other])] == [("01", 3), ("05", 1)]
+    assert [(gap.window[11:13], gap.windows) for gap in merged([*three, other])] == [
+        ("01", 3),
+        ("05", 1),
+    ]
 
 
 class TestCoverage:
     def plan(self, **fields: Any) -> PlanResult:
-        times = {"started_at": DAY, "finished_at": DAY, "window_start": hour(5).start, "window_end": hour(5).end}
-        clusters = [ClusterPlan(cluster="near", looks_back_to=hour(2).start), ClusterPlan(cluster="far")]
+        times = {
+            "started_at": DAY,
+            "finished_at": DAY,
+            "window_start": hour(5).start,
+            "window_end": hour(5).end,
+        }
+        clusters = [
+            ClusterPlan(cluster="near", looks_back_to=hour(2).start),
+            ClusterPlan(cluster="far"),
+        ]
         return PlanResult(pipeline="web", run_id="r", clusters=clusters, **times, **fields)  # type: ignore[arg-type]
 
 
@@ -237,7 +320,9 @@ def pipeline(**schedule: Any) -> Pipeline:
 
 
 class TestBeginnings:
-    def test_a_pipeline_begins_with_its_first_scheduled_window_and_a_new_cluster_with_its_own(self, tmp_path: Path) -> None:
+    def test_a_pipeline_begins_with_its_first_scheduled_window_and_a_new_cluster_with_its_own(
+        self, tmp_path: Path
+    ) -> None:
         def first(n: int, *clusters: str) -> dict[str, int]:
             found = beginnings(str(tmp_path), "web", clusters, hour(n).start, None, keep=True)
             return {cluster: at.hour for cluster, at in found.items()}
@@ -246,7 +331,10 @@ class TestBeginnings:
         assert first(6, "near") == {"near": 5}
         assert first(7, "near", "far") == {"near": 5, "far": 7}
         assert first(8, "far") == {"far": 7}
-        assert {name: at.hour for name, at in read_beginnings(str(tmp_path), "web").items()} == {"near": 5, "far": 7}
+        assert {name: at.hour for name, at in read_beginnings(str(tmp_path), "web").items()} == {
+            "near": 5,
+            "far": 7,
+        }
 
     def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path: Path) -> None:
         found = beginnings(str(tmp_path), "web", ["near"], hour(5).start, hour(2).start, keep=False)
@@ -254,7 +342,9 @@ class TestBeginnings:
         assert read_beginnings(str(tmp_path), "web") == {}
 
 
-def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept(runs: Runs, tmp_path: Path) -> None:
+def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept(
+    runs: Runs, tmp_path: Path
+) -> None:
     assert gaps_before(runs.uri, pipeline(), hour(3).start) is None, "nobody knows since when"
     beginnings(runs.uri, "web", ["near", "far"], hour(0).start, None, keep=True)
     runs.add(hour(1), "near", "far")
@@ -278,7 +368,9 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
         report.gaps = [Gap(cluster="frankfurt", window=str(hour(1)), why="no run")]
         says, place = "frankfurt: 1 earlier window is not complete", 'id="incomplete"'
     else:
-        report.plan.left_out = [LeftOut(path="s3a://logs/young.log", reason="modified 4 s ago", warns=True)]
+        report.plan.left_out = [
+            LeftOut(path="s3a://logs/young.log", reason="modified 4 s ago", warns=True)
+        ]
         says, place = "1 entry is left out: s3a://logs/young.log", 'id="left-out"'
     told, page = message(report), render(report)
     assert told.ending == "warning"
@@ -291,19 +383,35 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
 class TestNotAgain:
     """What a run that looks back leaves alone."""
 
-    def ask(self, runs: Runs, window: Window, path: str = "a.log", cluster: str = "near") -> str | None:
-        return not_again(runs.uri, "web", ("near", "far"), {window}, LONG).why(cluster, window, path)
+    def ask(
+        self, runs: Runs, window: Window, path: str = "a.log", cluster: str = "near"
+    ) -> str | None:
+        return not_again(runs.uri, "web", ("near", "far"), {window}, LONG).why(
+            cluster, window, path
+        )
 
     def ship(self, runs: Runs, window: Window, *, final: bool, late: Window | None = None) -> None:
         runs.add(window)
         folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
         common: dict[str, Any] = {
-            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
-            "started_at": window.end, "finished_at": window.end,
-        }  # fmt: skip
-        folder.write("ship.near", ShipResult(cluster="near", status="failed", error="no", final=final, **common))
+            "pipeline": "web",
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": folder.run_id,
+            "started_at": window.end,
+            "finished_at": window.end,
+        }
+        folder.write(
+            "ship.near",
+            ShipResult(cluster="near", status="failed", error="no", final=final, **common),
+        )
         file = PlannedFile(
-            path="a.log", size_bytes=1, modified_ms=1, splits=1, late_window=late and str(late), late_for=("near",)
+            path="a.log",
+            size_bytes=1,
+            modified_ms=1,
+            splits=1,
+            late_window=late and str(late),
+            late_for=("near",),
         )
         folder.write("plan", PlanResult(files=[file], **common))
 
@@ -335,8 +443,11 @@ class TestNotAgain:
 
 
 def _daily() -> tuple[dt.datetime, str]:
-    """Return when the last daily window ended, and its cron: half a day ago, so that no test meets a window that has just ended."""
-    end = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=12)
+    """Return when the last daily window ended, and its cron: half a day ago, so that no test meets
+    a window that has just ended."""
+    end = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0) - dt.timedelta(
+        hours=12
+    )
     return end, f"0 {end.hour} * * *"
 
 
@@ -347,16 +458,23 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     (config / "pipelines").mkdir(parents=True)
     schedule = f"{{cron: '{daily}', deliver_within: 1d}}"
     notify = "[{on: [late], notifier: a.B}]"
-    text = f"pipeline: web\nschedule: {schedule}\nnotify: {notify}\nsource: logs/\ntopic: t\nclusters: [near]\n"
+    text = (
+        f"pipeline: web\nschedule: {schedule}\nnotify: {notify}\nsource: logs/\ntopic: "
+        "t\nclusters: [near]\n"
+    )
     (config / "pipelines" / "web.yaml").write_text(text)
     (config / "clusters").mkdir()
-    (config / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:1\n")  # and nobody asks it
+    (config / "clusters" / "near.yaml").write_text(
+        "cluster: near\nbootstrap: 127.0.0.1:1\n"
+    )  # and nobody asks it
     beginnings(runs.uri, "web", ("near",), days[0].start, None, keep=True)
     for day in days:
         runs.add(day)  # and failed
 
     def gaps(*options: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["gaps", "web", "--config", str(config), *options], catch_exceptions=False)
+        done = CliRunner().invoke(
+            app, ["gaps", "web", "--config", str(config), *options], catch_exceptions=False
+        )
         return done.exit_code, done.stdout
 
     code, said = gaps("--alert", "--json")
@@ -369,34 +487,52 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     assert (code, json.loads(said)["gaps"][0]["windows"]) == (1, 3), "asked without it, it says all"
     figures = tmp_path / "shipper.prom"
     assert gaps("--alert", "--metrics-file", str(figures)) == (0, "")
-    assert figures.read_text().splitlines()[1:] == ['shipper_gaps{cluster="near",pipeline="web"} 3'], "told or not"
+    assert figures.read_text().splitlines()[1:] == [
+        'shipper_gaps{cluster="near",pipeline="web"} 3'
+    ], "told or not"
     earlier = Window(days[0].start - dt.timedelta(days=1), days[0].start)
     runs.add(earlier)
     code, said = gaps("--alert", "--json", "--since", "5d")
-    assert (code, [gap["window"] for gap in json.loads(said)["gaps"]]) == (1, [str(earlier)]), "nobody was told of that one"
+    assert (code, [gap["window"] for gap in json.loads(said)["gaps"]]) == (1, [str(earlier)]), (
+        "nobody was told of that one"
+    )
 
 
-def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
     end, daily = _daily()
     for name, text in (
         (
             "pipelines/web",
-            f"pipeline: web\nschedule: '{daily}'\nsource: {{path: logs/, settle: 0s}}\ntopic: t\nclusters: [near]\n",
+            f"pipeline: web\nschedule: '{daily}'\nsource: {{path: logs/, settle: 0s}}\ntopic: "
+            "t\nclusters: [near]\n",
         ),
         (
             "clusters/near",
-            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: '${NOT_THERE_AT_ALL}'}\n",
+            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: "
+            "'${NOT_THERE_AT_ALL}'}\n",
         ),
     ):
         (tmp_path / "config" / name).parent.mkdir(parents=True)
         (tmp_path / "config" / f"{name}.yaml").write_text(text)
-    beginnings(str(tmp_path / "runs"), "web", ("near",), end - dt.timedelta(days=2), None, keep=True)
+    beginnings(
+        str(tmp_path / "runs"), "web", ("near",), end - dt.timedelta(days=2), None, keep=True
+    )
 
     def alert() -> Result:
-        return CliRunner().invoke(app, ["gaps", "web", "--config", str(tmp_path / "config"), "--alert"], catch_exceptions=False)
+        return CliRunner().invoke(
+            app,
+            ["gaps", "web", "--config", str(tmp_path / "config"), "--alert"],
+            catch_exceptions=False,
+        )
 
     first, second = alert(), alert()
-    assert (first.exit_code, bool(first.stdout), "NOT_THERE_AT_ALL" in first.stderr) == (1, True, True), first.output
+    assert (first.exit_code, bool(first.stdout), "NOT_THERE_AT_ALL" in first.stderr) == (
+        1,
+        True,
+        True,
+    ), first.output
     assert (second.exit_code, second.output) == (0, "")
 
 
@@ -409,13 +545,20 @@ def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, be
     runs.add(Window(hour(-9).start, hour(-8).end), "near", "far")
     runs.add(Window(hour(40).start, hour(44).end), "near", "far")
     now = hour(41).start
-    assert fresh_until(runs.uri, "web", ("near", "far", "new"), now) == {"near": hour(before).end, "far": hour(0).end}
+    assert fresh_until(runs.uri, "web", ("near", "far", "new"), now) == {
+        "near": hour(before).end,
+        "far": hour(0).end,
+    }
 
 
 def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
-    """Until it is shipped: also if no run takes it for years, since its time of modification lies ahead."""
+    """Until it is shipped: also if no run takes it for years, since its time of modification lies
+    ahead."""
     runs.add(hour(0), "near")
-    left = [Uncovered(window=str(hour(n)), why="too young", files=[LeftFile(path="a.log")]) for n in (3, 5, 6)]
+    left = [
+        Uncovered(window=str(hour(n)), why="too young", files=[LeftFile(path="a.log")])
+        for n in (3, 5, 6)
+    ]
     runs.add(hour(3), "near", left=left[:1])
     assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(0).end}
     runs.add(Window(hour(2).start, hour(6).end), "near", left=left)
@@ -425,11 +568,19 @@ def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
 
 
 class TestWideRuns:
-    """A run over several windows of the schedule says of each of them what it found and left there."""
+    """A run over several windows of the schedule says of each of them what it found and
+    left there."""
 
-    def test_a_note_for_a_longer_window_than_asked_about_counts_for_all_of_it(self, runs: Runs) -> None:
+    def test_a_note_for_a_longer_window_than_asked_about_counts_for_all_of_it(
+        self, runs: Runs
+    ) -> None:
         day = Window(hour(0).start, hour(3).end)
-        runs.add(day, "near", "far", left=[Uncovered(window=str(day), why="young", files=[LeftFile(path="a.log")])])
+        runs.add(
+            day,
+            "near",
+            "far",
+            left=[Uncovered(window=str(day), why="young", files=[LeftFile(path="a.log")])],
+        )
         runs.add(hour(2), "near", "far")
         assert [gap[1] for gap in runs.gaps(3) if gap[0] == "near"] == [0, 1, 2, 3]
 
@@ -448,14 +599,23 @@ class TestARunThatFailed:
         runs.add(window)
         folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
         common: dict[str, Any] = {
-            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": folder.run_id,
-            "started_at": window.end, "finished_at": window.end,
-        }  # fmt: skip
+            "pipeline": "web",
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": folder.run_id,
+            "started_at": window.end,
+            "finished_at": window.end,
+        }
         back = hour(0).start if file.late_window else None
-        clusters = [ClusterPlan(cluster="near", left_files=1, looks_back_to=back), ClusterPlan(cluster="far", looks_back_to=back)]
+        clusters = [
+            ClusterPlan(cluster="near", left_files=1, looks_back_to=back),
+            ClusterPlan(cluster="far", looks_back_to=back),
+        ]
         folder.write("plan", PlanResult(files=[file], clusters=clusters, **common))
         for name in ("near", "far"):
-            folder.write(f"ship.{name}", ShipResult(cluster=name, status="failed", error="no", **common))
+            folder.write(
+                f"ship.{name}", ShipResult(cluster=name, status="failed", error="no", **common)
+            )
 
     @pytest.mark.parametrize("wide", [True, False])
     def test_a_late_file_that_it_found_is_a_gap_of_its_window(self, runs: Runs, wide: bool) -> None:

@@ -16,20 +16,30 @@ def sum_of(name, receipts, ledger, *more, **fields):
 
 
 def evaluate(*sums, check=SUM, files=()):
-    return evaluate_delivery([check], DeliveryEvidence(Reconciliation(sums=list(sums), files=list(files))))
+    return evaluate_delivery(
+        [check], DeliveryEvidence(Reconciliation(sums=list(sums), files=list(files)))
+    )
 
 
 def test_sums_that_close():
     results = evaluate(sum_of("lines", 1_200_000, 1_200_000), sum_of("logs.web", 0, 0))
-    assert [(result.check, result.passed) for result in results] == [("sum_closes(lines)", True), ("sum_closes(logs.web)", True)]
+    assert [(result.check, result.passed) for result in results] == [
+        ("sum_closes(lines)", True),
+        ("sum_closes(logs.web)", True),
+    ]
     assert results[0].expected == "1,200,000 by the tasks' receipts"
     assert results[0].observed == "1,200,000 in the ledger, read anew"
     assert closed(results) == []
 
 
-@pytest.mark.parametrize(("ledger", "difference"), [(999, "-1"), (1001, "+1"), (0, "-1,000"), (2**62, f"{2**62 - 1000:+,}")])
+@pytest.mark.parametrize(
+    ("ledger", "difference"),
+    [(999, "-1"), (1001, "+1"), (0, "-1,000"), (2**62, f"{2**62 - 1000:+,}")],
+)
 def test_each_disagreement_has_both_figures_and_their_sources(ledger, difference):
-    results = evaluate(sum_of("lines", 5, 5), sum_of("logs.web", 1000, ledger), sum_of("errors.web", 7, 7))
+    results = evaluate(
+        sum_of("lines", 5, 5), sum_of("logs.web", 1000, ledger), sum_of("errors.web", 7, 7)
+    )
     assert [result.passed for result in results] == [True, False, True]
     (closing,) = closed(results)
     assert closing.check == "sum_closes(logs.web)"
@@ -46,7 +56,9 @@ def test_each_disagreement_has_both_figures_and_their_sources(ledger, difference
         (8, 9, 10, f"8 {RECEIPTS}", f"9 {LEDGER} (+1); 10 {SPARK} (+2)"),
     ],
 )
-def test_the_place_that_disagrees_with_the_others_is_named(receipts, ledger, spark, expected, observed):
+def test_the_place_that_disagrees_with_the_others_is_named(
+    receipts, ledger, spark, expected, observed
+):
     (result,) = evaluate(sum_of("read", receipts, ledger, Observed(spark, SPARK)))
     assert (result.passed, result.expected, result.observed) == (False, expected, observed)
 
@@ -70,7 +82,9 @@ def test_a_figure_that_nobody_counted_blocks_even_if_the_check_would_only_warn()
     assert closed(evaluate(Sum("alone", (Observed(1, RECEIPTS),)), check=warn))
 
 
-@pytest.mark.parametrize("check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")])
+@pytest.mark.parametrize(
+    "check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")]
+)
 def test_no_figures_at_all_block(check):
     (result,) = evaluate_delivery([check], DeliveryEvidence(Reconciliation()))
     assert closed([result])
@@ -82,27 +96,50 @@ def test_thousands_of_files_are_one_result_and_the_open_ones_are_named():
     started = time.monotonic()
     results = evaluate(sum_of("lines", 1, 1), files=files)
     assert time.monotonic() - started < 10
-    assert [result.check for result in results] == ["sum_closes(lines)", "sum_closes(file f77)", "sum_closes(files)"]
-    assert (results[2].expected, results[2].observed, results[2].passed) == ("all of 3,000 sums agree", "1 do not", False)
-    healthy = evaluate(sum_of("lines", 1, 1), files=[one for one in files if one.name != "file f77"])
-    assert [(result.check, result.passed) for result in healthy] == [("sum_closes(lines)", True), ("sum_closes(files)", True)]
+    assert [result.check for result in results] == [
+        "sum_closes(lines)",
+        "sum_closes(file f77)",
+        "sum_closes(files)",
+    ]
+    assert (results[2].expected, results[2].observed, results[2].passed) == (
+        "all of 3,000 sums agree",
+        "1 do not",
+        False,
+    )
+    healthy = evaluate(
+        sum_of("lines", 1, 1), files=[one for one in files if one.name != "file f77"]
+    )
+    assert [(result.check, result.passed) for result in healthy] == [
+        ("sum_closes(lines)", True),
+        ("sum_closes(files)", True),
+    ]
 
 
 def test_of_thousands_of_open_files_twenty_are_named_and_the_rest_is_counted():
-    results = evaluate(sum_of("lines", 1, 1), files=[sum_of(f"file f{n}", n, n + 1) for n in range(3_000)])
+    results = evaluate(
+        sum_of("lines", 1, 1), files=[sum_of(f"file f{n}", n, n + 1) for n in range(3_000)]
+    )
     assert len(results) == 1 + 20 + 1
     assert results[-1].observed == "3,000 do not, of which 2,980 are not shown"
 
 
 def test_a_file_that_nobody_counted_closes_a_gate_that_would_only_warn():
     warn = SumClosesCheck(check="sum_closes", severity="warn")
-    results = evaluate(check=warn, files=[*(sum_of(f"file f{n}", n, n) for n in range(30)), sum_of("file x", 1, None)])
-    assert [result.check for result in closed(results)] == ["sum_closes(file x)", "sum_closes(files)"]
+    results = evaluate(
+        check=warn,
+        files=[*(sum_of(f"file f{n}", n, n) for n in range(30)), sum_of("file x", 1, None)],
+    )
+    assert [result.check for result in closed(results)] == [
+        "sum_closes(file x)",
+        "sum_closes(files)",
+    ]
 
 
 def read_back(*sums, fault=None, partitions=()):
     check = ReadBackCheck(check="read_back", mode="full")
-    return evaluate_delivery([check], DeliveryEvidence(Reconciliation(), list(sums), list(partitions), fault))
+    return evaluate_delivery(
+        [check], DeliveryEvidence(Reconciliation(), list(sums), list(partitions), fault)
+    )
 
 
 @pytest.mark.parametrize(("found", "passed"), [(999, False), (1000, True), (1016, True)])
@@ -126,9 +163,15 @@ def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
 
 def test_checksums_are_compared_as_they_are_written():
     check = ChecksumCheck(check="checksum")
-    account = Reconciliation(checksums=[Sum("values", (Observed("00ff", SPARK), Observed("00fe", LEDGER)))])
+    account = Reconciliation(
+        checksums=[Sum("values", (Observed("00ff", SPARK), Observed("00fe", LEDGER)))]
+    )
     (result,) = evaluate_delivery([check], DeliveryEvidence(account))
-    assert (result.passed, result.expected, result.observed) == (False, f"00ff {SPARK}", f"00fe {LEDGER}")
+    assert (result.passed, result.expected, result.observed) == (
+        False,
+        f"00ff {SPARK}",
+        f"00fe {LEDGER}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,12 +187,16 @@ def test_checksums_are_compared_as_they_are_written():
 )
 def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
     check = QuarantineRateCheck(check="quarantine_rate", max_rate=0.001)
-    (result,) = evaluate_delivery([check], DeliveryEvidence(Reconciliation(read=read, quarantined=quarantined)))
+    (result,) = evaluate_delivery(
+        [check], DeliveryEvidence(Reconciliation(read=read, quarantined=quarantined))
+    )
     assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
     assert result.expected == "≤ 0.1 % of the lines that were read"
 
 
-@pytest.mark.parametrize(("now", "observed"), [("B", "created anew: its id is B"), (None, "no topic has its name")])
+@pytest.mark.parametrize(
+    ("now", "observed"), [("B", "created anew: its id is B"), (None, "no topic has its name")]
+)
 def test_a_topic_that_was_created_anew_closes_the_gate_by_name(now, observed):
     lost = RecreatedTopic(topic="logs.web", before="A", now=now, records=193_677, files=3)
     evidence = DeliveryEvidence(Reconciliation(sums=[sum_of("lines", 5, 5)]), recreated=[lost])

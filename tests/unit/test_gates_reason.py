@@ -6,7 +6,10 @@ import pytest
 from shipper.errors import SourceError
 from spark_jobs import reason
 
-CAST = '[CAST_INVALID_INPUT] The value \'SECRET\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
+CAST = (
+    '[CAST_INVALID_INPUT] The value \'SECRET\' of the type "STRING" cannot be cast to "INT". '
+    "SQLSTATE: 22018"
+)
 
 
 def test_a_value_that_spark_quotes_is_left_out():
@@ -29,16 +32,19 @@ def test_a_log_line_cannot_pass_for_sparks_own_words():
 def test_java_errors_without_a_name_give_their_class():
     text = "An error occurred while calling o9.count.\n: java.io.IOException: SECRET"
     assert reason.of_exception(RuntimeError(text)) == (
-        "it raised java.io.IOException; the text may quote log lines, so it is left out; `-v` (SHIPPER_LOG=info) shows it"
+        "it raised java.io.IOException; the text may quote log lines, so it is left out; `-v` "
+        "(SHIPPER_LOG=info) shows it"
     )
 
 
 FAILED_TASK = (
-    "An error occurred while calling o88.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage "
-    "1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 3) (127.0.0.1 executor 0): "
+    "An error occurred while calling o88.collectToPython.\n: org.apache.spark.SparkException: Job "
+    "aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost "
+    "task 0.3 in stage 1.0 (TID 3) (127.0.0.1 executor 0): "
 )
 PYTHON_RAISED = (
-    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] x: Traceback (most recent call last):\n"
+    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] x: Traceback (most recent "
+    "call last):\n"
     '  File "/x/worker.py", line 9, in main\n'
 )
 
@@ -46,20 +52,31 @@ PYTHON_RAISED = (
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('java.io.IOException: Cannot run program "/opt/SECRET/bin/python": error=2, No such file or directory', "no Python"),
-        ('java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file or directory', "no Python"),
+        (
+            'java.io.IOException: Cannot run program "/opt/SECRET/bin/python": error=2, No such '
+            "file or directory",
+            "no Python",
+        ),
+        (
+            'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such '
+            "file or directory",
+            "no Python",
+        ),
         (f"{PYTHON_RAISED}ModuleNotFoundError: No module named 'spark_jobs'\n", "lacks shipper"),
         (
-            f"{PYTHON_RAISED}pyspark.serializers.SerializationError: Caused by Traceback (most recent call last):\n  File SECRET\n"
+            f"{PYTHON_RAISED}pyspark.serializers.SerializationError: Caused by Traceback (most "
+            "recent call last):\n  File SECRET\n"
             "AttributeError: Can't get attribute '_tell' on <module 'spark_jobs.sink' from '/x'>\n",
             "lacks shipper",
         ),
         (
-            "org.apache.spark.SparkException: \nError from python worker:\n  /usr/bin/python3: No module named pyspark",
+            "org.apache.spark.SparkException: \nError from python worker:\n  /usr/bin/python3: No "
+            "module named pyspark",
             "does not start",
         ),
         (
-            f"{PYTHON_RAISED}pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker SECRET",
+            f"{PYTHON_RAISED}pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python "
+            "in worker SECRET",
             "another version",
         ),
     ],
@@ -80,14 +97,17 @@ def test_a_line_that_speaks_of_a_missing_module_is_not_taken_for_one():
 
 def test_executors_that_end_as_they_start_are_told_by_name():
     text = (
-        "An error occurred while calling o9.count.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Master removed our "
-        "application: FAILED"
+        "An error occurred while calling o9.count.\n: org.apache.spark.SparkException: Job aborted "
+        "due to stage failure: Master removed our application: FAILED"
     )
     assert "executors ended as they started" in reason.of_exception(RuntimeError(text))
 
 
 def test_shippers_own_errors_are_for_people():
-    assert reason.of_exception(SourceError("cannot read /logs/a: denied")) == "cannot read /logs/a: denied"
+    assert (
+        reason.of_exception(SourceError("cannot read /logs/a: denied"))
+        == "cannot read /logs/a: denied"
+    )
 
 
 def test_both_shapes_of_exception_info_are_understood():
@@ -101,8 +121,9 @@ def test_both_shapes_of_exception_info_are_understood():
 
 
 TASK = (
-    "An error occurred while calling o98.save.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed "
-    "1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 6) (127.0.0.1 executor driver): "
+    "An error occurred while calling o98.save.\n: org.apache.spark.SparkException: Job aborted due "
+    "to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in "
+    "stage 3.0 (TID 6) (127.0.0.1 executor driver): "
 )
 
 
@@ -114,11 +135,15 @@ TASK = (
             "Spark's Java ran out of memory: give it more (`runner.driver_memory`)",
         ),
         (
-            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider",
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). "
+            "Consider",
             "a Python process of Spark's was killed",
         ),
         ("java.io.IOException: No space left on device", "a disk is full"),
-        ("java.lang.StackOverflowError\n\tat java.util.regex", "ran out of stack, most likely in a regular expression"),
+        (
+            "java.lang.StackOverflowError\n\tat java.util.regex",
+            "ran out of stack, most likely in a regular expression",
+        ),
     ],
 )
 def test_what_is_known_of_a_java_error_has_its_remedy(text, says):
@@ -142,12 +167,21 @@ def test_a_log_line_cannot_choose_the_remedy():
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "/tmp/order"), "/tmp/order: the disk is full: make room"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/order"),
+            "/tmp/order: the disk is full: make room",
+        ),
         (PermissionError(errno.EACCES, "Permission denied", "/runs/x"), "has no permission there"),
-        (OSError(errno.EROFS, "Read-only file system", "/runs/x"), "/runs/x: the file system is mounted read-only"),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/runs/x"),
+            "/runs/x: the file system is mounted read-only",
+        ),
         (OSError(errno.EHOSTUNREACH, "No route to host"), "No route to host"),
         (MemoryError(), "memory ran out"),
-        (ModuleNotFoundError("No module named 's3fs'", name="s3fs"), "the Python package s3fs is missing"),
+        (
+            ModuleNotFoundError("No module named 's3fs'", name="s3fs"),
+            "the Python package s3fs is missing",
+        ),
         (KeyError("SECRET"), "it raised KeyError, which nobody foresaw"),
     ],
 )
@@ -160,7 +194,9 @@ def test_errors_of_python_say_what_happened_and_quote_nothing(error, says):
 def test_a_defect_of_shippers_own_has_its_place():
     with pytest.raises(AttributeError) as raised:
         list(reason._parts(None))
-    assert "it raised AttributeError in spark_jobs/reason.py, line " in reason.of_exception(raised.value)
+    assert "it raised AttributeError in spark_jobs/reason.py, line " in reason.of_exception(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +204,8 @@ def test_a_defect_of_shippers_own_has_its_place():
     [
         (
             "kill -9 $$",
-            "Spark's Java process was killed (SIGKILL), most often by the kernel because memory ran out; if it was memory, give it more",
+            "Spark's Java process was killed (SIGKILL), most often by the kernel because memory "
+            "ran out; if it was memory, give it more",
         ),
         ("exit 52", "Spark's Java process ran out of memory"),
         ("exit 3", "Spark's Java process ended with exit code 3; `-v`"),
@@ -177,7 +214,9 @@ def test_a_defect_of_shippers_own_has_its_place():
 def test_a_java_process_that_died_is_named_with_how_it_ended(program, says, monkeypatch):
     with subprocess.Popen(["sh", "-c", program]) as java:
         monkeypatch.setattr(reason, "java_process", lambda: java)
-        assert says in reason.of_exception(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+        assert says in reason.of_exception(
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        )
 
 
 def test_a_connection_that_is_refused_while_java_lives_is_just_that(monkeypatch):

@@ -17,7 +17,8 @@ HOUR = dt.timedelta(hours=1)
 
 
 def setup_module():
-    """Import Great Expectations, which takes seconds, where these tests run: each of pytest's workers collects each file."""
+    """Import Great Expectations, which takes seconds, where these tests run: each of pytest's
+    workers collects each file."""
     global judging, Listing, SourceEvidence, evaluate_source
     from spark_jobs.gates import judging
     from spark_jobs.gates.listing import Listing
@@ -42,7 +43,12 @@ def plan(*ages_seconds, paths=None, sizes=None, hours=1):
         )
         for i, age in enumerate(ages_seconds)
     ]
-    times = {"window_start": END - hours * HOUR, "window_end": END, "started_at": END, "finished_at": END}
+    times = {
+        "window_start": END - hours * HOUR,
+        "window_end": END,
+        "started_at": END,
+        "finished_at": END,
+    }
     return PlanResult(pipeline="web", run_id="r1", files=listed, source_root="/logs/", **times)
 
 
@@ -51,19 +57,37 @@ def no_content(scope, figures):
 
 
 class Lines:
-    """A scan of ``rows`` records in which every other aggregate gives what ``figures`` says, by its name without the check's number."""
+    """A scan of ``rows`` records in which every other aggregate gives what ``figures`` says, by its
+    name without the check's number."""
 
     def __init__(self, rows, **figures):
         self.rows, self.figures, self.asked = rows, figures, []
 
     def __call__(self, scope, figures):
         self.asked.append((scope, len(figures)))
-        return {name: self.rows if name == "rows" else self.figures[name.split(".")[1]] for name in figures}
+        return {
+            name: self.rows if name == "rows" else self.figures[name.split(".")[1]]
+            for name in figures
+        }
 
 
-def gate(checks, planned=None, measure=no_content, history=(), duplicates=(), marked=(), topics=("logs.web",)):
+def gate(
+    checks,
+    planned=None,
+    measure=no_content,
+    history=(),
+    duplicates=(),
+    marked=(),
+    topics=("logs.web",),
+):
     source = "s3a://logs/{window_start:%Y/%m/%d/%H}/"
-    listing = Listing(planned or plan(1), source, lambda check: history, lambda: list(duplicates), lambda: set(marked))
+    listing = Listing(
+        planned or plan(1),
+        source,
+        lambda check: history,
+        lambda: list(duplicates),
+        lambda: set(marked),
+    )
     return evaluate_source(checks, SourceEvidence(listing, measure, topics))
 
 
@@ -114,7 +138,11 @@ def test_freshness_is_the_newest_files_age_at_the_windows_end(ages_seconds, pass
     ],
 )
 def test_total_bytes(bounds, passed, expected):
-    assert one(check("total_bytes", **bounds), plan(1, 1, sizes=[10, 20])) == (passed, expected, "30 B (30 bytes)")
+    assert one(check("total_bytes", **bounds), plan(1, 1, sizes=[10, 20])) == (
+        passed,
+        expected,
+        "30 B (30 bytes)",
+    )
 
 
 def hourly(*hours):
@@ -128,13 +156,26 @@ def hourly(*hours):
         (hourly(9, 11), False, "1 of 3 parts wrong: 2026-11-01T10:00Z has 0"),
         (hourly(9, 10, 11, 11, 11), False, "1 of 3 parts wrong: 2026-11-01T11:00Z has 3"),
         (hourly(8, 9, 10, 11, 12), True, "right in 3 parts; 2 files outside the window"),
-        ([*hourly(9, 10, 11), "s3a://logs/x.log"], False, "right in 3 parts; 1 file without a time in the path"),
-        ([], False, "3 of 3 parts wrong: 2026-11-01T09:00Z has 0, 2026-11-01T10:00Z has 0, 2026-11-01T11:00Z has 0"),
+        (
+            [*hourly(9, 10, 11), "s3a://logs/x.log"],
+            False,
+            "right in 3 parts; 1 file without a time in the path",
+        ),
+        (
+            [],
+            False,
+            "3 of 3 parts wrong: 2026-11-01T09:00Z has 0, 2026-11-01T10:00Z has 0, "
+            "2026-11-01T11:00Z has 0",
+        ),
     ],
 )
 def test_a_missing_hour_is_named(paths, passed, observed):
     planned = plan(*[60] * len(paths), paths=paths, hours=3)
-    assert one(check("files_per", every="1h", max=2), planned) == (passed, "1–2 files in every 1h", observed)
+    assert one(check("files_per", every="1h", max=2), planned) == (
+        passed,
+        "1–2 files in every 1h",
+        observed,
+    )
 
 
 def test_the_last_part_of_a_window_may_be_shorter():
@@ -144,14 +185,22 @@ def test_the_last_part_of_a_window_may_be_shorter():
 
 def past(*sizes):
     at = {"window_start": END - 9 * HOUR, "window_end": END - 8 * HOUR}
-    return [PastRun(**at, run_id=f"r{i}", files=size // 10, bytes=size, records=1, seconds=1) for i, size in enumerate(sizes)]
+    return [
+        PastRun(**at, run_id=f"r{i}", files=size // 10, bytes=size, records=1, seconds=1)
+        for i, size in enumerate(sizes)
+    ]
 
 
 @pytest.mark.parametrize(
     ("sizes", "fields", "passed", "observed"),
     [
         ([100, 90, 5000], {}, True, "150 B; median of 3 runs 100 B, 1.50 times that"),
-        ([100, 90, 5000], {"tolerance": 0.49}, False, "150 B; median of 3 runs 100 B, 1.50 times that"),
+        (
+            [100, 90, 5000],
+            {"tolerance": 0.49},
+            False,
+            "150 B; median of 3 runs 100 B, 1.50 times that",
+        ),
         ([400, 400, 400], {}, False, "150 B; median of 3 runs 400 B, 0.38 times that"),
         ([300, 300, 300], {}, True, "150 B; median of 3 runs 300 B, 0.50 times that"),
         ([0, 0, 0], {}, False, "150 B; median of 3 runs 0 B"),
@@ -175,10 +224,14 @@ def test_size_against_the_median_of_earlier_runs(sizes, fields, passed, observed
     (result,) = gate([checked], planned, history=past(*sizes)).results
     assert (result.passed, result.observed) == (passed, observed)
     assert result.expected.startswith("median of the last 10 runs ± ")
-    assert result.history == [float(size // (10 if fields.get("of") == "files" else 1)) for size in sizes]
+    assert result.history == [
+        float(size // (10 if fields.get("of") == "files" else 1)) for size in sizes
+    ]
 
 
-@pytest.mark.parametrize(("sizes", "said"), [([], "no earlier run"), ([5000, 5000], "2 earlier runs, 3 are needed")])
+@pytest.mark.parametrize(
+    ("sizes", "said"), [([], "no earlier run"), ([5000, 5000], "2 earlier runs, 3 are needed")]
+)
 def test_without_history_the_check_says_so_and_holds(sizes, said):
     assert one(check("size_vs_history"), plan(1), history=past(*sizes)) == (
         True,
@@ -199,7 +252,10 @@ def test_duplicates_are_named_by_their_paths_below_the_source():
 def test_files_with_a_byte_order_mark_are_named():
     assert one(check("no_bom"))[::2] == (True, "none")
     assert one(check("no_bom"), plan())[::2] == (False, "no files")
-    assert one(check("no_bom"), marked=["/logs/2/a.log", "/logs/1/a.log"])[::2] == (False, "2 files with one: 1/a.log, 2/a.log")
+    assert one(check("no_bom"), marked=["/logs/2/a.log", "/logs/1/a.log"])[::2] == (
+        False,
+        "2 files with one: 1/a.log, 2/a.log",
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,7 +264,11 @@ def test_files_with_a_byte_order_mark_are_named():
         (rows(), Lines(3), (True, "≥ 1 rows", "3 rows in the sample")),
         (rows(min=4), Lines(3), (False, "≥ 4 rows", "3 rows in the sample")),
         (rows(min=1, max=2, on="full"), Lines(3), (False, "1–2 rows", "3 rows in all files")),
-        (not_null(column="a"), Lines(3, good=3), (True, "100 % not null", "0 of 3 rows null (100 % not null) in the sample")),
+        (
+            not_null(column="a"),
+            Lines(3, good=3),
+            (True, "100 % not null", "0 of 3 rows null (100 % not null) in the sample"),
+        ),
         (
             not_null(column="a", min_rate=0.66),
             Lines(3, good=2),
@@ -217,12 +277,20 @@ def test_files_with_a_byte_order_mark_are_named():
         (
             check("matches", regex="x", min_rate=0.667, on="full"),
             Lines(3, good=2),
-            (False, "≥ 66.7 % with a match", "1 of 3 rows without a match (66.66 % with a match) in all files"),
+            (
+                False,
+                "≥ 66.7 % with a match",
+                "1 of 3 rows without a match (66.66 % with a match) in all files",
+            ),
         ),
         (
             check("line_length", min="2B", p50="9B", p99="1kB", max="2kB"),
             Lines(200, shortest=2, longest=2000, p50=100, p99=198),
-            (True, "p50 ≤ 9B, p99 ≤ 1kB, each 2B–2kB", "2 to 2,000 bytes; 50 % ≤ 9B; 99 % ≤ 1kB in the sample"),
+            (
+                True,
+                "p50 ≤ 9B, p99 ≤ 1kB, each 2B–2kB",
+                "2 to 2,000 bytes; 50 % ≤ 9B; 99 % ≤ 1kB in the sample",
+            ),
         ),
         (
             check("line_length", p99="1kB"),
@@ -237,7 +305,11 @@ def test_files_with_a_byte_order_mark_are_named():
         (
             check("unique", min_rate=0.9),
             Lines(10, kept=10, distinct=8),
-            (False, "≥ 90 % distinct", "2 of 10 values repeat another (80 % distinct) in the sample"),
+            (
+                False,
+                "≥ 90 % distinct",
+                "2 of 10 values repeat another (80 % distinct) in the sample",
+            ),
         ),
         (
             check("unique"),
@@ -250,7 +322,8 @@ def test_files_with_a_byte_order_mark_are_named():
             (
                 True,
                 "≥ 50 % with the expected fields",
-                "50 % of 10 rows as expected (2 without an expected field, 2 with a new field, 1 no JSON object) in the sample",
+                "50 % of 10 rows as expected (2 without an expected field, 2 with a new field, 1 "
+                "no JSON object) in the sample",
             ),
         ),
     ],
@@ -264,7 +337,13 @@ def test_content_checks(check, lines, result):
     [
         ({}, (1, 999), True, "no topic empty", "a 0.1 %, b 99.9 % of 1,000 rows in the sample"),
         ({}, (1000, 0), False, "no topic empty", "b 0 %, a 100 % of 1,000 rows in the sample"),
-        ({"min_share": 0.01}, (9, 991), False, "≥ 1 % each", "a 0.9 %, b 99.1 % of 1,000 rows in the sample"),
+        (
+            {"min_share": 0.01},
+            (9, 991),
+            False,
+            "≥ 1 % each",
+            "a 0.9 %, b 99.1 % of 1,000 rows in the sample",
+        ),
         (
             {"topics": {"b": {"min": 0}}},
             (1000, 0),
@@ -290,7 +369,11 @@ def test_content_checks(check, lines, result):
 )
 def test_shares_of_topics(fields, counts, passed, expected, observed):
     measure = Lines(1000, topic0=counts[0], topic1=counts[1])
-    assert one(check("route_rate", **fields), measure=measure, topics=("a", "b")) == (passed, expected, observed)
+    assert one(check("route_rate", **fields), measure=measure, topics=("a", "b")) == (
+        passed,
+        expected,
+        observed,
+    )
 
 
 def test_a_share_just_below_the_limit_never_looks_like_the_limit():
@@ -304,16 +387,37 @@ def test_results_come_in_the_order_of_the_checks_and_each_scope_is_read_once():
     host, all_values = not_null(column="host"), not_null(column="value", on="full")
     checks = [host, files(), rows(on="full"), fresh(max_age="1h"), rows(), all_values, host]
     found = gate(checks, measure=measure)
-    names = ["not_null(host)", "files", "rows", "freshness", "rows", "not_null(value)", "not_null(host)"]
+    names = [
+        "not_null(host)",
+        "files",
+        "rows",
+        "freshness",
+        "rows",
+        "not_null(value)",
+        "not_null(host)",
+    ]
     assert [result.check for result in found.results] == names
-    assert [result.passed for result in found.results] == [False, True, True, True, True, False, False]
+    assert [result.passed for result in found.results] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert measure.asked == [("sample", 3), ("full", 2)]
     assert found.scans == 2
 
 
 def test_zero_rows_fail_every_check_but_the_count_with_their_own_severity():
     lines = Lines(0, good=0, kept=0, distinct=0, shortest=None, longest=None, topic0=0)
-    kinds = [not_null(column="a"), check("unique"), check("line_length", max="1kB"), check("route_rate", topics={"logs.web": {}})]
+    kinds = [
+        not_null(column="a"),
+        check("unique"),
+        check("line_length", max="1kB"),
+        check("route_rate", topics={"logs.web": {}}),
+    ]
     warned = [kind.model_copy(update={"severity": "warn"}) for kind in kinds]
     first, *others = gate([rows(min=0), *warned], measure=lines).results
     assert first.passed
@@ -323,13 +427,17 @@ def test_zero_rows_fail_every_check_but_the_count_with_their_own_severity():
 
 def test_a_figure_that_is_null_or_missing_blocks_even_if_the_check_would_only_warn():
     for figures in ({"shortest": 1, "longest": None}, {"shortest": None, "longest": 9}, {}):
-        (result,) = gate([check("line_length", min="1B", max="1kB", severity="warn")], measure=Lines(5, **figures)).results
+        (result,) = gate(
+            [check("line_length", min="1B", max="1kB", severity="warn")],
+            measure=Lines(5, **figures),
+        ).results
         assert closed([result]) == [result]
         assert result.observed.startswith("could not be evaluated, so it blocks: ")
 
 
 class Failing:
-    """Spark, where every aggregate over column ``bad`` fails at a record, and ``typo`` is no column."""
+    """Spark, where every aggregate over column ``bad`` fails at a record, and ``typo`` is no
+    column."""
 
     def __init__(self):
         self.calls = 0
@@ -345,11 +453,15 @@ class Failing:
 
 def test_a_column_that_fails_on_a_record_takes_no_other_check_with_it():
     measure = Failing()
-    found = gate([rows(), not_null(column="bad", severity="warn"), not_null(column="fine")], measure=measure)
+    found = gate(
+        [rows(), not_null(column="bad", severity="warn"), not_null(column="fine")], measure=measure
+    )
     assert [result.passed for result in found.results] == [True, False, True]
     (closing,) = closed(found.results)
     assert closing.check == "not_null(bad)"
-    assert closing.observed.startswith("could not be evaluated, so it blocks: Spark stopped with CAST_INVALID_INPUT")
+    assert closing.observed.startswith(
+        "could not be evaluated, so it blocks: Spark stopped with CAST_INVALID_INPUT"
+    )
     assert "SECRET" not in closing.observed
     assert (found.scans, measure.calls) == (4, 4), "all together, then each by itself"
 
@@ -367,7 +479,9 @@ def test_a_file_that_cannot_be_read_is_not_read_again_for_every_check():
         calls.append(scope)
         raise SourceError("cannot read /logs/a.gz: cut off")
 
-    found = gate([rows(), not_null(column="a"), not_null(column="b", severity="warn")], measure=measure)
+    found = gate(
+        [rows(), not_null(column="a"), not_null(column="b", severity="warn")], measure=measure
+    )
     assert len(closed(found.results)) == 3
     assert all("/logs/a.gz" in result.observed for result in found.results)
     assert (calls, found.scans) == (["sample"], 1)
@@ -396,11 +510,15 @@ def test_a_history_or_a_comparison_that_cannot_be_had_blocks():
     checks = [*(check(kind, severity="warn") for kind in kinds), files()]
     found = evaluate_source(checks, SourceEvidence(listing, no_content, ())).results
     assert closed(found) == found[:3]
-    assert {result.observed for result in closed(found)} == {"could not be evaluated, so it blocks: runs: permission denied"}
+    assert {result.observed for result in closed(found)} == {
+        "could not be evaluated, so it blocks: runs: permission denied"
+    }
 
 
 def test_a_check_of_severity_quarantine_is_reported_and_never_closes_the_gate():
-    (result,) = gate([not_null(column="a", severity="quarantine")], measure=Lines(3, good=1)).results
+    (result,) = gate(
+        [not_null(column="a", severity="quarantine")], measure=Lines(3, good=1)
+    ).results
     assert (result.passed, result.severity) == (False, "quarantine")
     assert closed([result]) == []
     (result,) = gate([not_null(column="typo", severity="quarantine")], measure=Failing()).results
@@ -425,12 +543,20 @@ def test_a_check_of_a_kind_that_shipper_does_not_know_blocks():
 
 def test_great_expectations_decides_and_must_have_looked(monkeypatch):
     def answering(holds, **figures):
-        monkeypatch.setattr(judging, "ask", lambda questions, frame: [judging.Answer(holds, figures)] * len(questions))
+        monkeypatch.setattr(
+            judging,
+            "ask",
+            lambda questions, frame: [judging.Answer(holds, figures)] * len(questions),
+        )
         return gate([files()]).results[0]
 
     assert not answering(False, element_count=1, missing_count=0).passed
     assert answering(True, element_count=1, missing_count=0).passed
-    for looked in ({"element_count": 0, "missing_count": 0}, {"element_count": 1, "missing_count": 1}, {}):
+    for looked in (
+        {"element_count": 0, "missing_count": 0},
+        {"element_count": 1, "missing_count": 1},
+        {},
+    ):
         result = answering(True, **looked)
         assert closed([result]) == [result]
         assert "Great Expectations looked at " in result.observed
@@ -438,19 +564,34 @@ def test_great_expectations_decides_and_must_have_looked(monkeypatch):
 
 @pytest.mark.parametrize("value", [-1, 2**53 - 1, 0.1 + 0.2, 1e-12])
 def test_great_expectations_compares_as_python_does(value):
-    """Nothing else stands beside its verdict, so this holds it to the very bounds. It compares doubles: exact to 2^53, nine petabytes."""
-    near = [value, value + 1, value - 1, *((value - 2**-40, value + 2**-40) if isinstance(value, float) else ())]
-    bounds = [
-        judging.Bound(value, low, high) for low in (None, *near) for high in (None, *near) if low is not None or high is not None
+    """Nothing else stands beside its verdict, so this holds it to the very bounds. It compares
+    doubles: exact to 2^53, nine petabytes."""
+    near = [
+        value,
+        value + 1,
+        value - 1,
+        *((value - 2**-40, value + 2**-40) if isinstance(value, float) else ()),
     ]
-    checks = [judging.Unjudged("c", "block", "?", judging.CheckFigures((bound,), "?")) for bound in bounds if _is_sound(bound)]
+    bounds = [
+        judging.Bound(value, low, high)
+        for low in (None, *near)
+        for high in (None, *near)
+        if low is not None or high is not None
+    ]
+    checks = [
+        judging.Unjudged("c", "block", "?", judging.CheckFigures((bound,), "?"))
+        for bound in bounds
+        if _is_sound(bound)
+    ]
     expected = [check.observed.bounds[0].looks_right for check in checks]
     assert [result.passed for result in judging.judged(checks)] == expected
 
 
 def test_a_figure_that_great_expectations_cannot_tell_from_its_neighbour_blocks():
     bound = judging.Bound(2**53, max=2**53 + 1)
-    (result,) = judging.judged([judging.Unjudged("c", "warn", "?", judging.CheckFigures((bound,), "?"))])
+    (result,) = judging.judged(
+        [judging.Unjudged("c", "warn", "?", judging.CheckFigures((bound,), "?"))]
+    )
     assert closed([result]) == [result]
     assert "not below 9,007,199,254,740,992" in result.observed
 
@@ -464,17 +605,25 @@ def test_a_check_that_does_not_hold_says_in_which_files():
 
     def where(scope, conditions):
         asked.append((scope, conditions))
-        return {name: [("/logs/b.log", 3), ("/logs/a.log", 1), ("/logs/c.log", 1), ("/logs/d.log", 1)] for name in conditions}
+        return {
+            name: [("/logs/b.log", 3), ("/logs/a.log", 1), ("/logs/c.log", 1), ("/logs/d.log", 1)]
+            for name in conditions
+        }
 
     checks = [check("not_null", column="a"), check("matches", column="value", regex="x")]
     figures = {"rows": 10, "0.good": 10, "1.good": 4}
     source = SourceEvidence(
-        Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {n: figures[n] for n in wanted}, (), where
+        Listing(plan(1), "logs/", None, None, None),
+        lambda scope, wanted: {n: figures[n] for n in wanted},
+        (),
+        where,
     )
     found = evaluate_source(checks, source)
     assert [result.passed for result in found.results] == [True, False]
     assert "most in" not in found.results[0].observed
-    assert found.results[1].observed.endswith("; most in /logs/b.log (3), /logs/a.log (1), /logs/c.log (1) and 1 more")
+    assert found.results[1].observed.endswith(
+        "; most in /logs/b.log (3), /logs/a.log (1), /logs/c.log (1) and 1 more"
+    )
     [(scope, conditions)] = asked
     assert (scope, list(conditions)) == ("sample", ["1"])
     assert found.scans == 2
@@ -485,7 +634,10 @@ def test_where_the_faults_are_is_a_help_and_no_more():
         raise RuntimeError("SECRET")
 
     source = SourceEvidence(
-        Listing(plan(1), "logs/", None, None, None), lambda scope, wanted: {"rows": 10, "0.good": 4}, (), where
+        Listing(plan(1), "logs/", None, None, None),
+        lambda scope, wanted: {"rows": 10, "0.good": 4},
+        (),
+        where,
     )
     found = evaluate_source([check("not_null", column="a")], source)
     assert found.results[0].observed.startswith("6 of 10 rows null")

@@ -1,11 +1,26 @@
-"""Great Expectations' traps: what it does when asked plainly, so that a change there is seen, and what the gates make of it."""
+"""Great Expectations' traps: what it does when asked plainly, so that a change there is seen, and
+what the gates make of it."""
 
 import pytest
 
 
 def setup_module():
-    """Import Great Expectations, which takes seconds, where these tests run: each of pytest's workers collects each file."""
-    global pd, suite, gx, gxe, Bound, CheckFigures, Unjudged, judged, RESULT_FORMAT, Answer, Question, ask, FRAME
+    """Import Great Expectations, which takes seconds, where these tests run: each of pytest's
+    workers collects each file."""
+    global \
+        pd, \
+        suite, \
+        gx, \
+        gxe, \
+        Bound, \
+        CheckFigures, \
+        Unjudged, \
+        judged, \
+        RESULT_FORMAT, \
+        Answer, \
+        Question, \
+        ask, \
+        FRAME
     import pandas as pd
 
     from spark_jobs.gates import suite
@@ -21,7 +36,9 @@ def rows(fewest=1, most=None):
 
 
 def not_null(column, mostly=1.0):
-    return Question(lambda: gxe.ExpectColumnValuesToNotBeNull(column=column, mostly=mostly), (column,))
+    return Question(
+        lambda: gxe.ExpectColumnValuesToNotBeNull(column=column, mostly=mostly), (column,)
+    )
 
 
 def plainly(expectations, frame=None, **options):
@@ -32,7 +49,9 @@ def plainly(expectations, frame=None, **options):
 
 def test_an_unknown_expectation_is_dropped_by_gx_and_unwritable_here(monkeypatch):
     with suite.quiet():
-        dropped = gx.ExpectationSuite(name="x", expectations=[{"type": "expect_nonsense", "kwargs": {}}])
+        dropped = gx.ExpectationSuite(
+            name="x", expectations=[{"type": "expect_nonsense", "kwargs": {}}]
+        )
     assert dropped.expectations == []
 
     class Dropping(gx.ExpectationSuite):
@@ -63,11 +82,17 @@ def test_column_checks_hold_on_zero_rows_in_gx_but_not_here():
 
 def test_gx_takes_a_figure_that_is_missing_for_right_and_here_it_is_a_fault():
     frame = pd.DataFrame({"share": [None, float("nan")]}, dtype="float64")
-    assert plainly([gxe.ExpectColumnValuesToBeBetween(column="share", min_value=0.9)], frame).success
+    assert plainly(
+        [gxe.ExpectColumnValuesToBeBetween(column="share", min_value=0.9)], frame
+    ).success
     for missing in (None, float("nan")):
-        (result,) = judged([Unjudged("share", "warn", "≥ 90 %", CheckFigures((Bound(missing, min=0.9),), "?"))])
+        (result,) = judged(
+            [Unjudged("share", "warn", "≥ 90 %", CheckFigures((Bound(missing, min=0.9),), "?"))]
+        )
         assert (result.passed, result.severity) == (False, "block")
-        assert result.observed == "could not be evaluated, so it blocks: there is no figure to compare"
+        assert (
+            result.observed == "could not be evaluated, so it blocks: there is no figure to compare"
+        )
 
 
 def test_a_finding_without_bounds_does_not_hold():
@@ -77,7 +102,10 @@ def test_a_finding_without_bounds_does_not_hold():
             Unjudged("a", "block", "1", CheckFigures((Bound(1, 1, 1),), "1")),
         ]
     )
-    assert [(result.passed, result.observed) for result in found] == [(False, "nothing"), (True, "1")]
+    assert [(result.passed, result.observed) for result in found] == [
+        (False, "nothing"),
+        (True, "1"),
+    ]
 
 
 def test_a_check_without_figures_is_a_fault():
@@ -115,7 +143,9 @@ def test_gx_reorders_results_and_each_still_finds_its_check():
     questions = [not_null("b", 0.5), rows(4, 4), not_null("a"), rows(5), not_null("b", 0.6)]
     plain = plainly([question.build() for question in questions])
     asked = [question.columns for question in questions]
-    assert [(r.expectation_config.kwargs.get("column"),) for r in plain.results] != [columns or (None,) for columns in asked]
+    assert [(r.expectation_config.kwargs.get("column"),) for r in plain.results] != [
+        columns or (None,) for columns in asked
+    ]
 
     answers = ask(questions, FRAME)
     assert [answer.holds for answer in answers] == [True, True, True, False, False]
@@ -128,7 +158,9 @@ def test_the_same_check_twice_is_evaluated_twice():
     for identity in (1, 2):
         added.add_expectation(suite._identified(rows().build(), identity))
     assert len(added.expectations) == 1, "GX merges what differs in meta alone"
-    assert [answer.holds for answer in ask([rows(), rows(), not_null("a"), not_null("a")], FRAME)] == [True] * 4
+    assert [
+        answer.holds for answer in ask([rows(), rows(), not_null("a"), not_null("a")], FRAME)
+    ] == [True] * 4
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])

@@ -5,11 +5,18 @@ from shipper.report.results import CheckResult, GateResult
 
 
 def result(check, passed=False, severity="block"):
-    return CheckResult(check=check, severity=severity, passed=passed, expected="≥ 12 files", observed="11 files")
+    return CheckResult(
+        check=check, severity=severity, passed=passed, expected="≥ 12 files", observed="11 files"
+    )
 
 
 def test_only_a_failed_check_that_blocks_closes_the_gate():
-    results = [result("a", passed=True), result("b", severity="warn"), result("c"), result("d", passed=True, severity="warn")]
+    results = [
+        result("a", passed=True),
+        result("b", severity="warn"),
+        result("c"),
+        result("d", passed=True, severity="warn"),
+    ]
     assert [one.check for one in closed(results)] == ["c"]
     assert closed(results[:2]) == []
 
@@ -22,9 +29,18 @@ def test_a_gate_without_a_result_is_closed():
 def test_a_closed_gate_is_asked_again_only_if_something_was_out_of_reach():
     noon = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
     gate = GateResult(
-        step="gate_source", pipeline="web", window_start=noon, window_end=noon, run_id="r", started_at=noon, finished_at=noon
+        step="gate_source",
+        pipeline="web",
+        window_start=noon,
+        window_end=noon,
+        run_id="r",
+        started_at=noon,
+        finished_at=noon,
     )
-    for checks, looked, found in (([result("a")], True, ("failed", True)), ([result("a")], False, ("failed", False))):
+    for checks, looked, found in (
+        ([result("a")], True, ("failed", True)),
+        ([result("a")], False, ("failed", False)),
+    ):
         verdict = close_if_needed(gate.model_copy(update={"checks": checks}), "x", looked=looked)
         assert (verdict.status, verdict.final) == found
     verdict = close_if_needed(gate.model_copy(update={"checks": [result("a", passed=True)]}), "x")
@@ -33,13 +49,21 @@ def test_a_closed_gate_is_asked_again_only_if_something_was_out_of_reach():
 
 def test_the_message_is_one_paragraph_with_cause_effect_and_remedy():
     message = closed_message([result("files")], "before shipping: not one byte was sent")
-    parts = ["files: ", "≥ 12 files", "11 files", "before shipping: not one byte was sent", "`gates`"]
+    parts = [
+        "files: ",
+        "≥ 12 files",
+        "11 files",
+        "before shipping: not one byte was sent",
+        "`gates`",
+    ]
     assert [part for part in parts if part not in message] == []
     assert "\n" not in message
 
 
 def test_the_message_stays_short_however_many_checks_fail():
-    message = closed_message([result(f"sum_closes(t{i})") for i in range(500)], "after shipping to frankfurt")
+    message = closed_message(
+        [result(f"sum_closes(t{i})") for i in range(500)], "after shipping to frankfurt"
+    )
     assert message.startswith("500 checks do not hold: sum_closes(t0): ")
     assert "sum_closes(t4): " in message
     assert "and 495 more." in message

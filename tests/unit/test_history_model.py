@@ -1,4 +1,5 @@
-"""The model that a history of runs is compared with (tests/chaos/history.py): which counts it takes for right, and which for wrong."""
+"""The model that a history of runs is compared with (tests/chaos/history.py): which counts it takes
+for right, and which for wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +8,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.chaos.history_model import FIRST_TOPIC, SPLIT_BYTES, Bounds, FileVersion, Model, Place, Record, record_of
+from tests.chaos.history_model import (
+    FIRST_TOPIC,
+    SPLIT_BYTES,
+    Bounds,
+    FileVersion,
+    Model,
+    Place,
+    Record,
+    record_of,
+)
 
 _FILE = FileVersion("history:///0001/1.log", 1, 1_000, (0,))
 _NEXT = FileVersion("history:///0001/1.log", 1, 2_000, (0, 1))
@@ -17,7 +27,13 @@ def _places(file: FileVersion) -> list[Place]:
     return [Place(record.topic, record) for record in file.records()]
 
 
-def _shipped(model: Model, *files: FileVersion, name: str = "run", succeeded: bool = True, reship: str | None = None) -> None:
+def _shipped(
+    model: Model,
+    *files: FileVersion,
+    name: str = "run",
+    succeeded: bool = True,
+    reship: str | None = None,
+) -> None:
     model.launched(name, files, reship)
     model.ended(name, succeeded=succeeded, reship=reship)
 
@@ -56,7 +72,11 @@ def test_a_record_that_is_missing_or_doubled_or_strange_is_a_difference(model: M
     first, second, *rest = _places(_FILE)
     strange = Place(FIRST_TOPIC, Record("history:///0009/9.log", 0, 0, 0))
     differences = model.differences(Counter([second, second, *rest, strange]))
-    assert {(place, found) for place, _, found in differences} == {(first, 0), (second, 2), (strange, 1)}
+    assert {(place, found) for place, _, found in differences} == {
+        (first, 0),
+        (second, 2),
+        (strange, 1),
+    }
 
 
 def test_a_record_in_the_wrong_topic_is_two_differences(model: Model) -> None:
@@ -72,13 +92,17 @@ def test_what_nobody_asked_for_must_not_be_there() -> None:
     assert len(model.differences(_found(_FILE))) == len(_places(_FILE))
 
 
-def test_a_file_that_is_there_is_shipped_at_the_end_whatever_became_of_its_runs(model: Model) -> None:
+def test_a_file_that_is_there_is_shipped_at_the_end_whatever_became_of_its_runs(
+    model: Model,
+) -> None:
     _shipped(model, _FILE, succeeded=False)
     assert _bounds(model, _FILE) == {Bounds(1, 1)}
 
 
 @pytest.mark.parametrize(("succeeded", "least"), [(True, 1), (False, 0)])
-def test_a_version_that_was_replaced_counts_for_sure_if_a_run_had_succeeded(model: Model, succeeded: bool, least: int) -> None:
+def test_a_version_that_was_replaced_counts_for_sure_if_a_run_had_succeeded(
+    model: Model, succeeded: bool, least: int
+) -> None:
     _shipped(model, _FILE, succeeded=succeeded)
     model.write(FileVersion(_FILE.path, 1, 2_000, (1,)))
     _shipped(model, FileVersion(_FILE.path, 1, 2_000, (1,)))
@@ -106,7 +130,9 @@ def test_a_reship_counts_once_however_many_runs_it_takes(model: Model) -> None:
     assert _bounds(model, _FILE) == {Bounds(2, 2)}
 
 
-def test_a_reship_of_a_file_that_was_not_complete_leaves_its_first_records_open(model: Model) -> None:
+def test_a_reship_of_a_file_that_was_not_complete_leaves_its_first_records_open(
+    model: Model,
+) -> None:
     _shipped(model, _FILE, succeeded=False)
     _shipped(model, _FILE, reship="again")
     assert _bounds(model, _FILE) == {Bounds(1, 2)}

@@ -29,7 +29,10 @@ source: {path: "logs/{window_start:%Y/%m/%d}/", settle: 0s, lookback: 2d}
 topic: t
 clusters: [near, far]
 """
-CLUSTER = "cluster: {}\nbootstrap: b:1\nproperties: {{sasl.username: u, sasl.password: '${{NOT_THERE_AT_ALL}}'}}\n"
+CLUSTER = (
+    "cluster: {}\nbootstrap: b:1\nproperties: {{sasl.username: u, sasl.password: "
+    "'${{NOT_THERE_AT_ALL}}'}}\n"
+)
 TODAY = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 DAYS = 90
 KEEP = 40 * 86_400.0
@@ -54,26 +57,50 @@ class Past:
         self.pipeline = load_pipeline(self.config, "web", EVERYTHING)
         beginnings(self.runs, "web", ("near", "far"), day(DAYS).start, None, keep=True)
 
-    def run(self, ago: int, *clusters: str, back: int = 0, left: tuple[int, ...] = (), at: dt.datetime | None = None) -> None:
+    def run(
+        self,
+        ago: int,
+        *clusters: str,
+        back: int = 0,
+        left: tuple[int, ...] = (),
+        at: dt.datetime | None = None,
+    ) -> None:
         """``left``: days of whose windows a file was left behind."""
         window, at = day(ago), at or day(ago).end
         run_id = f"{at:%Y%m%dT%H%M%S}-{random.randbytes(3).hex()}"
         folder = RunFolder(self.runs, "web", window.start, window.end, run_id)
         common: dict[str, Any] = {
-            "pipeline": "web", "window_start": window.start, "window_end": window.end, "run_id": run_id, "started_at": at, "finished_at": at,
-        }  # fmt: skip
+            "pipeline": "web",
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": run_id,
+            "started_at": at,
+            "finished_at": at,
+        }
         folder.write("gate_source", GateResult(step="gate_source", **common))
         uncovered = [
-            Uncovered(window=str(day(one)), why="open", files=[LeftFile(path=f"/logs/{one}", size_bytes=1, modified_ms=1)])
+            Uncovered(
+                window=str(day(one)),
+                why="open",
+                files=[LeftFile(path=f"/logs/{one}", size_bytes=1, modified_ms=1)],
+            )
             for one in left
         ]
         for cluster in clusters:
             coverage = Coverage(start=day(ago + back).start, end=window.end, uncovered=uncovered)
-            folder.write(f"gate_delivery.{cluster}", DeliveryGateResult(cluster=cluster, coverage=coverage, **common))
+            folder.write(
+                f"gate_delivery.{cluster}",
+                DeliveryGateResult(cluster=cluster, coverage=coverage, **common),
+            )
 
     def gaps(self) -> list[tuple[Any, ...]]:
-        done = CliRunner().invoke(app, ["gaps", "web", "--json", "--config", str(self.config)], catch_exceptions=False)
-        return [(gap["cluster"], gap["window"], gap["why"], gap["paths"]) for gap in json.loads(done.stdout)["gaps"]]
+        done = CliRunner().invoke(
+            app, ["gaps", "web", "--json", "--config", str(self.config)], catch_exceptions=False
+        )
+        return [
+            (gap["cluster"], gap["window"], gap["why"], gap["paths"])
+            for gap in json.loads(done.stdout)["gaps"]
+        ]
 
     def prune(self, now: dt.datetime = TODAY) -> int:
         return horizon.prune(self.runs, self.pipeline, KEEP, now)
@@ -86,11 +113,14 @@ def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
 
 
 def test_pruning_changes_no_gap(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Days that were shipped, that failed on a cluster, that nobody ran, and of which runs left a file behind and a later one found it or not."""
+    """Days that were shipped, that failed on a cluster, that nobody ran, and of which runs left a
+    file behind and a later one found it or not."""
     chance = random.Random(1)
     monkeypatch.setattr(horizon, "_MOST_AT_ONCE", 7)
     for ago in range(DAYS, 0, -1):
-        kind = chance.choice(("all", "all", "all", "all", "one", "failed", "none", "left", "left behind"))
+        kind = chance.choice(
+            ("all", "all", "all", "all", "one", "failed", "none", "left", "left behind")
+        )
         if kind != "none":
             clusters = {"one": ("near",), "failed": ()}.get(kind, ("near", "far"))
             left = {"left": (ago,), "left behind": (ago + 1,)}.get(kind, ())
@@ -116,13 +146,17 @@ def test_what_is_complete_and_old_goes_with_what_was_told_of_it(past: Past) -> N
     assert told.of("late") == {day(60), day(2)}
     past.run(60, "far", at=TODAY)
     past.prune(TODAY + dt.timedelta(days=2))
-    assert len(run_ids(past.runs, "web", day(60))) == 1, "a run of today over an old window is not old"
+    assert len(run_ids(past.runs, "web", day(60))) == 1, (
+        "a run of today over an old window is not old"
+    )
     assert past.gaps() == []
 
 
 def test_what_a_look_back_goes_by_is_never_too_old(past: Past) -> None:
     past.pipeline = past.pipeline.model_copy(
-        update={"source": past.pipeline.source.model_copy(update={"lookback_seconds": 60 * 86_400.0})}
+        update={
+            "source": past.pipeline.source.model_copy(update={"lookback_seconds": 60 * 86_400.0})
+        }
     )
     for ago in range(DAYS, 0, -1):
         past.run(ago, "near", "far")
@@ -137,7 +171,11 @@ def test_what_is_no_runs_result_stays(past: Past) -> None:
     for ago in range(DAYS, 0, -1):
         past.run(ago, "near", "far")
     root = Path(past.runs) / "web"
-    kept = [root / "ledger.near" / "archive" / "a", root / "schedule.json", Path(past.runs) / "web.replay.1" / "replay.json"]
+    kept = [
+        root / "ledger.near" / "archive" / "a",
+        root / "schedule.json",
+        Path(past.runs) / "web.replay.1" / "replay.json",
+    ]
     for path in kept:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -150,6 +188,8 @@ def test_the_index_command_removes_what_is_too_old(past: Past) -> None:
     (past.config / "shipper.yaml").write_text("keep: 40d\n")
     for ago in range(DAYS, 0, -1):
         past.run(ago, "near", "far")
-    done = CliRunner().invoke(app, ["index", "--json", "--config", str(past.config)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["index", "--json", "--config", str(past.config)], catch_exceptions=False
+    )
     assert (done.exit_code, json.loads(done.stdout)["pruned"]) == (0, DAYS - 40)
     assert past.gaps() == []

@@ -1,5 +1,5 @@
-"""What holds of the whole house, and no linter knows: one name for one thing, no nameless tuple from one part to another, and a DESIGN.md that
-names what is there."""
+"""What holds of the whole house, and no linter knows: one name for one thing, no nameless tuple
+from one part to another, and a DESIGN.md that names what is there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _ON_THE_WAY = ("kafka", "ledger", "worker", "driver", "windows", "verify")
 
 
 def _modules(*folders: str) -> dict[Path, ast.Module]:
-    return {path: _parsed(path) for folder in folders for path in sorted((_ROOT / folder).rglob("*.py"))}
+    return {
+        path: _parsed(path) for folder in folders for path in sorted((_ROOT / folder).rglob("*.py"))
+    }
 
 
 @cache
@@ -31,7 +33,11 @@ def _parsed(path: Path) -> ast.Module:
 
 def test_a_class_name_stands_once() -> None:
     files = [path for folder in _PACKAGES for path in (_ROOT / folder).rglob("*.py")]
-    names = Counter(name for path in files for name in re.findall(r"^ *class ([A-Za-z]\w*)", path.read_text(), re.MULTILINE))
+    names = Counter(
+        name
+        for path in files
+        for name in re.findall(r"^ *class ([A-Za-z]\w*)", path.read_text(), re.MULTILINE)
+    )
     assert [name for name, count in names.items() if count > 1] == []
 
 
@@ -41,12 +47,16 @@ def _nameless(annotation: ast.expr | None) -> Iterator[str]:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             members = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             any_number = isinstance(members[-1], ast.Constant) and members[-1].value is ...
-            of_lists = node.value.id == "list" and ast.unparse(node.slice).startswith(("list[", "tuple["))
+            of_lists = node.value.id == "list" and ast.unparse(node.slice).startswith(
+                ("list[", "tuple[")
+            )
             if (node.value.id == "tuple" and len(members) > 1 and not any_number) or of_lists:
                 yield ast.unparse(node)
 
 
-def _public(body: list[ast.stmt], *, of_class: bool = False) -> Iterator[tuple[str, ast.expr | None]]:
+def _public(
+    body: list[ast.stmt], *, of_class: bool = False
+) -> Iterator[tuple[str, ast.expr | None]]:
     """(name, annotation) of what other modules may be given, or give."""
     for node in body:
         name = getattr(node, "name", None) or getattr(getattr(node, "target", None), "id", "")
@@ -57,7 +67,10 @@ def _public(body: list[ast.stmt], *, of_class: bool = False) -> Iterator[tuple[s
             yield from ((f"{name}({argument.arg})", argument.annotation) for argument in arguments)
             yield f"{name}()", node.returns
         elif isinstance(node, ast.ClassDef):
-            yield from ((f"{name}.{inner}", annotation) for inner, annotation in _public(node.body, of_class=True))
+            yield from (
+                (f"{name}.{inner}", annotation)
+                for inner, annotation in _public(node.body, of_class=True)
+            )
         elif isinstance(node, ast.AnnAssign) and of_class:
             yield name, node.annotation
 
@@ -78,23 +91,42 @@ def test_dags_import_nothing_of_ours_but_the_library_and_the_plugin() -> None:
         for module in _modules("dags").values()
         for node in ast.walk(module)
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
     }
-    ours = {path.name for path in _ROOT.iterdir() if path.is_dir()} | {"shipper_factory", "shipper_tools"}
+    ours = {path.name for path in _ROOT.iterdir() if path.is_dir()} | {
+        "shipper_factory",
+        "shipper_tools",
+    }
     assert imported & ours == {"shipper", "shipper_airflow", "shipper_factory"}
 
 
 def test_design_names_only_files_that_are_there() -> None:
     text = (_ROOT / "DESIGN.md").read_text()
-    there = [str(path.relative_to(_ROOT)) for folder in (*_PACKAGES, "tools", "tests") for path in (_ROOT / folder).rglob("*.py")]
-    named = {name for code in re.findall(r"`([^`]+)`", text) for name in re.findall(r"[\w/]+\.py", code)}
+    there = [
+        str(path.relative_to(_ROOT))
+        for folder in (*_PACKAGES, "tools", "tests")
+        for path in (_ROOT / folder).rglob("*.py")
+    ]
+    named = {
+        name for code in re.findall(r"`([^`]+)`", text) for name in re.findall(r"[\w/]+\.py", code)
+    }
     assert named, "DESIGN.md names files"
-    assert {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)} == set()
+    assert {
+        name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)
+    } == set()
 
 
 def test_design_orders_the_folders_as_the_import_contract_does() -> None:
     config = tomllib.loads((_ROOT / "pyproject.toml").read_text())
-    [layers] = [found["layers"] for found in config["tool"]["importlinter"]["contracts"] if found["name"] == "the layers"]
+    [layers] = [
+        found["layers"]
+        for found in config["tool"]["importlinter"]["contracts"]
+        if found["name"] == "the layers"
+    ]
     folders = [name for layer in layers if (_ROOT / (name := layer.replace(".", "/"))).is_dir()]
     rows = re.findall(r"^\| `(shipper/\w+)` \|", (_ROOT / "DESIGN.md").read_text(), re.MULTILINE)
     assert rows == folders[::-1], "each may import those above it"
@@ -102,7 +134,9 @@ def test_design_orders_the_folders_as_the_import_contract_does() -> None:
 
 _LEDGER_LOG = "shipper/ledger/log.py"
 #: What these modules read of the ledger decides what is sent.
-_DECIDES = re.compile(r"shipper/(worker/.*|ledger/(takeover|writing|archive|repair)|driver/(ship|replay))\.py")
+_DECIDES = re.compile(
+    r"shipper/(worker/.*|ledger/(takeover|writing|archive|repair)|driver/(ship|replay))\.py"
+)
 
 
 class Look(NamedTuple):
@@ -116,18 +150,29 @@ class Look(NamedTuple):
 
 #: Why a module that decides may look at the ledger without deciding.
 _ALLOWED_LOOKS: Mapping[Look, str] = {
-    Look("shipper/worker/task.py", "TaskAttempt.count_tasks", "look"): "only the share of the rate limit depends on it",
-    Look("shipper/ledger/takeover.py", "announce", "look"): "the run reads again, for a decision, once its generation is written",
+    Look(
+        "shipper/worker/task.py", "TaskAttempt.count_tasks", "look"
+    ): "only the share of the rate limit depends on it",
+    Look(
+        "shipper/ledger/takeover.py", "announce", "look"
+    ): "the run reads again, for a decision, once its generation is written",
     Look(
         "shipper/driver/ship.py", "ClusterShip._there", "look"
     ): "a sentence about a ship that was stopped; nothing is sent after it",
-    Look("shipper/driver/ship.py", "ClusterShip.draw_timeline", "look"): "a picture on the report's page",
-    Look("shipper/ledger/repair.py", "damage", "look"): "a list for a person, who names what is to be mended",
+    Look(
+        "shipper/driver/ship.py", "ClusterShip.draw_timeline", "look"
+    ): "a picture on the report's page",
+    Look(
+        "shipper/ledger/repair.py", "damage", "look"
+    ): "a list for a person, who names what is to be mended",
 }
 
 
 def _defines(name: str, module: ast.Module) -> ast.ClassDef | None:
-    return next((node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == name), None)
+    return next(
+        (node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == name),
+        None,
+    )
 
 
 def _is_decided(node: ast.AST, names: set[str]) -> bool:
@@ -140,21 +185,26 @@ def _is_decided(node: ast.AST, names: set[str]) -> bool:
 
 
 def decisions_made_in(module: ast.Module) -> list[str]:
-    """Return the expressions by which ``module`` makes a ``Decided``: a call, a cast, a call with the class as its argument, a class of that
-    kind. What the class itself does is left out."""
+    """Return the expressions by which ``module`` makes a ``Decided``: a call, a cast, a call with
+    the class as its argument, a class of that kind. What the class itself does is left out."""
     own = _defines("Decided", module)
     outside = set(ast.walk(module)) - set(ast.walk(own) if own else ())
     names = {"Decided"}
     for node in outside:
         if isinstance(node, ast.ImportFrom):
             names |= {each.asname or each.name for each in node.names if each.name == "Decided"}
-        elif isinstance(node, ast.ClassDef) and any(_is_decided(base, names) for base in node.bases):
+        elif isinstance(node, ast.ClassDef) and any(
+            _is_decided(base, names) for base in node.bases
+        ):
             names.add(node.name)
     found = []
     for node in outside:
         if isinstance(node, ast.ClassDef) and any(_is_decided(base, names) for base in node.bases):
             found.append(f"class {node.name}")
-        if not isinstance(node, ast.Call) or getattr(node.func, "id", None) in ("isinstance", "issubclass"):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", None) in (
+            "isinstance",
+            "issubclass",
+        ):
             continue
         owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -164,10 +214,15 @@ def decisions_made_in(module: ast.Module) -> list[str]:
 
 
 def private_steps_in(module: ast.Module) -> list[str]:
-    """Return the uses of what is a step of a decision: a method whose name holds `barrier`, and the answer of a question that is called."""
+    """Return the uses of what is a step of a decision: a method whose name holds `barrier`, and the
+    answer of a question that is called."""
     called = {node.func for node in ast.walk(module) if isinstance(node, ast.Call)}
     uses = [node for node in ast.walk(module) if isinstance(node, ast.Attribute)]
-    return [ast.unparse(use) for use in uses if "barrier" in use.attr or (use.attr == "answer" and use in called)]
+    return [
+        ast.unparse(use)
+        for use in uses
+        if "barrier" in use.attr or (use.attr == "answer" and use in called)
+    ]
 
 
 def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
@@ -177,7 +232,13 @@ def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
     def visit(node: ast.AST, function: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".removeprefix(".")
-        read = node.attr if isinstance(node, ast.Attribute) else node.value if isinstance(node, ast.Constant) else None
+        read = (
+            node.attr
+            if isinstance(node, ast.Attribute)
+            else node.value
+            if isinstance(node, ast.Constant)
+            else None
+        )
         if isinstance(read, str) and read in reads:
             found.append(Look(name, function, read))
         for child in ast.iter_child_nodes(node):
@@ -192,11 +253,18 @@ def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
     others = {
         name: _parsed(path)
         for path in files
-        if (name := str(path.relative_to(_ROOT))) != _LEDGER_LOG and re.search(r"Decided|barrier|\.answer\b", path.read_text())
+        if (name := str(path.relative_to(_ROOT))) != _LEDGER_LOG
+        and re.search(r"Decided|barrier|\.answer\b", path.read_text())
     }
-    made = [f"{name}: {found}" for name, module in others.items() for found in decisions_made_in(module)]
-    assert made == [], "LedgerLog.decide reads for a decision, and nothing else may claim that it has"
-    steps = [f"{name}: {found}" for name, module in others.items() for found in private_steps_in(module)]
+    made = [
+        f"{name}: {found}" for name, module in others.items() for found in decisions_made_in(module)
+    ]
+    assert made == [], (
+        "LedgerLog.decide reads for a decision, and nothing else may claim that it has"
+    )
+    steps = [
+        f"{name}: {found}" for name, module in others.items() for found in private_steps_in(module)
+    ]
     assert steps == [], "LedgerLog.decide writes the barrier and reads the answer"
 
 
@@ -206,8 +274,15 @@ def test_what_decides_does_not_merely_look_at_the_ledger() -> None:
     methods = {node.name for node in log.body if isinstance(node, ast.FunctionDef)}
     reads = {name for name in methods if name.startswith("look")} | (methods & {"records_of_topic"})
     names = {str(path.relative_to(_ROOT)): module for path, module in _modules("shipper").items()}
-    looks = {look for name, module in names.items() if _DECIDES.fullmatch(name) for look in looks_in(name, module, reads)}
-    assert looks - _ALLOWED_LOOKS.keys() == set(), "use LedgerLog.decide, or state in _ALLOWED_LOOKS why the read decides nothing"
+    looks = {
+        look
+        for name, module in names.items()
+        if _DECIDES.fullmatch(name)
+        for look in looks_in(name, module, reads)
+    }
+    assert looks - _ALLOWED_LOOKS.keys() == set(), (
+        "use LedgerLog.decide, or state in _ALLOWED_LOOKS why the read decides nothing"
+    )
     assert _ALLOWED_LOOKS.keys() - looks == set(), "no longer needed"
 
 
@@ -258,7 +333,12 @@ class TestRulesOfTheDecidingRead:
         assert len(private_steps_in(ast.parse(source))) == 1
 
     @pytest.mark.parametrize(
-        "source", ["threading.Barrier(2).wait()", "ledger.decide(question).answer", "found.answer.generation"]
+        "source",
+        [
+            "threading.Barrier(2).wait()",
+            "ledger.decide(question).answer",
+            "found.answer.generation",
+        ],
     )
     def test_what_only_resembles_a_step_is_allowed(self, source: str) -> None:
         assert private_steps_in(ast.parse(source)) == []
@@ -268,7 +348,9 @@ class TestRulesOfTheDecidingRead:
             "class Task:\n def check(self):\n  return self._ledger.look_at_control()\n"
             "read = getattr(ledger, 'look_at_chunks')\ntopics.lookup()\n"
         )
-        found = looks_in("shipper/worker/x.py", ast.parse(source), {"look_at_control", "look_at_chunks"})
+        found = looks_in(
+            "shipper/worker/x.py", ast.parse(source), {"look_at_control", "look_at_chunks"}
+        )
         assert found == [
             Look("shipper/worker/x.py", "Task.check", "look_at_control"),
             Look("shipper/worker/x.py", "", "look_at_chunks"),
@@ -285,5 +367,7 @@ class TestRulesOfTheDecidingRead:
             ("shipper/cli/ledger.py", False),
         ],
     )
-    def test_the_modules_that_decide_are_those_that_send_or_write(self, name: str, decides: bool) -> None:
+    def test_the_modules_that_decide_are_those_that_send_or_write(
+        self, name: str, decides: bool
+    ) -> None:
         assert bool(_DECIDES.fullmatch(name)) is decides

@@ -15,7 +15,18 @@ from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, SplitId
 
 FILE = FileId("a.log", 100, 1)
-VALUE = ChunkValue(last=0, end=False, records=0, bytes=1, checksum=1, digest="d", generation=1, run_id="r", window="w", splits=1)
+VALUE = ChunkValue(
+    last=0,
+    end=False,
+    records=0,
+    bytes=1,
+    checksum=1,
+    digest="d",
+    generation=1,
+    run_id="r",
+    window="w",
+    splits=1,
+)
 
 
 def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileId = FILE) -> Chunks:
@@ -23,7 +34,14 @@ def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileI
     found = Chunks("web")
     for first, last, topic, topic_id in entries:
         generation = ord(topic_id or "@")
-        value = replace(VALUE, last=last, end=last == end, records=last - first, generation=generation, topic_id=topic_id)
+        value = replace(
+            VALUE,
+            last=last,
+            end=last == end,
+            records=last - first,
+            generation=generation,
+            topic_id=topic_id,
+        )
         found.add(ChunkKey(SplitId(file, 0), first, topic), value)
     return found
 
@@ -64,7 +82,9 @@ def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
 
 
 def test_what_was_sent_again_in_other_chunks_is_not_lost() -> None:
-    held = chunks((0, 10, "t", "A"), (10, 20, "t", "A"), (0, 14, "t", "B"), (14, 20, "t", "B"), end=20)
+    held = chunks(
+        (0, 10, "t", "A"), (10, 20, "t", "A"), (0, 14, "t", "B"), (14, 20, "t", "B"), end=20
+    )
     found = losses(held, {"t": "B"})
     assert (found.found, found.files) == ([], {})
     assert found.gone == {"t": frozenset("A")}
@@ -103,11 +123,18 @@ def _cut(cuts: list[int], start: int, end: int) -> list[tuple[int, int]]:
 def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
     data: st.DataObject, b_from: int, c_from: int
 ) -> None:
-    """Three incarnations, of which each took what the ones before it had lost; the present one holds every record once."""
+    """Three incarnations, of which each took what the ones before it had lost; the present one
+    holds every record once."""
     entries: dict[tuple[int, str], tuple[int, str]] = {}
 
     def held() -> Chunks:
-        return chunks(*((first, last, topic, topic_id) for (first, topic), (last, topic_id) in entries.items()), end=60)
+        return chunks(
+            *(
+                (first, last, topic, topic_id)
+                for (first, topic), (last, topic_id) in entries.items()
+            ),
+            end=60,
+        )
 
     def send(present: str, upto: int) -> None:
         """A run that stops at ``upto``."""
@@ -119,7 +146,9 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
         for part in [*there, None]:
             end = min(upto, part.first if part else 60)
             if position < end:
-                entries.update({(first, "t"): (last, present) for first, last in _cut(cuts, position, end)})
+                entries.update(
+                    {(first, "t"): (last, present) for first, last in _cut(cuts, position, end)}
+                )
             position = max(position, part.end) if part else position
 
     send("A", 60)
@@ -128,8 +157,11 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
     seen = held()
     before = losses(seen, {"t": "C"})
     state = without(seen, before.gone).splits.get(SplitId(FILE, 0))
-    assert bool(state and state.complete) == (c_from == 60), "nothing that is gone makes a file complete"
-    # A chunk of the present incarnation replaces one with its key, which may have been longer: the rest of that counts as not sent yet.
+    assert bool(state and state.complete) == (c_from == 60), (
+        "nothing that is gone makes a file complete"
+    )
+    # A chunk of the present incarnation replaces one with its key, which may have been longer: the
+    # rest of that counts as not sent yet.
     assert sum(loss.records for loss in before.found) <= 60 - c_from
     send("C", 60)
     seen = held()

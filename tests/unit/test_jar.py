@@ -1,4 +1,5 @@
-"""The committed jar is what the committed Java sources become. That a compiler makes it of them: tests/integration/test_java_start.py."""
+"""The committed jar is what the committed Java sources become. That a compiler makes it of them:
+tests/integration/test_java_start.py."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from shipper.runner import READER_JAR
 
 def jvm_build() -> ModuleType:
     """Return jvm/build.py."""
-    spec = importlib.util.spec_from_file_location("jvm_build", Path(__file__).parents[2] / "jvm" / "build.py")
+    spec = importlib.util.spec_from_file_location(
+        "jvm_build", Path(__file__).parents[2] / "jvm" / "build.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,4 +27,6 @@ def test_the_jar_was_made_of_the_sources_that_are_there() -> None:
     build = jvm_build()
     with zipfile.ZipFile(READER_JAR) as jar:
         made_of = jar.read(build.SOURCES_ENTRY).decode()
-    assert made_of == build.sources(), "jvm/ was changed and the jar was not: run `python jvm/build.py`"
+    assert made_of == build.sources(), (
+        "jvm/ was changed and the jar was not: run `python jvm/build.py`"
+    )

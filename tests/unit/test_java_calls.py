@@ -11,7 +11,8 @@ from spark_jobs.java import afterwards
 
 
 class Connection:
-    """One connection to a JVM. A call that a signal interrupts leaves an answer on it, and the next call would wait for ever."""
+    """One connection to a JVM. A call that a signal interrupts leaves an answer on it, and the next
+    call would wait for ever."""
 
     def __init__(self) -> None:
         self.cleaned_up = 0

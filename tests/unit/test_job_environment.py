@@ -32,10 +32,15 @@ def test_what_the_machine_java_and_file_systems_need_goes_on_and_nothing_else() 
         "PGPASSWORD",
     }
     assert set(needed(dict.fromkeys(keeps | leaves, "x"))) == keeps
-    assert set(needed(dict.fromkeys(leaves, "x"), also=["PGPASSWORD", "KAFKA_*"])) == {"PGPASSWORD", "KAFKA_PASSWORD"}
+    assert set(needed(dict.fromkeys(leaves, "x"), also=["PGPASSWORD", "KAFKA_*"])) == {
+        "PGPASSWORD",
+        "KAFKA_PASSWORD",
+    }
 
 
-def test_what_was_read_is_forgotten_unless_every_job_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_read_is_forgotten_unless_every_job_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "canary")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "needed")
     forget(["KAFKA_PASSWORD", "AWS_SECRET_ACCESS_KEY", "SHIPPER_NOWHERE"])
@@ -43,11 +48,15 @@ def test_what_was_read_is_forgotten_unless_every_job_needs_it(monkeypatch: pytes
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == "needed"
 
 
-def test_a_job_gets_what_its_own_files_refer_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_gets_what_its_own_files_refer_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "config"
     for folder in ("pipelines", "clusters"):
         (config / folder).mkdir(parents=True)
-    (config / "pipelines" / "web.yaml").write_text("pipeline: web\nsource: ${LOGS:-logs}\ntopic: t\nclusters: [mine]\n")
+    (config / "pipelines" / "web.yaml").write_text(
+        "pipeline: web\nsource: ${LOGS:-logs}\ntopic: t\nclusters: [mine]\n"
+    )
     for name in ("mine", "other"):
         password = "${" + name.upper() + "_PASSWORD}"
         (config / "clusters" / f"{name}.yaml").write_text(
@@ -58,5 +67,8 @@ def test_a_job_gets_what_its_own_files_refer_to(tmp_path: Path, monkeypatch: pyt
     job = Job(load_pipeline(config, "web"), config, moment, moment, "r", ("plan",))
     assert job.environment()["MINE_PASSWORD"] == "canary-mine"
     assert "canary-other" not in str(job.environment())
-    assert job.environment({"airflow:a.password": "x"})["SHIPPER_REFERENCES"] == '{"airflow:a.password": "x"}'
+    assert (
+        job.environment({"airflow:a.password": "x"})["SHIPPER_REFERENCES"]
+        == '{"airflow:a.password": "x"}'
+    )
     assert "canary" not in " ".join(job.command())

@@ -32,11 +32,32 @@ from shipper.verify.readback import ReadBack
 
 #: Set by shipper's clients, and what exactly-once and the noticing of lost connections rest on.
 OWNED = (
-    "bootstrap.servers", "transactional.id", "enable.idempotence", "acks", "isolation.level", "batch.size", "compression.type",
-    "transaction.timeout.ms", "message.timeout.ms", "partitioner", "linger.ms", "batch.num.messages", "queue.buffering.max.messages",
-    "queue.buffering.max.kbytes", "retries", "max.in.flight", "allow.auto.create.topics", "log_level", "log.connection.close", "log.queue",
-    "statistics.interval.ms", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof", "check.crcs",
-)  # fmt: skip
+    "bootstrap.servers",
+    "transactional.id",
+    "enable.idempotence",
+    "acks",
+    "isolation.level",
+    "batch.size",
+    "compression.type",
+    "transaction.timeout.ms",
+    "message.timeout.ms",
+    "partitioner",
+    "linger.ms",
+    "batch.num.messages",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.kbytes",
+    "retries",
+    "max.in.flight",
+    "allow.auto.create.topics",
+    "log_level",
+    "log.connection.close",
+    "log.queue",
+    "statistics.interval.ms",
+    "enable.auto.commit",
+    "auto.offset.reset",
+    "enable.partition.eof",
+    "check.crcs",
+)
 #: A value for each that librdkafka takes; others are text, of which it takes any.
 SAMPLES: dict[str, Any] = {
     "security.protocol": "plaintext",
@@ -80,7 +101,9 @@ SAMPLES: dict[str, Any] = {
 
 
 def cluster(bootstrap: str = "127.0.0.1:1", **properties: Any) -> Cluster:
-    return Cluster.model_validate({"cluster": "far", "bootstrap": bootstrap, "properties": properties})
+    return Cluster.model_validate(
+        {"cluster": "far", "bootstrap": bootstrap, "properties": properties}
+    )
 
 
 def why_not(name: str, value: Any = "x") -> str:
@@ -93,8 +116,13 @@ def why_not(name: str, value: Any = "x") -> str:
 
 
 def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_path: Path) -> None:
-    """A newer librdkafka may drop some; those that it brings are refused until somebody puts them on the list."""
-    found = library(Path(confluent_kafka.__file__).parents[1], confluent_kafka.libversion()[1], confluent_kafka.__version__)
+    """A newer librdkafka may drop some; those that it brings are refused until somebody puts them
+    on the list."""
+    found = library(
+        Path(confluent_kafka.__file__).parents[1],
+        confluent_kafka.libversion()[1],
+        confluent_kafka.__version__,
+    )
     if found is None:
         pytest.skip("librdkafka is not the one that comes with confluent-kafka")
     libc = ctypes.CDLL(None)
@@ -104,7 +132,11 @@ def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_pa
     file = libc.fopen(str(tmp_path / "shown").encode(), b"w")
     found.rd_kafka_conf_properties_show(file)
     libc.fclose(file)
-    rows = [line.split("|")[0].strip() for line in (tmp_path / "shown").read_text().splitlines() if "|" in line]
+    rows = [
+        line.split("|")[0].strip()
+        for line in (tmp_path / "shown").read_text().splitlines()
+        if "|" in line
+    ]
     known = {name for name in rows if name and not name.startswith(("Property", "---"))}
     assert len(known) > 150
     assert ALLOWED.keys() - known == set()
@@ -113,7 +145,15 @@ def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_pa
 
 @pytest.mark.parametrize(
     "name",
-    [*OWNED, "plugin.library.paths", "sasl.kerberos.kinit.cmd", "group.id", "ssl.engine.location", "dr_cb", "debug"],
+    [
+        *OWNED,
+        "plugin.library.paths",
+        "sasl.kerberos.kinit.cmd",
+        "group.id",
+        "ssl.engine.location",
+        "dr_cb",
+        "debug",
+    ],
 )
 def test_what_shipper_owns_and_what_loads_code_is_refused(name: str) -> None:
     assert "no property that a cluster file may set" in why_not(name)
@@ -128,11 +168,19 @@ def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer() -
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("ssl.endpoint.identification.algorithm", "none"), ("enable.ssl.certificate.verification", False)]
+    ("name", "value"),
+    [
+        ("ssl.endpoint.identification.algorithm", "none"),
+        ("enable.ssl.certificate.verification", False),
+    ],
 )
-def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine(name: str, value: Any) -> None:
+def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine(
+    name: str, value: Any
+) -> None:
     tls: dict[str, Any] = {"security.protocol": "ssl", name: value}
-    assert [place for place, _ in cluster("kafka.example:9092", **tls).warnings()] == [("properties", name)]
+    assert [place for place, _ in cluster("kafka.example:9092", **tls).warnings()] == [
+        ("properties", name)
+    ]
     assert name in cluster("kafka.example:9092", **tls).in_the_clear
     assert not cluster("127.0.0.1:9092", **tls).in_the_clear
     assert not cluster("kafka.example:9092", **tls | {name: SAMPLES[name]}).in_the_clear
@@ -150,7 +198,8 @@ def test_no_shell_command_hides_in_a_kerberos_name() -> None:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """(client, settings) for each client that is made. None is: what is looked at is what it would have been given."""
+    """(client, settings) for each client that is made. None is: what is looked at is what it would
+    have been given."""
     found: list[tuple[str, dict[str, Any]]] = []
 
     def of(kind: str) -> Callable[..., Any]:
@@ -160,7 +209,11 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
         return make
 
-    for module, names in ((admin, ("AdminClient",)), (client, ("Consumer", "Producer")), (readback, ("AdminClient", "Consumer"))):
+    for module, names in (
+        (admin, ("AdminClient",)),
+        (client, ("Consumer", "Producer")),
+        (readback, ("AdminClient", "Consumer")),
+    ):
         for name in names:
             monkeypatch.setattr(module, name, of(f"{module.__name__}.{name}"))
     monkeypatch.setattr(topics, "AdminClient", of("topics"))
@@ -179,10 +232,15 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
         monkeypatch.setattr(ReadBack, "__init__", lambda self, cluster: None)
         judge = ReadBack(of)
         judge._complaints = Complaints()
-        judge._name, judge._connection = "far", {"client.id": "shipper-readback", **readback.client_settings(of)}
+        judge._name, judge._connection = (
+            "far",
+            {"client.id": "shipper-readback", **readback.client_settings(of)},
+        )
         asked: list[Callable[[], Any]] = [
             lambda: LaneProducer(settings, "lane"),
-            lambda: LaneProducer(LaneSettings(connection(of), 1000, "zstd", 30_000, transactional=False), "lane"),
+            lambda: LaneProducer(
+                LaneSettings(connection(of), 1000, "zstd", 30_000, transactional=False), "lane"
+            ),
             lambda: TopicLookup(settings),
             lambda: ClusterClient(of),
             lambda: client._Reader("far", connection(of), {}),
@@ -198,12 +256,19 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
     everything = {name: SAMPLES.get(name, "x") for name in ALLOWED}
     plain, full = make_all(cluster()), make_all(cluster(**everything))
     for kind, settings in plain.items():
-        owned = {name: value for name, value in settings.items() if name in OWNED and not callable(value)}
+        owned = {
+            name: value for name, value in settings.items() if name in OWNED and not callable(value)
+        }
         assert {name: full[kind].get(name) for name in owned} == owned, kind
         assert set(full[kind]) & set(OWNED) == set(settings) & set(OWNED), kind
         assert everything.items() <= full[kind].items(), kind
     lane = full["0 lane"]
-    assert (lane["acks"], lane["transactional.id"], lane["log_level"], lane["log.connection.close"]) == ("all", "lane", 7, True)
+    assert (
+        lane["acks"],
+        lane["transactional.id"],
+        lane["log_level"],
+        lane["log.connection.close"],
+    ) == ("all", "lane", 7, True)
     assert lane["debug"] == "broker"
 
 
@@ -227,11 +292,18 @@ def hangs_up() -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(hangs_up: str) -> None:
+def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
+    hangs_up: str,
+) -> None:
     # librdkafka reads a keystore even when it speaks no TLS, so that one needs a file.
     names = [name for name in ALLOWED if name != "ssl.keystore.location"]
-    settings = {name: connection(cluster(hangs_up, **{name: SAMPLES.get(name, "x")})) for name in names}
-    deaf = {name: _TransactionalProducer(LaneSettings(each, 1000, "none", 10_000), "lane") for name, each in settings.items()}
+    settings = {
+        name: connection(cluster(hangs_up, **{name: SAMPLES.get(name, "x")})) for name in names
+    }
+    deaf = {
+        name: _TransactionalProducer(LaneSettings(each, 1000, "none", 10_000), "lane")
+        for name, each in settings.items()
+    }
     deadline = time.monotonic() + 30
     while deaf and time.monotonic() < deadline:
         for name in [name for name, lane in deaf.items() if lane.lost_connection()]:
@@ -246,20 +318,33 @@ def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
 @pytest.mark.parametrize(
     ("properties", "says"),
     [
-        ({"security.protocol": "bogus"}, 'Invalid value "bogus" for configuration property "security.protocol"'),
-        ({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"}, "ssl.ca.location: there is no file /nowhere/ca.pem"),
+        (
+            {"security.protocol": "bogus"},
+            'Invalid value "bogus" for configuration property "security.protocol"',
+        ),
+        (
+            {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"},
+            "ssl.ca.location: there is no file /nowhere/ca.pem",
+        ),
         ({"socket.timeout.ms": -1}, "socket.timeout.ms"),
-        ({"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN"}, "sasl.username and sasl.password must be set"),
+        (
+            {"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN"},
+            "sasl.username and sasl.password must be set",
+        ),
         ({"security.protocol": "ssl", "ssl.key.pem": "hunter2"}, "ssl.key.pem"),
     ],
 )
-def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_why(properties: dict[str, Any], says: str) -> None:
+def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_why(
+    properties: dict[str, Any], says: str
+) -> None:
     refused = cluster(**properties)
     assert says in str(refusal(refused))
     for make in (
         ClusterClient,
         ReadBack,
-        lambda of: LaneProducer(LaneSettings(connection(of), 1, "none", 10_000, cluster="far"), "x"),
+        lambda of: LaneProducer(
+            LaneSettings(connection(of), 1, "none", 10_000, cluster="far"), "x"
+        ),
     ):
         with pytest.raises(ClusterError) as found:
             make(refused)
@@ -273,12 +358,28 @@ def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(1.0)
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "a", "sasl.oauthbearer.client.secret": None}
+        oidc = {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "a",
+            "sasl.oauthbearer.client.secret": None,
+        }
         url = {"sasl.oauthbearer.token.endpoint.url": f"http://{address}/"}
-        login = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER", **oidc, **url}
+        login = {
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanisms": "OAUTHBEARER",
+            **oidc,
+            **url,
+        }
         assert refusal(cluster(address, **login)) is None
-        scram = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-512", "ssl.ca.pem": None}
-        assert refusal(cluster(address, **scram, **{"sasl.username": None, "sasl.password": None})) is None
+        scram = {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanisms": "SCRAM-SHA-512",
+            "ssl.ca.pem": None,
+        }
+        assert (
+            refusal(cluster(address, **scram, **{"sasl.username": None, "sasl.password": None}))
+            is None
+        )
         with pytest.raises(TimeoutError):
             server.accept()
 
@@ -295,10 +396,14 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
         "safe": "bootstrap: 127.0.0.1:9092\n",
         "misspelt": "bootstrap: 127.0.0.1:1\nproperties:\n  security.protocl: ssl\n",
         "wrong": "bootstrap: 127.0.0.1:1\nproperties:\n  client.id: x\n  security.protocol: tls\n",
-        "no-ca": "bootstrap: 127.0.0.1:1\nproperties: {security.protocol: ssl, ssl.ca.location: /nowhere.pem}\n",
+        "no-ca": (
+            "bootstrap: 127.0.0.1:1\nproperties: {security.protocol: ssl, ssl.ca.location: "
+            "/nowhere.pem}\n"
+        ),
         "code": "bootstrap: 127.0.0.1:1\nproperties:\n  plugin.library.paths: /x.so\n",
         "clear": "bootstrap: kafka.example:9092\n"
-        "properties:\n  security.protocol: ssl\n  ssl.endpoint.identification.algorithm: none\n  sasl.password: hunter2\n",
+        "properties:\n  security.protocol: ssl\n  ssl.endpoint.identification.algorithm: none\n  "
+        "sasl.password: hunter2\n",
         "absent": "bootstrap: 127.0.0.1:1\nproperties:\n  sasl.password: ${SHIPPER_NOWHERE}\n",
     }
     for name, text in clusters.items():
@@ -343,7 +448,9 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
         ("localhost.example:9092", "PLAINTEXT", "records travel"),
     ],
 )
-def test_plaintext_to_anything_but_this_machine_is_warned_of(bootstrap: str, protocol: str | None, warns: str) -> None:
+def test_plaintext_to_anything_but_this_machine_is_warned_of(
+    bootstrap: str, protocol: str | None, warns: str
+) -> None:
     found = cluster(bootstrap, **({"security.protocol": protocol} if protocol else {}))
     assert found.in_the_clear.startswith(warns)
     assert bool(found.in_the_clear) == bool(warns)

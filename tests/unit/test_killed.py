@@ -44,7 +44,12 @@ def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFol
         "finished_at": at(1),
     }
     folder.write("plan", PlanResult(**common, asked=asked))
-    note = {"host": host or socket.gethostname(), "pid": process.pid, "started": process.started, "to_clusters": ["near"]}
+    note = {
+        "host": host or socket.gethostname(),
+        "pid": process.pid,
+        "started": process.started,
+        "to_clusters": ["near"],
+    }
     path = world.index.with_name("shipments.sqlite.running") / "web" / f"{RUN}.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(note | {"window": "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"}))
@@ -53,7 +58,8 @@ def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFol
 
 @pytest.fixture
 def gaps(world: World, shipper: Command) -> Callable[[], str]:
-    """Ask for gaps, of no window, so that no cluster is asked; the answer is what is said to people."""
+    """Ask for gaps, of no window, so that no cluster is asked; the answer is what is said to
+    people."""
     day = (dt.datetime.now(dt.UTC) + dt.timedelta(days=2)).strftime("%Y-%m-%d")
     return lambda: shipper("gaps", "web", "--since", day, "--config", str(world.config)).stderr
 
@@ -65,7 +71,9 @@ def dead() -> ProcessId:
     return found
 
 
-def test_the_report_of_a_killed_run_is_written_by_the_next_command(world: World, gaps: Callable[[], str]) -> None:
+def test_the_report_of_a_killed_run_is_written_by_the_next_command(
+    world: World, gaps: Callable[[], str]
+) -> None:
     folder = left_by(world, dead())
     assert RUN in gaps()
     report = folder.find(REPORT, RunReport)

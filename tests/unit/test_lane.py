@@ -1,4 +1,5 @@
-"""In which order a lane writes a transaction. The broker is scripted; tests/chaos/test_late_end_txn.py has a real one."""
+"""In which order a lane writes a transaction. The broker is scripted;
+tests/chaos/test_late_end_txn.py has a real one."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Broker:
         self.ledger: set[bytes] = set()
         self.broken_promises: list[str] = []
         self.answers_commits = True
-        """If false, the next commit times out: its request is on its way until the producer is fenced."""
+        """If false, the next commit times out: its request is on its way until the producer is
+        fenced."""
         self._chunks = {chunk.ledger_key: chunk for chunk in chunks}
         self._waiting: list[tuple[str, bytes]] = []
         self._open_data: list[bytes] = []
@@ -38,7 +40,8 @@ class Broker:
         self._commit_is_under_way = False
 
     def fence(self) -> None:
-        """End the open transaction: by its commit, if the request is on its way, and by an abort otherwise."""
+        """End the open transaction: by its commit, if the request is on its way, and by an abort
+        otherwise."""
         if self._commit_is_under_way:
             self._commit()
         self._waiting, self._open_data, self._open_ledger = [], [], set()
@@ -47,10 +50,11 @@ class Broker:
         self._waiting.append((topic, content))
 
     def acknowledge_all(self) -> None:
-        """Write what waits. Partitions are independent of each other, so the ledger's may well be the first.
+        """Write what waits. Partitions are independent of each other, so the ledger's may well be
+        the first.
 
-        A late EndTxn may commit the transaction at any moment, as it stands then (docs/adr/0006). So after each record, the
-        transaction must hold what its ledger records promise.
+        A late EndTxn may commit the transaction at any moment, as it stands then (docs/adr/0006).
+        So after each record, the transaction must hold what its ledger records promise.
         """
         for topic, content in sorted(self._waiting, key=lambda each: each[0] != LEDGER):
             if topic == LEDGER:
@@ -58,7 +62,9 @@ class Broker:
             else:
                 self._open_data.append(content)
             promised = {key: self._chunks[key] for key in self._open_ledger}
-            self.broken_promises += [c.label for c in promised.values() if not set(self._open_data).issuperset(c.values)]
+            self.broken_promises += [
+                c.label for c in promised.values() if not set(self._open_data).issuperset(c.values)
+            ]
         self._waiting = []
 
     def commit(self) -> None:
@@ -128,7 +134,9 @@ class OneTransaction:
     """A pool with one lane and one transaction."""
 
     def __init__(self, chunks: list[Chunk], broker: Broker) -> None:
-        self.options = LaneOptions(LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30)
+        self.options = LaneOptions(
+            LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30
+        )
         self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
         self.rate = BrokerRate(NoLimit())
         self.settle = lambda: Decided(set(broker.ledger))
@@ -174,7 +182,14 @@ class OneTransaction:
 
 def chunk(topic: str, records: int) -> Chunk:
     values = [f"{topic} {number} ".encode().ljust(20, b".") for number in range(records)]
-    return Chunk(topic, values, 20 * records, f"key of {topic}".encode(), lambda partition, topic_id: b"value", topic)
+    return Chunk(
+        topic,
+        values,
+        20 * records,
+        f"key of {topic}".encode(),
+        lambda partition, topic_id: b"value",
+        topic,
+    )
 
 
 def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
@@ -188,7 +203,9 @@ def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPat
     return pool.delivered
 
 
-def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chunks = [chunk("large", 100), chunk("small", 3)]
     broker = Broker(chunks)
     assert delivered(chunks, broker, monkeypatch) == chunks
@@ -196,8 +213,11 @@ def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(monk
     assert broker.ledger == {each.ledger_key for each in chunks}
 
 
-def test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows the outcome before the producer's id is opened anew. What the ledger says earlier is not the last word."""
+def test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody knows the outcome before the producer's id is opened anew. What the ledger says
+    earlier is not the last word."""
     chunks = [chunk("web", 10)]
     broker = Broker(chunks)
     broker.answers_commits = False

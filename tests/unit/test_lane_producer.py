@@ -31,7 +31,9 @@ LOGGING: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("properties", LOGGING, ids=str)
-def test_a_connection_that_broke_is_noticed_though_no_call_failed(properties: dict[str, object]) -> None:
+def test_a_connection_that_broke_is_noticed_though_no_call_failed(
+    properties: dict[str, object],
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and says nothing
         address = f"127.0.0.1:{server.getsockname()[1]}"
         producer = _TransactionalProducer(
@@ -59,7 +61,8 @@ def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
 
 
 class FencedWhileFlushing:
-    """A Producer whose lane is fenced while it is thrown away; confluent-kafka has lost which error that was."""
+    """A Producer whose lane is fenced while it is thrown away; confluent-kafka has lost which error
+    that was."""
 
     def purge(self, *what: bool) -> None:
         pass
@@ -69,19 +72,29 @@ class FencedWhileFlushing:
 
 
 def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind() -> None:
-    producer = _TransactionalProducer(LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000), "lane")
+    producer = _TransactionalProducer(
+        LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000), "lane"
+    )
     assert producer._packed is not None
     producer._packed._topic("t")
     producer._producer = FencedWhileFlushing()  # type: ignore[assignment]
     producer.discard()
-    assert not hasattr(producer, "_producer"), "librdkafka's threads and connections would stay for the task's life"
-    assert producer._packed._topics == {}, "librdkafka waits for topic handles that nobody gives back"
+    assert not hasattr(producer, "_producer"), (
+        "librdkafka's threads and connections would stay for the task's life"
+    )
+    assert producer._packed._topics == {}, (
+        "librdkafka waits for topic handles that nobody gives back"
+    )
 
 
-def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_the_next_one() -> None:
-    """The broker reads nothing more before the transaction times out. The lane knew of it, took the figure for the rate, and forgot it: it then
-    waited until its transaction had timed out."""
-    settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, transactional=False)
+def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_the_next_one() -> (
+    None
+):
+    """The broker reads nothing more before the transaction times out. The lane knew of it, took the
+    figure for the rate, and forgot it: it then waited until its transaction had timed out."""
+    settings = LaneSettings(
+        {"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, transactional=False
+    )
     producer = _TransactionalProducer(settings, "lane")
     producer._hear_throttling(ThrottleEvent("broker", 1, 60.0))
     assert producer.take_throttled().seconds == 60.0
@@ -94,10 +107,14 @@ def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_
     assert found.value.name == "THROTTLING_QUOTA_EXCEEDED"
 
 
-def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with mock_cluster() as mock:
         mock.create("logs", 3)
-        settings = LaneSettings({"bootstrap.servers": mock.bootstrap}, 10_000, "none", 10_000, transactional=False)
+        settings = LaneSettings(
+            {"bootstrap.servers": mock.bootstrap}, 10_000, "none", 10_000, transactional=False
+        )
         producer = LaneProducer(settings, "")
         for number in range(300):
             producer.produce("logs", b"value", b"%03d" % number)
@@ -107,11 +124,14 @@ def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(monke
         assert counted.wire_bytes > counted.record_bytes
         producer.sent = SentBytes()
         deadline = time.monotonic() + 30
-        while producer.sent.record_bytes < counted.record_bytes:  # statistics of before may still wait to be served
+        while (
+            producer.sent.record_bytes < counted.record_bytes
+        ):  # statistics of before may still wait to be served
             assert time.monotonic() < deadline, (producer.sent, counted)
             producer.wait_for_room(lambda: deadline)
         assert producer.sent.record_bytes == counted.record_bytes
-        # A request for metadata may come since then, and statistics leave out what went by a bootstrap connection that is gone.
+        # A request for metadata may come since then, and statistics leave out what went by a
+        # bootstrap connection that is gone.
         assert 0.9 * counted.wire_bytes < producer.sent.wire_bytes < 1.1 * counted.wire_bytes
         producer.discard()
 

@@ -21,12 +21,21 @@ from spark_jobs.engine import SparkEngine
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
 BEFORE = Window(START - dt.timedelta(hours=1), START)
-CHECK: dict[str, Any] = {"check": "matches(value)", "severity": "block", "expected": "all", "observed": "97 %"}
+CHECK: dict[str, Any] = {
+    "check": "matches(value)",
+    "severity": "block",
+    "expected": "all",
+    "observed": "97 %",
+}
 
 
-def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -> tuple[PlanResult, GateResult]:
+def run_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]
+) -> tuple[PlanResult, GateResult]:
     """The gate over an own file and a late one, with a check that finds the files ``wrong``."""
-    pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]})
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]}
+    )
     folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
     context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
     plan = PlanResult(
@@ -35,7 +44,14 @@ def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -
         finished_at=START,
         files=[
             PlannedFile(path="own", size_bytes=1, modified_ms=1, splits=1),
-            PlannedFile(path="late", size_bytes=1, modified_ms=1, splits=1, late_window=str(BEFORE), late_for=("near",)),
+            PlannedFile(
+                path="late",
+                size_bytes=1,
+                modified_ms=1,
+                splits=1,
+                late_window=str(BEFORE),
+                late_for=("near",),
+            ),
         ],
         clusters=[ClusterPlan(cluster="near", looks_back_to=BEFORE.start)],
     )
@@ -44,14 +60,19 @@ def run_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]) -
     def judge(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
         found = bool(wrong & {file.path for file in planned.files})
         return result.model_copy(
-            update={"status": "failed" if found else "succeeded", "checks": [CheckResult(**CHECK, passed=not found)]}
+            update={
+                "status": "failed" if found else "succeeded",
+                "checks": [CheckResult(**CHECK, passed=not found)],
+            }
         )
 
     monkeypatch.setattr(gate_source, "_judge_source", judge)
     return plan, gate_source.gate_source(context, START)
 
 
-def test_it_stays_out_with_a_warning_and_the_window_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stays_out_with_a_warning_and_the_window_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan, gate = run_gate(tmp_path, monkeypatch, {"late"})
     assert gate.status == "succeeded"
     shipped = as_gated(plan, gate)
@@ -62,7 +83,9 @@ def test_it_stays_out_with_a_warning_and_the_window_goes(tmp_path: Path, monkeyp
     assert [(one.window, one.paths) for one in covered.uncovered] == [(str(BEFORE), ["late"])]
 
 
-def test_the_windows_own_files_close_it_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_windows_own_files_close_it_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run_gate(tmp_path, monkeypatch, {"own", "late"})[1].status == "failed"
     assert run_gate(tmp_path, monkeypatch, {"own"})[1].status == "failed"
 

@@ -33,7 +33,9 @@ class Ledger:
 
 
 @pytest.mark.parametrize(("later", "released"), [(7, True), (8, False)])
-def test_an_attempt_that_was_taken_over_leaves_the_lease_to_its_successor(later: int, released: bool) -> None:
+def test_an_attempt_that_was_taken_over_leaves_the_lease_to_its_successor(
+    later: int, released: bool
+) -> None:
     ledger = Ledger()
     with HeldLease(ledger, "the-run", 30.0, 0.0, print) as lease:  # type: ignore[arg-type]
         lease.generation = 7
@@ -43,7 +45,9 @@ def test_an_attempt_that_was_taken_over_leaves_the_lease_to_its_successor(later:
 
 def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it() -> None:
     """And not each time that it asks."""
-    holders = [Lease(run, "there", 1, held=True, seconds=0.03) for run in ("first",) * 5 + ("second",) * 5]
+    holders = [
+        Lease(run, "there", 1, held=True, seconds=0.03) for run in ("first",) * 5 + ("second",) * 5
+    ]
 
     class Held(Ledger):
         def look(self, question: AskControl) -> SimpleNamespace:
@@ -57,7 +61,8 @@ def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it() -> None:
 
 
 def test_a_fault_of_any_kind_ends_neither_the_renewing_nor_the_looking_for_a_later_run() -> None:
-    """What the client does not turn into an error of shipper's: the keeper would end, the lease lapse, and a later run go unnoticed."""
+    """What the client does not turn into an error of shipper's: the keeper would end, the lease
+    lapse, and a later run go unnoticed."""
 
     class Faulty(Ledger):
         asked = 0
@@ -97,7 +102,9 @@ def test_a_ledger_that_may_not_be_written_any_more_ends_the_ship_unless_that_is_
         refuses = 0
 
         def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
-            if threading.current_thread().name == "lease" and (self.refuses < 2 or not granted_again):
+            if threading.current_thread().name == "lease" and (
+                self.refuses < 2 or not granted_again
+            ):
                 self.refuses += 1
                 raise ClusterRefuses("Topic authorization failed")
             super().write_control(records)

@@ -39,12 +39,23 @@ from tests.doubles.memory_log import MemoryLog
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
 SPLIT = SplitId(FILE, 0)
 VALUE = ChunkValue(
-    last=50, end=False, records=50, bytes=500, checksum=7, digest="d1", generation=3, run_id="r", window="w", partition=2
+    last=50,
+    end=False,
+    records=50,
+    bytes=500,
+    checksum=7,
+    digest="d1",
+    generation=3,
+    run_id="r",
+    window="w",
+    partition=2,
 )
 
 
 def log(*records, start=0, step_ms=1000):
-    return [LogRecord(start + n, (start + n) * step_ms, *record) for n, record in enumerate(records)]
+    return [
+        LogRecord(start + n, (start + n) * step_ms, *record) for n, record in enumerate(records)
+    ]
 
 
 def chunk(first, last, records, *, topic="t", end=False, split=SPLIT, **fields):
@@ -65,9 +76,15 @@ def chunk(first, last, records, *, topic="t", end=False, split=SPLIT, **fields):
             (GenerationKey("c", "r"), Generation("r", 2, 8, ("/x/",))),
         ),
         (encode_generation("web", GenerationKey("c", "r"), None), (GenerationKey("c", "r"), None)),
-        (encode_lease("web", Lease("r", "h", 1, True, 30.0)), ("r", Lease("r", "h", 1, True, 30.0))),
+        (
+            encode_lease("web", Lease("r", "h", 1, True, 30.0)),
+            ("r", Lease("r", "h", 1, True, 30.0)),
+        ),
         (encode_attempt("web", AttemptKey(1, 3, 9), Attempt()), (AttemptKey(1, 3, 9), Attempt())),
-        (encode_invalidation("web", FILE, 4, Invalidation("r")), (InvalidationKey(FILE, 4), Invalidation("r"))),
+        (
+            encode_invalidation("web", FILE, 4, Invalidation("r")),
+            (InvalidationKey(FILE, 4), Invalidation("r")),
+        ),
     ],
 )
 def test_records_come_back_as_they_were_written(encoded, decoded):
@@ -137,7 +154,9 @@ class TestRemaining:
 
     def test_an_empty_file_has_nothing_to_ship(self):
         empty = FileId("e", 0, 1)
-        assert pending({empty: []}, Chunks("web"), digest="d", reship=False, on_replaced="fail").complete == [empty]
+        assert pending(
+            {empty: []}, Chunks("web"), digest="d", reship=False, on_replaced="fail"
+        ).complete == [empty]
 
     def test_a_file_begun_under_another_transform_is_refused(self):
         with pytest.raises(DigestChanged, match=r"in part under another transform.*--reship"):
@@ -148,10 +167,16 @@ class TestRemaining:
         assert (found.complete, found.older, found.left) == ([FILE], [FILE], [])
 
     @pytest.mark.parametrize(("splits", "done"), [(2, True), (3, False)])
-    def test_a_file_of_another_transform_is_complete_by_the_splits_that_it_had_then(self, splits, done):
-        """The pipeline would cut it once now; if a third split was never begun, only its count tells."""
+    def test_a_file_of_another_transform_is_complete_by_the_splits_that_it_had_then(
+        self, splits, done
+    ):
+        """The pipeline would cut it once now; if a third split was never begun, only its count
+        tells."""
         large = FileId("file:/big.log", 150_000, 1)
-        both = [chunk(0, 50, 50, end=True, split=SplitId(large, start), splits=splits) for start in (0, 70_000)]
+        both = [
+            chunk(0, 50, 50, end=True, split=SplitId(large, start), splits=splits)
+            for start in (0, 70_000)
+        ]
         chunks = Chunks("web").feed(log(*both))
         if done:
             found = pending({large: [0]}, chunks, digest="d2", reship=False, on_replaced="fail")
@@ -163,7 +188,10 @@ class TestRemaining:
     def test_an_object_with_another_etag_is_another_file(self):
         chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True, etag="one")))
         assert self.left(chunks, etags={FILE: "one"}).complete == [FILE]
-        with pytest.raises(SourceError, match="replaced after being shipped: size, modification time or ETag differ"):
+        with pytest.raises(
+            SourceError,
+            match="replaced after being shipped: size, modification time or ETag differ",
+        ):
             self.left(chunks, etags={FILE: "two"})
         with pytest.raises(SourceError, match="replaced after being shipped"):
             self.left(chunks, etags={FILE: "two"}, digest="d2")
@@ -173,7 +201,9 @@ class TestRemaining:
 
         chunks.invalidate({FILE: Invalidated(5, frozenset("r"))})
         chunks.feed(log(chunk(0, 30, 30, generation=6, etag="two")))
-        assert self.left(chunks, etags={FILE: "two"}, on_replaced="reship").partial == [FILE], "begun anew, and finished"
+        assert self.left(chunks, etags={FILE: "two"}, on_replaced="reship").partial == [FILE], (
+            "begun anew, and finished"
+        )
 
     def test_an_object_that_was_shipped_before_the_ledger_knew_etags_is_done(self):
         chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True)))
@@ -183,21 +213,38 @@ class TestRemaining:
 
     def test_a_late_file_that_cannot_be_shipped_holds_up_no_other(self):
         begun, other = FILE._replace(path="begun"), FILE._replace(path="other")
-        replaced, before = FILE._replace(path="replaced"), FILE._replace(path="replaced", modified_ms=1)
-        there = [chunk(0, 50, 50, split=SplitId(begun, 0)), chunk(0, 50, 50, end=True, split=SplitId(before, 0))]
+        replaced, before = (
+            FILE._replace(path="replaced"),
+            FILE._replace(path="replaced", modified_ms=1),
+        )
+        there = [
+            chunk(0, 50, 50, split=SplitId(begun, 0)),
+            chunk(0, 50, 50, end=True, split=SplitId(before, 0)),
+        ]
         chunks = Chunks("web").feed(log(*there))
         splits_of = {file: [0] for file in (begun, replaced, other)}
-        found = pending(splits_of, chunks, digest="d2", reship=False, on_replaced="fail", late={begun, replaced, other})
+        found = pending(
+            splits_of,
+            chunks,
+            digest="d2",
+            reship=False,
+            on_replaced="fail",
+            late={begun, replaced, other},
+        )
         assert found.left == [other]
         assert set(found.refused) == {begun, replaced}
 
     def test_a_file_begun_with_another_spark_is_refused_and_a_complete_one_is_not(self):
         begun = Chunks("web").feed(log(chunk(0, 50, 50, spark="4.1")))
-        with pytest.raises(DigestChanged, match=r"begun with Spark 4\.1, and this is Spark 4\.2.*--reship"):
+        with pytest.raises(
+            DigestChanged, match=r"begun with Spark 4\.1, and this is Spark 4\.2.*--reship"
+        ):
             self.left(begun, spark="4.2")
         assert self.left(begun, spark="4.1").partial == [FILE]
         assert self.left(begun, spark="4.2", reship=True).left == [FILE]
-        assert self.left(begun.feed(log(chunk(50, 60, 10, end=True, spark="4.1"))), spark="4.2").complete == [FILE]
+        assert self.left(
+            begun.feed(log(chunk(50, 60, 10, end=True, spark="4.1"))), spark="4.2"
+        ).complete == [FILE]
 
     def test_a_ledger_that_says_no_spark_is_finished_with_any(self):
         written = chunk(0, 50, 50)
@@ -207,15 +254,26 @@ class TestRemaining:
     def test_reship_voids_what_is_there_once_per_run(self):
         chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True)))
         assert FILE in self.left(chunks, digest="d2", reship=True).void
-        again = Chunks("web", {FILE: Invalidated(4, frozenset("r"))}).feed(log(chunk(0, 30, 30, generation=4, digest="d2")))
+        again = Chunks("web", {FILE: Invalidated(4, frozenset("r"))}).feed(
+            log(chunk(0, 30, 30, generation=4, digest="d2"))
+        )
         found = self.left(again, digest="d2", reship=True, reshipped=[FILE])
         assert (found.void, found.partial) == ([], [FILE])
 
     def test_of_several_invalidations_the_highest_generation_counts_whichever_comes_last(self):
-        """A reship of generation 5 was paused; 9 took over and finished; 5 wakes up and writes its own."""
-        late = [encode_invalidation("web", FILE, 9, Invalidation("b")), encode_invalidation("web", FILE, 5, Invalidation("a"))]
-        chunks = [chunk(0, 50, 50, generation=6), chunk(0, 50, 50, topic="u", generation=9, end=True)]
-        state = add_up(LedgerRecords(FileRecords("web").feed(log(*late, *chunks)), [], Control("web"), 0, 0))
+        """A reship of generation 5 was paused; 9 took over and finished; 5 wakes up and writes its
+        own."""
+        late = [
+            encode_invalidation("web", FILE, 9, Invalidation("b")),
+            encode_invalidation("web", FILE, 5, Invalidation("a")),
+        ]
+        chunks = [
+            chunk(0, 50, 50, generation=6),
+            chunk(0, 50, 50, topic="u", generation=9, end=True),
+        ]
+        state = add_up(
+            LedgerRecords(FileRecords("web").feed(log(*late, *chunks)), [], Control("web"), 0, 0)
+        )
         assert state.invalidated == {FILE: Invalidated(9, frozenset("ab"))}
         assert state.chunks.splits[SPLIT].lines == 50
 
@@ -231,14 +289,25 @@ class TestRemaining:
 
 
 class TestBytes:
-    """A file of which other bytes were read than it has: every record that the tasks saw is there, and it is not complete."""
+    """A file of which other bytes were read than it has: every record that the tasks saw is there,
+    and it is not complete."""
 
     def chunks(self, *reads, **fields):
         count, digest = len(reads), fields.pop("digest", "d1")
         return Chunks("web").feed(
             log(
                 *(
-                    chunk(0, 5, 5, end=True, read=read, split=SplitId(FILE, start), splits=count, digest=digest, **fields)
+                    chunk(
+                        0,
+                        5,
+                        5,
+                        end=True,
+                        read=read,
+                        split=SplitId(FILE, start),
+                        splits=count,
+                        digest=digest,
+                        **fields,
+                    )
                     for start, read in enumerate(reads)
                 )
             )
@@ -248,14 +317,19 @@ class TestBytes:
         asked = {"digest": "d1", "reship": False, "on_replaced": "fail"} | settings
         return pending({FILE: range(splits)}, chunks, **asked)
 
-    @pytest.mark.parametrize("reads", [(100,), (101,), (40, 60), (40, 61), (0, 100), (None,), (7, None)])
+    @pytest.mark.parametrize(
+        "reads", [(100,), (101,), (40, 60), (40, 61), (0, 100), (None,), (7, None)]
+    )
     def test_bytes_that_fit_or_that_nobody_can_count_are_no_obstacle(self, reads):
         assert self.remaining(self.chunks(*reads), len(reads)).complete == [FILE]
 
     @pytest.mark.parametrize("reads", [(99,), (102,), (40, 59), (0, 0)])
     def test_a_short_read_is_refused_by_name_in_every_later_run(self, reads):
         chunks = self.chunks(*reads)
-        with pytest.raises(SourceError, match=rf"run r read {sum(reads)} bytes of it, and its size is 100.*--reship"):
+        with pytest.raises(
+            SourceError,
+            match=rf"run r read {sum(reads)} bytes of it, and its size is 100.*--reship",
+        ):
             self.remaining(chunks, len(reads))
         with pytest.raises(SourceError, match="its size is 100"):
             self.remaining(chunks, len(reads), digest="another transform now")
@@ -271,15 +345,24 @@ class TestBytes:
         for of_path in entries(read):
             inventory.add(of_path, "web")
         assert inventory.files[FILE].complete == inventory.windows["w"].complete == 0
-        found = [finding for of_path in entries(read) for finding in findings(of_path, lambda file: [0])]
-        assert [(finding.severity, finding.kind, finding.where) for finding in found] == [("wrong", "bytes", FILE.path)]
+        found = [
+            finding for of_path in entries(read) for finding in findings(of_path, lambda file: [0])
+        ]
+        assert [(finding.severity, finding.kind, finding.where) for finding in found] == [
+            ("wrong", "bytes", FILE.path)
+        ]
 
 
 def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
     """Return a ledger as commit 7baa648 wrote it."""
     topic = MemoryLog()
     topic.append(
-        "t", CONTROL, [(b'["generation","web","c"]', b'{"run_id":"r","tasks":1,"lanes":1}'), (b'["source","web","/l/"]', b"{}")]
+        "t",
+        CONTROL,
+        [
+            (b'["generation","web","c"]', b'{"run_id":"r","tasks":1,"lanes":1}'),
+            (b'["source","web","/l/"]', b"{}"),
+        ],
     )
     topic.append("t", CHUNKS, [(b'["chunk","web","a",1,2,0,0,"t"]', b"{}")])
     cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
@@ -287,8 +370,12 @@ def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
     for question in (CONTROL_NOW, AskState(), AskFiles(["a"])):
         with pytest.raises(LedgerOutdated, match=r"cluster c: topic _shipper\.web.*--new-ledger"):
             ledger.look(question)
-    assert LedgerLog(topic, cluster, "other").look(AskState()).chunks.splits == {}, "a topic that pipelines share"
-    topic.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))])
+    assert LedgerLog(topic, cluster, "other").look(AskState()).chunks.splits == {}, (
+        "a topic that pipelines share"
+    )
+    topic.append(
+        "t", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))]
+    )
     with pytest.raises(
         LedgerDamaged, match="before ledger format 1"
     ):  # somebody still runs the old version: repair can mend that
@@ -371,7 +458,9 @@ class TestGenerations:
         """Two runs announce themselves at once, one of them from another place."""
         records = log(
             encode_generation("web", GenerationKey("c", "a"), Generation("a", 1, 1, ("/old/",))),
-            encode_generation("web", GenerationKey("c", "b"), Generation("b", 1, 1, ("/old/", "/new/"))),
+            encode_generation(
+                "web", GenerationKey("c", "b"), Generation("b", 1, 1, ("/old/", "/new/"))
+            ),
             encode_generation("web", GenerationKey("c", "d"), Generation("d", 1, 1, ("/old/",))),
         )
         control = Control("web").feed(records)
@@ -384,7 +473,10 @@ class TestGenerations:
             encode_generation("web", GenerationKey("paris", "d"), Generation("d", 1, 1)),
         )
         assert Control("web").feed(records).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
-        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
+        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {
+            "paris": (1, 1),
+            "frankfurt": (3, 3),
+        }
 
     def test_an_attempt_of_an_earlier_generation_says_nothing_about_this_one(self):
         control = Control("web").feed(

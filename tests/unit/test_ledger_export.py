@@ -1,4 +1,5 @@
-"""What `shipper ledger export` writes: to a program as it is, to a terminal so that nothing happens to it."""
+"""What `shipper ledger export` writes: to a program as it is, to a terminal so that nothing happens
+to it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,17 @@ from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.types import FileId, LogRecord, SplitId
 
 HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"
-VALUE = ChunkValue(last=9, end=True, records=9, bytes=90, checksum=1, digest="d", generation=1, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=9,
+    end=True,
+    records=9,
+    bytes=90,
+    checksum=1,
+    digest="d",
+    generation=1,
+    run_id="r",
+    window="w",
+)
 
 
 class Output(io.StringIO):
@@ -31,7 +42,9 @@ class Output(io.StringIO):
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Any:
-    record = LogRecord(0, 0, *encode_chunk("web", ChunkKey(SplitId(FileId(HOSTILE, 9, 9), 0), 0, "t"), VALUE))
+    record = LogRecord(
+        0, 0, *encode_chunk("web", ChunkKey(SplitId(FileId(HOSTILE, 9, 9), 0), 0, "t"), VALUE)
+    )
     read = LedgerRecords(FileRecords("web").feed([record]), [], Control("web"), 0, 1)
     ledger = SimpleNamespace(read=lambda: read, cluster=SimpleNamespace(name="near"))
     monkeypatch.setattr(ledger_commands, "open_one", lambda *_: ledger)
@@ -47,7 +60,9 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_a_file_name_does_nothing_to_a_terminal_and_a_program_gets_it_as_it_is(exported: Any, kind: str) -> None:
+def test_a_file_name_does_nothing_to_a_terminal_and_a_program_gets_it_as_it_is(
+    exported: Any, kind: str
+) -> None:
     shown, written = exported(kind, terminal=True), exported(kind, terminal=False)
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
     assert len(shown.splitlines()) == (2 if kind == "csv" else 1)

@@ -1,4 +1,5 @@
-"""Whether a ledger that is gone, or was made anew, is missed. The log is in memory; tests/integration has real topics."""
+"""Whether a ledger that is gone, or was made anew, is missed. The log is in memory;
+tests/integration has real topics."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,9 @@ class World:
     log: MemoryLog
 
     def identity(self, *, new_ledger: bool = False, cluster: Cluster = CLUSTER) -> LedgerIdentity:
-        return LedgerIdentity(LedgerLog(self.log, cluster, "web", self.folder), self.folder, new_ledger=new_ledger)
+        return LedgerIdentity(
+            LedgerLog(self.log, cluster, "web", self.folder), self.folder, new_ledger=new_ledger
+        )
 
     def ship(self, **options) -> list[str]:
         identity = self.identity(**options)
@@ -44,7 +47,9 @@ def test_a_new_pipeline_begins_its_ledger_without_a_word(world):
 def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up(world):
     world.ship()
     for again in range(2):  # and stays so
-        with pytest.raises(LedgerGone, match=r"cluster c: .*_shipper\.web is not there, .*run r1 .*--new-ledger") as caught:
+        with pytest.raises(
+            LedgerGone, match=r"cluster c: .*_shipper\.web is not there, .*run r1 .*--new-ledger"
+        ) as caught:
             world.identity().check(exists=False)
         assert not caught.value.retriable, again
     world.log.recreate()
@@ -59,7 +64,9 @@ def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_i
 
 def test_another_name_in_the_configuration_is_another_ledger(world):
     world.ship()
-    renamed = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"topic": "audit.{pipeline}"}})
+    renamed = Cluster.model_validate(
+        {"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"topic": "audit.{pipeline}"}}
+    )
     with pytest.raises(LedgerGone, match=r"was topic _shipper\.web, and is audit\.web now"):
         world.identity(cluster=renamed).check(exists=True)
 
@@ -86,8 +93,14 @@ def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):
     ],
 )
 def test_a_ledger_that_is_less_durable_than_the_data_is_said(world, ledger, data, says):
-    def facts(replication: int, brokers: int, min_insync: str, unclean: str = "false") -> TopicFacts:
-        settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "min.insync.replicas": min_insync}
+    def facts(
+        replication: int, brokers: int, min_insync: str, unclean: str = "false"
+    ) -> TopicFacts:
+        settings = {
+            "cleanup.policy": "compact",
+            "message.timestamp.type": "LogAppendTime",
+            "min.insync.replicas": min_insync,
+        }
         settings["unclean.leader.election.enable"] = unclean
         return TopicFacts(2, settings, replication, brokers)
 

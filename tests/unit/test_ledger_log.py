@@ -1,4 +1,5 @@
-"""When a snapshot is used, when it is not, and what it costs. The log is in memory; tests/integration has a real one."""
+"""When a snapshot is used, when it is not, and what it costs. The log is in memory;
+tests/integration has a real one."""
 
 import logging
 import time
@@ -45,7 +46,17 @@ from tests.doubles.memory_log import MemoryLog
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 # Thousands of chunks have the same value.
 chunk_value = cache(encode_chunk_value)
-VALUE = ChunkValue(last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=10,
+    end=True,
+    records=10,
+    bytes=100,
+    checksum=1,
+    digest="d",
+    generation=3,
+    run_id="r",
+    window="w",
+)
 
 
 @pytest.fixture
@@ -65,7 +76,9 @@ def opened(log, folder):
 
 def chunk(path, first=0, *, start=0, topic="t", **changes):
     key = ChunkKey(SplitId(FileId(path, 100, 5), start), first, topic)
-    return EncodedRecord(encode_chunk_key("web", key), chunk_value(replace(VALUE, **changes) if changes else VALUE))
+    return EncodedRecord(
+        encode_chunk_key("web", key), chunk_value(replace(VALUE, **changes) if changes else VALUE)
+    )
 
 
 def ship(log, *paths):
@@ -79,18 +92,31 @@ def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
             "t",
             CONTROL,
             [
-                encode_generation("web", GenerationKey("c", "earlier"), Generation("earlier", 1, 1)),
+                encode_generation(
+                    "web", GenerationKey("c", "earlier"), Generation("earlier", 1, 1)
+                ),
                 encode_attempt("web", AttemptKey(0, 0, 7), Attempt()),
             ],
         )
-    (generation,) = log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "mine"), Generation("mine", 1, 1))])
+    (generation,) = log.append(
+        "t",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "mine"), Generation("mine", 1, 1))],
+    )
     log.append("t", CONTROL, [encode_attempt("web", AttemptKey(generation, 0, 8), Attempt())])
     control = LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW)
     assert (control.generation, control.attempts) == (generation, {0: [8]})
     assert log.reads == 2
     assert LedgerLog(log, CLUSTER, "web").look(CONTROL_NOW).attempts == control.attempts
-    log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "later"), Generation("later", 1, 1))])
-    assert LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW).generation == generation + 2
+    log.append(
+        "t",
+        CONTROL,
+        [encode_generation("web", GenerationKey("c", "later"), Generation("later", 1, 1))],
+    )
+    assert (
+        LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW).generation
+        == generation + 2
+    )
 
 
 def paths_of(state):
@@ -107,7 +133,11 @@ class TestUsingASnapshot:
         assert opened().keep_snapshot() is not None
         ship(log, "new")
         log.reads = 0
-        assert paths_of(opened().look(AskState({"00007", "04000", "new"}), 1)) == {"00007", "04000", "new"}
+        assert paths_of(opened().look(AskState({"00007", "04000", "new"}), 1)) == {
+            "00007",
+            "04000",
+            "new",
+        }
         assert log.reads == 2, "the new one, and the one that names the snapshot"
 
     def test_a_window_opens_the_shards_of_its_own_paths_only(self, log, opened, folder, tmp_path):
@@ -122,11 +152,21 @@ class TestUsingASnapshot:
         assert len(paths_of(opened().look(AskState({"00001", "00002"}), 1))) == 2
         assert log.reads == 1, "the one that names the snapshot"
 
-    def test_the_search_for_renamed_files_opens_the_shards_of_alike_and_of_renamed_ones_only(self, log, opened, tmp_path):
+    def test_the_search_for_renamed_files_opens_the_shards_of_alike_and_of_renamed_ones_only(
+        self, log, opened, tmp_path
+    ):
         of = [f"{n:05}" for n in range(6 * SHARD_RECORDS)]
-        log.append("t", CHUNKS, [chunk(path, head=head_of(b"begins " + path.encode())) for path in of])
-        moved = MovedValue(**vars(VALUE) | {"ordinals": "0-9"}, path="06001", size_bytes=100, modified_ms=5)
-        log.append("t", CHUNKS, [encode_moved("web", MovedKey(SplitId(FileId("06001", 200, 5), 0), 0, "t"), moved)])
+        log.append(
+            "t", CHUNKS, [chunk(path, head=head_of(b"begins " + path.encode())) for path in of]
+        )
+        moved = MovedValue(
+            **vars(VALUE) | {"ordinals": "0-9"}, path="06001", size_bytes=100, modified_ms=5
+        )
+        log.append(
+            "t",
+            CHUNKS,
+            [encode_moved("web", MovedKey(SplitId(FileId("06001", 200, 5), 0), 0, "t"), moved)],
+        )
         made = opened().keep_snapshot()
         needed = {shard.name for shard in made.covering({"00001", "04001", "06001"})}
         assert (len(needed), len(made.shards)) == (3, 7)
@@ -135,24 +175,42 @@ class TestUsingASnapshot:
                 path.unlink()
         log.reads = 0
         new = [FileId("renamed", 100, 5), FileId("grown", 200, 5), FileId("other", 100, 5)]
-        found = opened().look(AskHeads(dict(zip(new, (b"begins 00001", b"begins 04001\nmore", b"else"), strict=True))), 1)
-        assert [{file.path for file in found.like(file)} for file in new] == [{"00001"}, {"04001"}, set()]
+        found = opened().look(
+            AskHeads(
+                dict(zip(new, (b"begins 00001", b"begins 04001\nmore", b"else"), strict=True))
+            ),
+            1,
+        )
+        assert [{file.path for file in found.like(file)} for file in new] == [
+            {"00001"},
+            {"04001"},
+            set(),
+        ]
         assert {file.path for file in found.renamed} == {"06001"}
         assert log.reads == 1, "the one that names the snapshot"
 
-    def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(self, log, opened):
+    def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(
+        self, log, opened
+    ):
         hosts, hours = 40, SHARD_RECORDS // 8
         for hour in range(hours):
             ship(log, *(f"host-{host:02}/{hour:04}.log" for host in range(hosts)))
         made = opened().keep_snapshot()
         assert len(made.shards) == 5
         for hour in (0, 40, hours - 1):
-            assert len(made.covering({f"host-{host:02}/{hour:04}.log" for host in range(hosts)})) <= 2
+            assert (
+                len(made.covering({f"host-{host:02}/{hour:04}.log" for host in range(hosts)})) <= 2
+            )
 
     def test_updates_fill_the_last_shard_and_no_path_lies_in_two(self, log, opened, folder):
         opened().keep_snapshot(longer_than=0)
         for n in range(6):
-            ship(log, *(f"{n}-{file:04}" for file in range(SHARD_RECORDS // 2)), "again", f"{n // 2}-0001")
+            ship(
+                log,
+                *(f"{n}-{file:04}" for file in range(SHARD_RECORDS // 2)),
+                "again",
+                f"{n // 2}-0001",
+            )
             made = opened().keep_snapshot(longer_than=0)
         assert len(made.shards) == 3
         assert made.records == 3 * SHARD_RECORDS + 1
@@ -197,16 +255,24 @@ class TestUsingASnapshot:
             ship(log, f"{n}")
             opened().keep_snapshot(longer_than=0)
             control = opened().look(CONTROL_NOW)
-            assert (control.generation, control.to_fence(), len(control.claims())) == (0, {"c": (4, 2)}, 1)
+            assert (control.generation, control.to_fence(), len(control.claims())) == (
+                0,
+                {"c": (4, 2)},
+                1,
+            )
             with pytest.raises(ArchiveMissing):
                 opened().look(AskState(), 1)
 
     def test_control_asked_again_reads_what_is_new(self, log, opened):
         ledger = opened()
-        log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2))])
+        log.append(
+            "t", CONTROL, [encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2))]
+        )
         assert ledger.look(CONTROL_NOW).generation == 0
         log.reads = 0
-        log.append("t", CONTROL, [encode_generation("web", GenerationKey("c", "b"), Generation("b", 4, 2))])
+        log.append(
+            "t", CONTROL, [encode_generation("web", GenerationKey("c", "b"), Generation("b", 4, 2))]
+        )
         assert (ledger.look(CONTROL_NOW).generation, log.reads) == (1, 1)
         ledger.look(CONTROL_NOW).attempts[7] = [1]
         assert ledger.look(CONTROL_NOW).attempts == {}, "each caller has a copy of its own"
@@ -266,7 +332,9 @@ class TestNotUsingASnapshot:
             path.unlink()
         else:
             data = path.read_bytes()
-            path.write_bytes(data[:-2] if damage == "cut" else data.replace(b"\x00", b"\x01").replace(b"a", b"e"))
+            path.write_bytes(
+                data[:-2] if damage == "cut" else data.replace(b"\x00", b"\x01").replace(b"a", b"e")
+            )
         found, said = self.lose(log, opened, caplog)
         assert found == {"a", "b", "c"}
         assert "read whole" in said or (what, damage) == ("manifest", "gone")
@@ -277,19 +345,25 @@ class TestNotUsingASnapshot:
         assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c"}
         assert log.reads <= 2, "those that name a snapshot"
 
-    def test_what_somebody_else_puts_beside_the_runs_is_not_believed(self, log, opened, folder, caplog):
+    def test_what_somebody_else_puts_beside_the_runs_is_not_believed(
+        self, log, opened, folder, caplog
+    ):
         """Whole, with the right ids and checksums; but the ledger does not name it."""
         ship(log, "a")
         key, value = chunk("never shipped")
         records = {"never shipped": {key: LogRecord(0, 0, key, value)}}
         opened().keep_snapshot(longer_than=0)
-        folder.snapshots.write(None, records, opened().origin(), log.end_offset("t", CONTROL), 1, [])
+        folder.snapshots.write(
+            None, records, opened().origin(), log.end_offset("t", CONTROL), 1, []
+        )
         found, said = self.lose(log, opened, caplog)
         assert found == {"a"}
         assert "the ledger does not name it" in said
         assert opened().look(CONTROL_NOW).generation == -1
 
-    def test_a_host_whose_clock_is_in_the_future_does_not_stop_snapshots(self, log, opened, folder, monkeypatch):
+    def test_a_host_whose_clock_is_in_the_future_does_not_stop_snapshots(
+        self, log, opened, folder, monkeypatch
+    ):
         monkeypatch.setattr(time, "time_ns", lambda: 4_000_000_000_000_000_000)
         ship(log, "a")
         opened().keep_snapshot(longer_than=0)
@@ -319,11 +393,15 @@ class TestNotUsingASnapshot:
 
 
 class TestArchive:
-    def test_where_the_topic_names_an_archive_that_is_not_there_nothing_is_said_of_any_file(self, log, opened):
+    def test_where_the_topic_names_an_archive_that_is_not_there_nothing_is_said_of_any_file(
+        self, log, opened
+    ):
         named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
         log.append("t", CHUNKS, [encode_archive("web", named)])
         for ledger in (opened(), LedgerLog(log, CLUSTER, "web")):
-            with pytest.raises(ArchiveMissing, match=r"5 records in the archive .*1-x\.json.*Nothing was sent") as caught:
+            with pytest.raises(
+                ArchiveMissing, match=r"5 records in the archive .*1-x\.json.*Nothing was sent"
+            ) as caught:
                 ledger.look(AskState({"any"}), 1)
             assert not caught.value.retriable
 
@@ -344,14 +422,27 @@ class Brokers(MemoryLog):
 
 @pytest.mark.parametrize(
     ("brokers", "asked", "replicas", "min_insync"),
-    [(1, None, 1, None), (2, None, 2, None), (3, None, 3, "2"), (12, None, 3, "2"), (12, 5, 5, "2"), (3, 1, 1, None)],
+    [
+        (1, None, 1, None),
+        (2, None, 2, None),
+        (3, None, 3, "2"),
+        (12, None, 3, "2"),
+        (12, 5, 5, "2"),
+        (3, 1, 1, None),
+    ],
 )
-def test_a_ledger_is_made_with_three_replicas_of_which_two_must_have_each_record(brokers, asked, replicas, min_insync):
-    """As far as there are brokers, unless the cluster's file says otherwise. With less than three replicas a second one in sync would mean
-    that nothing is shipped while one broker restarts."""
+def test_a_ledger_is_made_with_three_replicas_of_which_two_must_have_each_record(
+    brokers, asked, replicas, min_insync
+):
+    """As far as there are brokers, unless the cluster's file says otherwise. With less than three
+    replicas a second one in sync would mean that nothing is shipped while one broker restarts."""
     log = Brokers(brokers)
     cluster = Cluster.model_validate(
-        {"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"replication_factor": asked} if asked else {}}
+        {
+            "cluster": "c",
+            "bootstrap": "nowhere:1",
+            "ledger": {"replication_factor": asked} if asked else {},
+        }
     )
     LedgerLog(log, cluster, "web").create()
     [(topics, settings, replication_factor)] = log.made
@@ -368,7 +459,9 @@ class TestInventory:
 
     def found(self, read, starts=(0,)):
         return [
-            (finding.severity, finding.kind) for of_path in entries(read) for finding in findings(of_path, lambda file: starts)
+            (finding.severity, finding.kind)
+            for of_path in entries(read)
+            for finding in findings(of_path, lambda file: starts)
         ]
 
     def test_a_file_that_is_there_whole_is_complete_and_right(self, log, opened):
@@ -383,7 +476,9 @@ class TestInventory:
         inventory = Inventory()
         for of_path in entries(read):
             inventory.add(of_path, "web")
-        assert [(t.records, t.chunks, t.complete, t.run_id) for t in inventory.files.values()] == [(20, 3, 1, "r")]
+        assert [(t.records, t.chunks, t.complete, t.run_id) for t in inventory.files.values()] == [
+            (20, 3, 1, "r")
+        ]
         assert inventory.windows["w"].files == inventory.windows["w"].complete == 1
 
     @pytest.mark.parametrize(
@@ -394,18 +489,34 @@ class TestInventory:
             ([0], [0], False, "of 1 of the 2 splits that it was cut into"),
             ([70], [0, 70], False, "of the splits at bytes 0 nothing"),
         ],
-        ids=["cut-once-now", "cut-smaller-now", "half-of-it-and-cut-once-now", "half-of-it-and-cut-likewise"],
+        ids=[
+            "cut-once-now",
+            "cut-smaller-now",
+            "half-of-it-and-cut-once-now",
+            "half-of-it-and-cut-likewise",
+        ],
     )
-    def test_a_file_is_complete_by_the_splits_that_it_had_when_it_was_shipped(self, log, opened, there, today, complete, text):
-        """Its chunks say that it was cut into two; `split_size`, or `ordering`, may have been changed since."""
-        read = self.read(log, opened, *(chunk("a", 0, start=start, last=10, splits=2) for start in there))
+    def test_a_file_is_complete_by_the_splits_that_it_had_when_it_was_shipped(
+        self, log, opened, there, today, complete, text
+    ):
+        """Its chunks say that it was cut into two; `split_size`, or `ordering`, may have been
+        changed since."""
+        read = self.read(
+            log, opened, *(chunk("a", 0, start=start, last=10, splits=2) for start in there)
+        )
         inventory = Inventory()
         for of_path in entries(read):
             inventory.add(of_path, "web")
         [tally] = inventory.files.values()
         assert (tally.complete, inventory.windows["w"].complete) == (complete, complete)
-        found = [finding for of_path in entries(read) for finding in findings(of_path, lambda file: today)]
-        assert [(finding.severity, finding.kind) for finding in found] == ([] if complete else [("unfinished", "gap")])
+        found = [
+            finding
+            for of_path in entries(read)
+            for finding in findings(of_path, lambda file: today)
+        ]
+        assert [(finding.severity, finding.kind) for finding in found] == (
+            [] if complete else [("unfinished", "gap")]
+        )
         assert text is None or text in found[0].text
 
     @pytest.mark.parametrize(
@@ -427,24 +538,43 @@ class TestInventory:
         assert all((severity == "unfinished") == (kind == "gap") for severity, kind in found)
 
     def test_a_split_of_which_nothing_is_there_leaves_the_file_unfinished(self, log, opened):
-        assert self.found(self.read(log, opened, chunk("a", splits=2)), starts=(0, 64)) == [("unfinished", "gap")]
+        assert self.found(self.read(log, opened, chunk("a", splits=2)), starts=(0, 64)) == [
+            ("unfinished", "gap")
+        ]
 
     def test_what_is_invalidated_is_neither_counted_nor_wrong(self, log, opened):
         void = encode_invalidation("web", FileId("a", 100, 5), 4, Invalidation("again"))
-        read = self.read(log, opened, chunk("a", digest="other"), chunk("a", 0, topic="u", generation=4), control=[void])
+        read = self.read(
+            log,
+            opened,
+            chunk("a", digest="other"),
+            chunk("a", 0, topic="u", generation=4),
+            control=[void],
+        )
         assert self.found(read) == []
-        assert [entry.invalidated for of_path in entries(read) for entry in of_path] == [True, False]
+        assert [entry.invalidated for of_path in entries(read) for entry in of_path] == [
+            True,
+            False,
+        ]
 
     def test_a_snapshot_that_differs_from_the_topic_is_found(self, log, opened):
         ship(log, "a", "b", "c")
         opened().keep_snapshot(longer_than=0)
-        assert list(differences(opened().look(AskFiles(), 1), opened().records_of_topic(wait_seconds=1))) == []
+        assert (
+            list(
+                differences(opened().look(AskFiles(), 1), opened().records_of_topic(wait_seconds=1))
+            )
+            == []
+        )
         changed = log._records[CHUNKS][1]
         log._records[CHUNKS][1] = changed._replace(value=chunk("b", records=9)[1])
         del log._records[CHUNKS][2]
         before = opened().look(AskFiles(), 1)
         ship(log, "a", "later")  # what comes between the two readings is no difference
-        assert [finding.where for finding in differences(before, opened().records_of_topic(wait_seconds=1))] == ["b", "c"]
+        assert [
+            finding.where
+            for finding in differences(before, opened().records_of_topic(wait_seconds=1))
+        ] == ["b", "c"]
 
 
 def test_claims_are_in_the_order_of_their_renewal(log, opened):

@@ -1,4 +1,5 @@
-"""What a live hour (tests/dags/live_hour.py) holds for a fault: each rule on a course that breaks it, and on none that does not."""
+"""What a live hour (tests/dags/live_hour.py) holds for a fault: each rule on a course that breaks
+it, and on none that does not."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ ONE, TWO = Window(FIRST, FIRST + STEP), Window(FIRST + STEP, FIRST + 2 * STEP)
 
 def run(window: Window, after: float, state: str = "success") -> Run:
     """One that began when its window had closed, and ended some seconds later."""
-    return Run("web", f"{state} {window}", "scheduled", window, state, window.end, window.end, window.end + after)
+    return Run(
+        "web",
+        f"{state} {window}",
+        "scheduled",
+        window,
+        state,
+        window.end,
+        window.end,
+        window.end + after,
+    )
 
 
 def notice(window: Window, after: float, event: str = "late", cause: str = "why") -> Notice:
@@ -30,7 +40,9 @@ def calm() -> Record:
         file = LogFile("web", window, "a", 2, window.start + 5, late=False, done=window.end + 30.0)
         record.files["web", window.start, "a"] = file
         add(record, run(window, 40))
-    record.answers.append(Answer("web", TWO.end + 60, TWO.end + 61, frozenset({ONE, TWO}), frozenset()))
+    record.answers.append(
+        Answer("web", TWO.end + 60, TWO.end + 61, frozenset({ONE, TWO}), frozenset())
+    )
     return record
 
 
@@ -72,11 +84,12 @@ def broken(record: Record, *notices: Notice) -> None:
         (lambda record: record.notices.append(notice(TWO, 180)), 1),  # it was not late
         (lambda record: record.notices.append(notice(TWO, 20, "failure")), 1),  # nor failed
         (lambda record: record.notices.append(notice(TWO, 20)._replace(window="None")), 1),
-        (lambda record: add(record, run(ONE, 20, "failed")), 2),  # without a cause, and nobody was told
+        # without a cause, and nobody was told
+        (lambda record: add(record, run(ONE, 20, "failed")), 2),
         (broken, 1),
         (lambda record: broken(record, notice(ONE, 20, "failure", "the file is broken")), 0),
         (lambda record: broken(record, notice(ONE, 20, "failure", "no window")), 1),
-        (lambda record: record.judge_lines("web", [b"web %d a %d x" % (at, n) for at in (ONE[0], TWO[0]) for n in (0, 1)]), 0),
+        (lambda record: record.judge_lines("web", [b"web %d a %d x" % (at, n) for at in (ONE[0], TWO[0]) for n in (0, 1)]), 0),  # noqa: E501
         (lambda record: record.judge_lines("web", [b"web %d a 0 x" % ONE.start]), 1),
     ],
 )  # fmt: skip

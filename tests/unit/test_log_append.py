@@ -1,4 +1,5 @@
-"""Writes outside of transactions: what is acknowledged, what is not, and what becomes of the producer. librdkafka is real."""
+"""Writes outside of transactions: what is acknowledged, what is not, and what becomes of the
+producer. librdkafka is real."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def broker() -> Iterator[MockCluster]:
 
 @pytest.fixture
 def client(broker: MockCluster) -> ClusterClient:
-    return ClusterClient(Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}), timeout_seconds=3.0)
+    return ClusterClient(
+        Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}), timeout_seconds=3.0
+    )
 
 
 def test_a_producer_after_a_fatal_error_is_replaced(client: ClusterClient) -> None:
@@ -40,7 +43,9 @@ def test_after_a_fatal_error_in_the_middle_nobody_knows_and_the_next_write_works
 ) -> None:
     queue = ClusterClient._queue
 
-    def breaking(producer: Producer, written: Any, topic: str, partition: int, key: bytes, *rest: Any) -> None:
+    def breaking(
+        producer: Producer, written: Any, topic: str, partition: int, key: bytes, *rest: Any
+    ) -> None:
         if key == b"b":
             fail_for_good(producer, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
         queue(producer, written, topic, partition, key, *rest)
@@ -52,8 +57,11 @@ def test_after_a_fatal_error_in_the_middle_nobody_knows_and_the_next_write_works
     assert len(client.append("ledger", 0, RECORDS)) == 2
 
 
-def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(broker: MockCluster, client: ClusterClient) -> None:
-    """A broker that has the batch already does not say where. Offset 0 would bound a later read by nothing."""
+def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(
+    broker: MockCluster, client: ClusterClient
+) -> None:
+    """A broker that has the batch already does not say where. Offset 0 would bound a later read by
+    nothing."""
     assert client.append("ledger", 0, RECORDS) == [0, 1]
     broker.answer_next_produce(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
     with pytest.raises(OutcomeUnknown, match="for ledger"):
@@ -61,14 +69,17 @@ def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(broker: Mock
 
 
 class NotYet:
-    """A producer whose brokers do not know the topic for a while: ``refused`` when a record is handed over, or ``reported`` later."""
+    """A producer whose brokers do not know the topic for a while: ``refused`` when a record is
+    handed over, or ``reported`` later."""
 
     def __init__(self, tries: int, name: int, *, reported: bool) -> None:
         self.tries, self.error, self.reported = tries, KafkaError(name), reported
         self.there: list[bytes] = []
         self._reports: list[Any] = []
 
-    def produce(self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Any) -> None:
+    def produce(
+        self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Any
+    ) -> None:
         self.tries -= 1
         if self.tries < 0:
             self.there.append(key)
@@ -102,7 +113,12 @@ class Acknowledged:
 @pytest.mark.parametrize("reported", [False, True])
 @pytest.mark.parametrize(
     "error",
-    [KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE],
+    [
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    ],
 )
 def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(
     client: ClusterClient, monkeypatch: pytest.MonkeyPatch, error: int, reported: bool
@@ -113,14 +129,23 @@ def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(
     assert producer.there == [b"a", b"b"]
 
 
-def test_a_topic_that_brokers_never_know_fails_within_the_timeout(client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_log_producer", lambda topic: NotYet(10_000, KafkaError._UNKNOWN_TOPIC, reported=True))
+def test_a_topic_that_brokers_never_know_fails_within_the_timeout(
+    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        client,
+        "_log_producer",
+        lambda topic: NotYet(10_000, KafkaError._UNKNOWN_TOPIC, reported=True),
+    )
     with pytest.raises(ClusterError, match="cannot write to ledger: _UNKNOWN_TOPIC"):
         client.append("ledger", 0, RECORDS)
 
 
-def test_a_record_is_not_written_behind_a_later_one(client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the ledger the latest record of a key counts: what failed is written again only if nothing behind it was written."""
+def test_a_record_is_not_written_behind_a_later_one(
+    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the ledger the latest record of a key counts: what failed is written again only if nothing
+    behind it was written."""
     producer = NotYet(1, KafkaError.UNKNOWN_TOPIC_OR_PART, reported=True)
     monkeypatch.setattr(client, "_log_producer", lambda topic: producer)
     with pytest.raises(ClusterError, match="UNKNOWN_TOPIC_OR_PART"):

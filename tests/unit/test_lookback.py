@@ -23,7 +23,9 @@ from shipper.windows.folders import TickFolders
 from shipper.windows.window import Window, to_ms
 
 MIDNIGHT = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-HOURS = [Window(MIDNIGHT + dt.timedelta(hours=n), MIDNIGHT + dt.timedelta(hours=n + 1)) for n in range(3)]
+HOURS = [
+    Window(MIDNIGHT + dt.timedelta(hours=n), MIDNIGHT + dt.timedelta(hours=n + 1)) for n in range(3)
+]
 
 
 def modified(milliseconds: int) -> ListedFile:
@@ -36,8 +38,19 @@ def test_a_file_is_of_the_window_in_which_it_was_last_modified():
     hour = 3_600_000
     first, last, second, third = (modified(at) for at in (0, hour - 1, hour, 3 * hour - 1))
     own = modified(3 * hour)
-    assert [back.holds(file) for file in (first, last, second, third, own)] == [True, True, True, True, False]
-    assert [HOURS.index(back.window_of(file)) for file in (first, last, second, third)] == [0, 0, 1, 2]
+    assert [back.holds(file) for file in (first, last, second, third, own)] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert [HOURS.index(back.window_of(file)) for file in (first, last, second, third)] == [
+        0,
+        0,
+        1,
+        2,
+    ]
     assert [ticks.tick_of(modified(at)) for at in (-1, 3 * hour)] == [None, None]
     assert ticks.with_a_file([first, last, third]) == {HOURS[0], HOURS[2]}
 
@@ -56,14 +69,24 @@ class Listing:
             if path not in self.broken
             for n in range(self.counts.get(path, 0))
         ]
-        return Listed(files[: most + 1], len(files) > most, {path: "permission denied" for path in paths if path in self.broken})
+        return Listed(
+            files[: most + 1],
+            len(files) > most,
+            {path: "permission denied" for path in paths if path in self.broken},
+        )
 
 
 def look(tmp_path: Path, engine: Listing) -> tuple[list[str], dict[str, str | None]]:
-    """The folders of the files that the run over the last hour finds, and what it notes of the hours before it: path and tick."""
+    """The folders of the files that the run over the last hour finds, and what it notes of the
+    hours before it: path and tick."""
     context = run_of_the_last_hour(tmp_path, engine)
     own = TickFolders({HOURS[2]: ["/2/"]})
-    back = LookBack(TickFolders({HOURS[0]: ["/0/"], HOURS[1]: ["/1/"]}), HOURS[2].start, ["/0/", "/1/"], {"c": MIDNIGHT})
+    back = LookBack(
+        TickFolders({HOURS[0]: ["/0/"], HOURS[1]: ["/1/"]}),
+        HOURS[2].start,
+        ["/0/", "/1/"],
+        {"c": MIDNIGHT},
+    )
     found = _list(context, own.paths, own, back)
     folders = [file.under for file in (*found.files, *back.files.values())]
     return sorted(set(folders)), {left.path: left.window for left in back.left_out}
@@ -77,15 +100,27 @@ def test_an_old_folder_that_cannot_be_listed_is_left_out_of_its_own_hour(tmp_pat
 
 
 def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path: Path):
-    assert look(tmp_path, Listing({"/0/": 1, "/1/": 50, "/2/": 6})) == (["/0/", "/2/"], {"/1/": str(HOURS[1])})
-    assert look(tmp_path, engine := Listing({"/0/": 6, "/1/": 6, "/2/": 6})) == (["/0/", "/1/", "/2/"], {})
+    assert look(tmp_path, Listing({"/0/": 1, "/1/": 50, "/2/": 6})) == (
+        ["/0/", "/2/"],
+        {"/1/": str(HOURS[1])},
+    )
+    assert look(tmp_path, engine := Listing({"/0/": 6, "/1/": 6, "/2/": 6})) == (
+        ["/0/", "/1/", "/2/"],
+        {},
+    )
     assert engine.calls == 1, "unless there are too many of them, one question is enough"
     with pytest.raises(SourceError, match=r"limits\.max_files"):
         look(tmp_path, Listing({"/0/": 1, "/2/": 50}))
 
 
 def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
-    spec = {"pipeline": "web", "schedule": {"cron": "@hourly"}, "source": "logs", "topic": "t", "clusters": ["c"]}
+    spec = {
+        "pipeline": "web",
+        "schedule": {"cron": "@hourly"},
+        "source": "logs",
+        "topic": "t",
+        "clusters": ["c"],
+    }
     limits = {"max_files": 6, "max_bytes": "100B"}
     pipeline = Pipeline.model_validate({**spec, "runs_uri": str(tmp_path), "limits": limits})
     folder = RunFolder(str(tmp_path), "web", HOURS[2].start, HOURS[2].end, "r")
@@ -94,13 +129,25 @@ def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
 
 def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_path: Path):
     context = run_of_the_last_hour(tmp_path, None)
-    late = [FileId("old and large", 20, 1), FileId("never", 101, 1), *(FileId(f"small{n}", 2, 2) for n in range(6))]
+    late = [
+        FileId("old and large", 20, 1),
+        FileId("never", 101, 1),
+        *(FileId(f"small{n}", 2, 2) for n in range(6)),
+    ]
     back = LookBack(
-        TickFolders({HOURS[0]: [""]}), HOURS[2].start, [""], {"c": MIDNIGHT}, files={file: ListedFile(file, "") for file in late}
+        TickFolders({HOURS[0]: [""]}),
+        HOURS[2].start,
+        [""],
+        {"c": MIDNIGHT},
+        files={file: ListedFile(file, "") for file in late},
     )
-    found = late_files(context, back, {"c": Pending(left=late)}, [ListedFile(FileId("own", 90, 3), "")])
+    found = late_files(
+        context, back, {"c": Pending(left=late)}, [ListedFile(FileId("own", 90, 3), "")]
+    )
     assert [file.path for file in found.files] == [f"small{n}" for n in range(5)]
     reasons = {left.path: left.reason for left in found.left_out}
     assert reasons.keys() == {"old and large", "never", "small5"}
-    assert reasons["never"] != reasons["old and large"] == reasons["small5"], "it says that no run takes it"
+    assert reasons["never"] != reasons["old and large"] == reasons["small5"], (
+        "it says that no run takes it"
+    )
     assert "limits.max_bytes" in reasons["never"]

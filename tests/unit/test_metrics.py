@@ -30,7 +30,10 @@ COMMON: dict[str, Any] = {
 def metrics(result: Any) -> dict[str, float]:
     """Name, with the tags that tell two of a name apart → value."""
     found = metrics_of(result, SIX + dt.timedelta(minutes=12))
-    return {f"{m.name}{''.join(f' {m.tags[t]}' for t in ('gate', 'severity') if t in m.tags)}": m.value for m in found}
+    return {
+        f"{m.name}{''.join(f' {m.tags[t]}' for t in ('gate', 'severity') if t in m.tags)}": m.value
+        for m in found
+    }
 
 
 def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
@@ -39,9 +42,18 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
         TopicAccount(topic="quarantine.web", quarantine=True, delivered=3, delivered_bytes=30),
     ]
     result = ShipResult(
-        **COMMON, cluster="near", read=106, topics=topics, filtered={"a": 4, "b": 2}, quarantined={"too_large": 3},
-        late_records=40, wire_bytes=1200, ship_seconds=7.5, lane_reopened=1, task_retries=2,
-    )  # fmt: skip
+        **COMMON,
+        cluster="near",
+        read=106,
+        topics=topics,
+        filtered={"a": 4, "b": 2},
+        quarantined={"too_large": 3},
+        late_records=40,
+        wire_bytes=1200,
+        ship_seconds=7.5,
+        lane_reopened=1,
+        task_retries=2,
+    )
     assert metrics(result) == {
         "shipper.records_read": 106,
         "shipper.records_delivered": 90,
@@ -59,15 +71,30 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
 
 def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
     plan = PlanResult(**COMMON, clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")])
-    gaps = [Gap(cluster="far", window=f"2026-11-01T0{n}:00:00Z/2026-11-01T0{n + 1}:00:00Z", why="no run") for n in (1, 2)]
-    found = {(m.name, m.kind, m.tags["cluster"]): m.value for m in metrics_of(RunReport(**COMMON, plan=plan, gaps=gaps), SIX)}
+    gaps = [
+        Gap(
+            cluster="far", window=f"2026-11-01T0{n}:00:00Z/2026-11-01T0{n + 1}:00:00Z", why="no run"
+        )
+        for n in (1, 2)
+    ]
+    found = {
+        (m.name, m.kind, m.tags["cluster"]): m.value
+        for m in metrics_of(RunReport(**COMMON, plan=plan, gaps=gaps), SIX)
+    }
     assert found == {("shipper.gaps", "gauge", "near"): 0, ("shipper.gaps", "gauge", "far"): 2}
     assert metrics(RunReport(**COMMON, plan=plan)) == {}, "nobody looked"
 
 
 def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing() -> None:
-    report = RunReport(**COMMON, first_cause="far is away", fresh_until={"near": SIX, "far": SIX - dt.timedelta(hours=3)})
-    found = {(m.name, m.tags["cluster"]): m.value for m in metrics_of(report, SIX + dt.timedelta(minutes=12))}
+    report = RunReport(
+        **COMMON,
+        first_cause="far is away",
+        fresh_until={"near": SIX, "far": SIX - dt.timedelta(hours=3)},
+    )
+    found = {
+        (m.name, m.tags["cluster"]): m.value
+        for m in metrics_of(report, SIX + dt.timedelta(minutes=12))
+    }
     assert found == {
         ("shipper.fresh_until", "near"): SIX.timestamp(),
         ("shipper.freshness_seconds", "near"): 720,
@@ -82,7 +109,9 @@ def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed() -> None:
         CheckResult(check="rows", severity="block", passed=False, expected="1", observed="0"),
         CheckResult(check="size", severity="warn", passed=False, expected="1", observed="0"),
     ]
-    assert metrics(GateResult(**COMMON, step="gate_source", status="failed", error="closed", checks=checks)) == {
+    assert metrics(
+        GateResult(**COMMON, step="gate_source", status="failed", error="closed", checks=checks)
+    ) == {
         "shipper.gate_checks_passed source block": 1,
         "shipper.gate_checks_failed source block": 1,
         "shipper.gate_checks_passed source warn": 0,
@@ -93,7 +122,9 @@ def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed() -> None:
 
 def test_every_metric_is_in_the_docs() -> None:
     source = (ROOT / "shipper" / "report" / "metrics.py").read_text()
-    counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(r'^        "([a-z_]+)": ', source, re.MULTILINE)
+    counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(
+        r'^        "([a-z_]+)": ', source, re.MULTILINE
+    )
     docs = (ROOT / "docs" / "operations.md").read_text()
     assert len(counted) == 18
     assert [name for name in counted if f"`shipper.{name}`" not in docs] == []
@@ -103,12 +134,16 @@ def ship(delivered: int, cluster: str = "near", pipeline: str = "web") -> RunRep
     common = {**COMMON, "pipeline": pipeline}
     topics = [TopicAccount(topic="logs", delivered=delivered)]
     plan = PlanResult(**common, clusters=[ClusterPlan(cluster=cluster)])
-    return RunReport(**common, plan=plan, ships=[ShipResult(**common, cluster=cluster, topics=topics)], gaps=[])
+    return RunReport(
+        **common, plan=plan, ships=[ShipResult(**common, cluster=cluster, topics=topics)], gaps=[]
+    )
 
 
 def test_counters_of_runs_add_up_in_a_file_and_gauges_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "shipper.prom"
-    gap = Gap(cluster="near", window="2026-11-01T01:00:00Z/2026-11-01T03:00:00Z", why="no run", windows=2)
+    gap = Gap(
+        cluster="near", window="2026-11-01T01:00:00Z/2026-11-01T03:00:00Z", why="no run", windows=2
+    )
     MetricsFile(path).add(metrics_of_run(ship(7).model_copy(update={"gaps": [gap]}), SIX))
     MetricsFile(path).add(metrics_of_run(ship(7, pipeline="audit"), SIX))
     assert 'shipper_gaps{cluster="near",pipeline="web"} 2' in path.read_text().splitlines()
@@ -120,7 +155,9 @@ def test_counters_of_runs_add_up_in_a_file_and_gauges_are_replaced(tmp_path: Pat
         'shipper_records_delivered_total{cluster="near",pipeline="web"} 12',
     ]
     assert "# TYPE shipper_gaps gauge" in lines
-    assert [file.name for file in tmp_path.glob("*.prom")] == ["shipper.prom"], "node_exporter would read a part"
+    assert [file.name for file in tmp_path.glob("*.prom")] == ["shipper.prom"], (
+        "node_exporter would read a part"
+    )
 
 
 def test_runs_that_write_one_file_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -128,19 +165,33 @@ def test_runs_that_write_one_file_at_once_lose_nothing(tmp_path: Path) -> None:
 
     def run() -> None:
         for _ in range(20):
-            MetricsFile(path).add([Metric("counter", "shipper.records_read", 1, {"pipeline": "web", "cluster": "near"})])
+            MetricsFile(path).add(
+                [
+                    Metric(
+                        "counter", "shipper.records_read", 1, {"pipeline": "web", "cluster": "near"}
+                    )
+                ]
+            )
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert path.read_text().splitlines()[1:] == ['shipper_records_read_total{cluster="near",pipeline="web"} 80']
+    assert path.read_text().splitlines()[1:] == [
+        'shipper_records_read_total{cluster="near",pipeline="web"} 80'
+    ]
 
 
 @pytest.mark.parametrize(
     "foreign",
-    ["export PATH=/bin\n", "node_load1 0.5\n", 'shipper_gaps{cluster="c"} many\n', "\n", "shipper_gaps{} 1 1793512800\n"],
+    [
+        "export PATH=/bin\n",
+        "node_load1 0.5\n",
+        'shipper_gaps{cluster="c"} many\n',
+        "\n",
+        "shipper_gaps{} 1 1793512800\n",
+    ],
 )
 def test_a_file_that_somebody_else_wrote_is_left_alone(tmp_path: Path, foreign: str) -> None:
     path = tmp_path / "other.prom"

@@ -1,4 +1,5 @@
-"""DESIGN's invariants, their tests and their mutants fit each other; and ``make mutants`` tells a caught mutant from any other."""
+"""DESIGN's invariants, their tests and their mutants fit each other; and ``make mutants`` tells a
+caught mutant from any other."""
 
 from __future__ import annotations
 
@@ -15,14 +16,21 @@ INVARIANTS = invariants((ROOT / "DESIGN.md").read_text())
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
-def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(invariant: Invariant) -> None:
+def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(
+    invariant: Invariant,
+) -> None:
     assert invariant.tests, "its row in DESIGN.md names no test"
     assert [test for test in invariant.tests if not is_defined(test)] == []
     shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
     if not shown:
-        assert any(why and invariant.rule.startswith(beginning) for beginning, why in WITHOUT_MUTANT.items())
+        assert any(
+            why and invariant.rule.startswith(beginning)
+            for beginning, why in WITHOUT_MUTANT.items()
+        )
     else:
-        assert shown == set(invariant.tests), "the row names the tests that catch its mutants, and no others"
+        assert shown == set(invariant.tests), (
+            "the row names the tests that catch its mutants, and no others"
+        )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -34,7 +42,9 @@ def test_every_mutant_removes_a_rule_that_is_there(mutant: Mutant) -> None:
 
 
 def test_names_of_mutants_are_unique() -> None:
-    assert [name for name, count in Counter(mutant.name for mutant in MUTANTS).items() if count > 1] == []
+    assert [
+        name for name, count in Counter(mutant.name for mutant in MUTANTS).items() if count > 1
+    ] == []
 
 
 def test_reasons_why_there_is_no_mutant_are_of_rows_without_one() -> None:
@@ -45,16 +55,22 @@ def test_reasons_why_there_is_no_mutant_are_of_rows_without_one() -> None:
 
 def test_a_table_without_the_column_is_refused() -> None:
     with pytest.raises(ValueError, match="a column 'test'"):
-        invariants("## Invariants that have caused bugs\n\n| what must hold | or else |\n|---|---|\n| a | b |\n")
+        invariants(
+            "## Invariants that have caused bugs\n\n| what must hold | or else |\n|---|---|\n| a | "
+            "b |\n"
+        )
 
 
 class TestIsDefined:
     def test_a_function_and_a_method_are_found(self) -> None:
         assert is_defined("tests/unit/test_mutants.py::test_names_of_mutants_are_unique")
-        assert is_defined("tests/unit/test_mutants.py::TestIsDefined::test_a_function_and_a_method_are_found[x]")
+        assert is_defined(
+            "tests/unit/test_mutants.py::TestIsDefined::test_a_function_and_a_method_are_found[x]"
+        )
 
     @pytest.mark.parametrize(
-        "node_id", ["tests/unit/test_mutants.py", "tests/unit/test_no.py::x", "tests/unit/test_mutants.py::y"]
+        "node_id",
+        ["tests/unit/test_mutants.py", "tests/unit/test_no.py::x", "tests/unit/test_mutants.py::y"],
     )
     def test_what_is_not_there_is_not(self, node_id: str) -> None:
         assert not is_defined(node_id)
@@ -87,7 +103,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> TreeCopy:
     return copy
 
 
-def mutant(replacement: str, test: str = "test_children_are_refused", text: str = "    return age >= 18\n") -> Mutant:
+def mutant(
+    replacement: str, test: str = "test_children_are_refused", text: str = "    return age >= 18\n"
+) -> Mutant:
     return Mutant("m", "", "rule.py", text, replacement, f"tests/unit/test_rule.py::{test}")
 
 
@@ -97,10 +115,15 @@ def tried(tree: TreeCopy, mutant: Mutant) -> Result:
 
 
 def test_a_mutant_is_caught_by_a_test_that_fails_and_by_no_other(tree: TreeCopy) -> None:
-    caught = tried(tree, mutant("    return age >=  0\n"))  # as long as the rule: a compiled module must not be taken for current
+    caught = tried(
+        tree, mutant("    return age >=  0\n")
+    )  # as long as the rule: a compiled module must not be taken for current
     assert (caught.outcome, caught.reason) == (Outcome.FAILED, "assert not True")
     assert tried(tree, mutant("    return age >= 17\n")).outcome is Outcome.PASSED
-    assert tried(tree, mutant("    return age >=  0\n", "test_grown_ups_are_allowed")).outcome is Outcome.PASSED
+    assert (
+        tried(tree, mutant("    return age >=  0\n", "test_grown_ups_are_allowed")).outcome
+        is Outcome.PASSED
+    )
     assert (tree.folder / "rule.py").read_text() == RULE
 
 
@@ -108,11 +131,17 @@ def test_a_mutant_is_caught_by_a_test_that_fails_and_by_no_other(tree: TreeCopy)
     ("broken", "test", "says"),
     [
         ("    return aeg >= 18\n", "test_children_are_refused", "NameError"),
-        ("    return age >= 18\nimport nowhere\n", "test_children_are_refused", "not collected: ModuleNotFoundError"),
+        (
+            "    return age >= 18\nimport nowhere\n",
+            "test_children_are_refused",
+            "not collected: ModuleNotFoundError",
+        ),
         ("    return age >= 0\n", "test_that_is_gone", "not collected"),
     ],
 )
-def test_code_that_cannot_run_catches_nothing(tree: TreeCopy, broken: str, test: str, says: str) -> None:
+def test_code_that_cannot_run_catches_nothing(
+    tree: TreeCopy, broken: str, test: str, says: str
+) -> None:
     found = tried(tree, mutant(broken, test))
     assert found.outcome is Outcome.BROKEN
     assert says in found.reason

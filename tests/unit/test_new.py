@@ -25,10 +25,26 @@ FLAGS = ["--source", "logs/{window_start:%Y/%m/%d/%H}/", "--topic", "logs.web", 
 @pytest.mark.parametrize(
     ("line", "is_json", "sql"),
     [
-        ('{"level": "info", "ts": "2026-11-01T06:00:00.5Z"}\n', True, "try_to_timestamp(get_json_object(value, '$.ts'))"),
-        ('{"id": 12, "at": 1793512800123}\n', True, "timestamp_millis(try_cast(get_json_object(value, '$.at') AS BIGINT))"),
-        ('{"at": 1793512800.25}\n', True, "timestamp_seconds(try_cast(get_json_object(value, '$.at') AS DOUBLE))"),
-        ('{"@timestamp": "2026-11-01 06:00:00"}\n', True, "try_to_timestamp(get_json_object(value, '$[\\'@timestamp\\']'))"),
+        (
+            '{"level": "info", "ts": "2026-11-01T06:00:00.5Z"}\n',
+            True,
+            "try_to_timestamp(get_json_object(value, '$.ts'))",
+        ),
+        (
+            '{"id": 12, "at": 1793512800123}\n',
+            True,
+            "timestamp_millis(try_cast(get_json_object(value, '$.at') AS BIGINT))",
+        ),
+        (
+            '{"at": 1793512800.25}\n',
+            True,
+            "timestamp_seconds(try_cast(get_json_object(value, '$.at') AS DOUBLE))",
+        ),
+        (
+            '{"@timestamp": "2026-11-01 06:00:00"}\n',
+            True,
+            "try_to_timestamp(get_json_object(value, '$[\\'@timestamp\\']'))",
+        ),
         ("2026-11-01 06:00:00,123 INFO it's\n", False, "replace(regexp_extract(value, "),
         (CLF, False, "'dd/MMM/yyyy:HH:mm:ss Z')"),
     ],
@@ -63,21 +79,26 @@ def test_a_packed_sample_is_known_by_its_bytes(tmp_path: Path, packed: str) -> N
 
 
 def sample(folder: Path, name: str, text: str = "") -> Path:
-    """Write ``text``; without one, a table of two rows. (Its first array makes pyarrow import pandas.)"""
+    """Write ``text``; without one, a table of two rows. (Its first array makes pyarrow import
+    pandas.)"""
     path = folder / name
     if text:
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     else:
-        table = pa.table({"id": [1, 2], "at": pa.array([AT, AT], pa.timestamp("us", "UTC")), "who": ["a", None]})
+        table = pa.table(
+            {"id": [1, 2], "at": pa.array([AT, AT], pa.timestamp("us", "UTC")), "who": ["a", None]}
+        )
         (pq.write_table if name.endswith(".parquet") else orc.write_table)(table, path)
     return path
 
 
 AT = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-CSV = 'id,at,note\r\n1,2026-11-01T06:00:00Z,"two\r\nlines, ""quoted"""\r\n2,2026-11-01T06:00:01Z,\r\n'
+CSV = (
+    'id,at,note\r\n1,2026-11-01T06:00:00Z,"two\r\nlines, ""quoted"""\r\n2,2026-11-01T06:00:01Z,\r\n'
+)
 TRACES = (
-    "2026-11-01 06:00:00,123 ERROR [main] no stock\njava.lang.IllegalStateException: none\n\tat a.B.c(B.java:1)\nCaused by: x\n"
-    * 5
+    "2026-11-01 06:00:00,123 ERROR [main] no stock\njava.lang.IllegalStateException: none\n\tat "
+    "a.B.c(B.java:1)\nCaused by: x\n" * 5
 )
 
 
@@ -92,16 +113,26 @@ TRACES = (
         ("a.log", '{"at": "2026-11-01T06:00:00Z"}\n' * 9, "jsonl", "{check: json,"),
         ("a.log", TRACES, "text", 'starts_with: "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]"'),
         ("a.log", "2026/11/01 06:00:00 [error] 7#7: x\n", "text", "'yyyy/MM/dd HH:mm:ss'"),
-        ("a.log", "2026-11-01 06:00:00,123 INFO a, b, c\n" * 9, "text", "replace(regexp_extract(value, "),
+        (
+            "a.log",
+            "2026-11-01 06:00:00,123 INFO a, b, c\n" * 9,
+            "text",
+            "replace(regexp_extract(value, ",
+        ),
     ],
 )
 def test_what_the_sample_holds_is_what_the_pipeline_reads(
     tmp_path: Path, name: str, content: str, format: str, says: str
 ) -> None:
     flags = [*FLAGS, "--sample", str(sample(tmp_path, name, content))]
-    done = CliRunner().invoke(app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False
+    )
     assert done.exit_code == 0
-    pipeline, text = load_pipeline_alone(tmp_path, "web"), (tmp_path / "pipelines" / "web.yaml").read_text()
+    pipeline, text = (
+        load_pipeline_alone(tmp_path, "web"),
+        (tmp_path / "pipelines" / "web.yaml").read_text(),
+    )
     assert pipeline.source.format == format
     assert says in text
     assert "time" in pipeline.records.columns
@@ -129,13 +160,17 @@ def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> Non
         look_at(tmp_path / "a.gz")
 
 
-@pytest.mark.parametrize("line", [None, CLF, '{"ts": "2026-11-01T06:00:00Z"}\n', "no time\n", '{"a": 1}\n'])
+@pytest.mark.parametrize(
+    "line", [None, CLF, '{"ts": "2026-11-01T06:00:00Z"}\n', "no time\n", '{"a": 1}\n']
+)
 @pytest.mark.parametrize("schedule", ["0 * * * *", "none"])
 def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedule: str) -> None:
     sample = tmp_path / 'odd "name".log'
     sample.write_text((line or "") * 3)
     flags = [*FLAGS, "--schedule", schedule, *(["--sample", str(sample)] if line else [])]
-    done = CliRunner().invoke(app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False
+    )
     assert done.exit_code == 0
     pipeline = load_pipeline_alone(tmp_path, "web")
     assert (pipeline.schedule is None) == (schedule == "none")
@@ -153,9 +188,13 @@ def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedul
         (["web", *FLAGS[:2], "--topic", "a b", *FLAGS[4:]], "topic"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_no_file(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_is_refused_and_leaves_no_file(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
     with pytest.raises(ShipperError, match=says):
-        CliRunner().invoke(app, ["new", *arguments, "--config", str(tmp_path)], catch_exceptions=False)
+        CliRunner().invoke(
+            app, ["new", *arguments, "--config", str(tmp_path)], catch_exceptions=False
+        )
     assert not (tmp_path / "pipelines" / "web.yaml").exists()
 
 
@@ -164,5 +203,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text("mine")
     with pytest.raises(UsageError, match="is there already"):
-        CliRunner().invoke(app, ["new", "web", *FLAGS, "--config", str(tmp_path)], catch_exceptions=False)
+        CliRunner().invoke(
+            app, ["new", "web", *FLAGS, "--config", str(tmp_path)], catch_exceptions=False
+        )
     assert file.read_text() == "mine"

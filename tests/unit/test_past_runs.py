@@ -21,9 +21,17 @@ HOUR = dt.timedelta(hours=1)
 def leave(uri, hour, run_id="r1", *, sizes=(10, 20), read=5, unread=2, hours=1, **report):
     """The report of a run of the window that begins at ``hour``."""
     start = START + hour * HOUR
-    common = {"pipeline": "web", "window_start": start, "window_end": start + hours * HOUR, "run_id": run_id}
+    common = {
+        "pipeline": "web",
+        "window_start": start,
+        "window_end": start + hours * HOUR,
+        "run_id": run_id,
+    }
     common |= {"started_at": start, "finished_at": start}
-    files = [PlannedFile(path=f"/l/{i}", size_bytes=size, modified_ms=0, splits=1) for i, size in enumerate(sizes)]
+    files = [
+        PlannedFile(path=f"/l/{i}", size_bytes=size, modified_ms=0, splits=1)
+        for i, size in enumerate(sizes)
+    ]
     found = RunReport(
         **(common | {"finished_at": start + dt.timedelta(seconds=90)} | report),
         plan=PlanResult(**common, files=files),
@@ -41,7 +49,11 @@ def test_the_figures_of_a_run(tmp_path):
     leave(tmp_path, 3)
     (run,) = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=5)
     assert (run.files, run.bytes, run.records, run.seconds) == (2, 30, 7, 90.0)
-    assert (run.window_start, run.window_end, run.run_id) == (START + 3 * HOUR, START + 4 * HOUR, "r1")
+    assert (run.window_start, run.window_end, run.run_id) == (
+        START + 3 * HOUR,
+        START + 4 * HOUR,
+        "r1",
+    )
 
 
 def test_the_latest_windows_before_this_one_oldest_first(tmp_path):
@@ -55,7 +67,13 @@ def test_the_latest_windows_before_this_one_oldest_first(tmp_path):
 def test_windows_that_are_not_wanted_do_not_count(tmp_path):
     leave(tmp_path, 1)
     leave(tmp_path, 2, hours=24)
-    found = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9, wanted=lambda window: window.end - window.start == HOUR)
+    found = past_runs(
+        str(tmp_path),
+        "web",
+        START + 9 * HOUR,
+        most=9,
+        wanted=lambda window: window.end - window.start == HOUR,
+    )
     assert hours(found) == [1]
 
 
@@ -82,13 +100,26 @@ def test_what_is_no_run_of_this_pipeline_is_passed_over(tmp_path):
     leave(tmp_path, 1)
     other = leave(tmp_path, 2)
     text = json.loads(other.read_text())
-    for name, value in {"pipeline": "other", "window_start": "2020-01-01T00:00:00Z", "run_id": "r9"}.items():
+    for name, value in {
+        "pipeline": "other",
+        "window_start": "2020-01-01T00:00:00Z",
+        "run_id": "r9",
+    }.items():
         other.write_text(json.dumps(text | {name: value}))
         assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
-    for name in ("ledger", "20261101T000000Z--nonsense", "20261101T050000Z--20261101T040000Z", ".tmp"):
+    for name in (
+        "ledger",
+        "20261101T000000Z--nonsense",
+        "20261101T050000Z--20261101T040000Z",
+        ".tmp",
+    ):
         (tmp_path / "web" / name / "r1").mkdir(parents=True)
-    (tmp_path / "web" / "20261101T030000Z--20261101T040000Z").write_text("a file where a folder should be")
-    (tmp_path / "web" / "20261101T040000Z--20261101T050000Z" / "r1").mkdir(parents=True)  # a run that was killed
+    (tmp_path / "web" / "20261101T030000Z--20261101T040000Z").write_text(
+        "a file where a folder should be"
+    )
+    (tmp_path / "web" / "20261101T040000Z--20261101T050000Z" / "r1").mkdir(
+        parents=True
+    )  # a run that was killed
     assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
 
 
@@ -119,7 +150,11 @@ def test_a_pipeline_that_has_failed_for_weeks_does_not_have_all_its_reports_read
 
 @pytest.mark.parametrize(
     ("alike", "found"),
-    [("any", [0, 24, 120, 144, 150, 168]), ("time_of_day", [0, 24, 120, 144, 168]), ("time_of_week", [0, 168])],
+    [
+        ("any", [0, 24, 120, 144, 150, 168]),
+        ("time_of_day", [0, 24, 120, 144, 168]),
+        ("time_of_week", [0, 168]),
+    ],
 )
 def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_path, alike, found):
     for hour in (0, 24, 120, 144, 150, 168, 336):
@@ -128,8 +163,15 @@ def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_p
     spec = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
     check = SizeVsHistoryCheck(check="size_vs_history", alike=alike)
     start = START + 336 * HOUR
-    at = {"window_start": start, "window_end": start + HOUR, "started_at": start, "finished_at": start}
+    at = {
+        "window_start": start,
+        "window_end": start + HOUR,
+        "started_at": start,
+        "finished_at": start,
+    }
     plan = PlanResult(pipeline="web", run_id="r1", **at)
     nothing: Any = None  # of Spark is asked
-    view = SourceView(nothing, nothing, Pipeline.model_validate(spec), plan, [], str(tmp_path / "runs"), Phases())
+    view = SourceView(
+        nothing, nothing, Pipeline.model_validate(spec), plan, [], str(tmp_path / "runs"), Phases()
+    )
     assert hours(view.history(check)) == found

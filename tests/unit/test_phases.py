@@ -63,7 +63,9 @@ def test_seconds_are_moved_as_far_as_they_are_there() -> None:
     phases = Phases(Clock())
     phases.add("shipping", 3.0)
     phases.move(1.0, of="shipping", to="starting tasks")
-    assert list(phases.seconds()) == ["starting tasks", "shipping"], "in the order in which they were"
+    assert list(phases.seconds()) == ["starting tasks", "shipping"], (
+        "in the order in which they were"
+    )
     phases.move(-1.0, of="shipping", to="starting tasks")
     phases.move(99.0, of="shipping", to="elsewhere")
     assert phases.seconds() == {"starting tasks": 1.0, "elsewhere": 2.0}
@@ -84,4 +86,6 @@ def test_the_page_adds_up_the_requests_to_the_object_store() -> None:
     gate = GateResult(step="gate_source", **step(2, 3), source_requests={"GET": 234, "HEAD": 1})
     page = render(RunReport(**step(8, 1), plan=listed, gate_source=gate, page="report.html"))
     assert "Requests to the object store: 2 LIST, 1,234 GET, 1 HEAD." in page
-    assert "object store" not in render(RunReport(**step(8, 1), plan=plan(phases={"listing": 2.0}), page="report.html"))
+    assert "object store" not in render(
+        RunReport(**step(8, 1), plan=plan(phases={"listing": 2.0}), page="report.html")
+    )

@@ -39,7 +39,8 @@ allow:
   runs: [s3a://runs/]
 """
 WITHIN = RIGHT + (
-    "runner: {python: /opt/shipper/bin/python, conf: {spark.executor.memory: 4g}}\nruns_uri: s3a://runs/web\n"
+    "runner: {python: /opt/shipper/bin/python, conf: {spark.executor.memory: 4g}}\nruns_uri: "
+    "s3a://runs/web\n"
     "notify: [{notifier: airflow.providers.slack.notifications.slack.SlackNotifier}]\n"
 )
 
@@ -49,32 +50,40 @@ WITHIN = RIGHT + (
     [
         (WITHIN, []),
         (RIGHT.replace("s3a://logs/web/", "logs/{window_start:%Y}/"), []),
-        (RIGHT + "runner: {kind: yarn}\n", ["5:16: runner.kind: 'yarn' is not among what config/shipper.yaml:2 allows (`allow.runners`: local)"]),
-        (RIGHT + "runner: {python: /tmp/evil}\n", ["5:18: runner.python: '/tmp/evil' is not among what config/shipper.yaml:3 allows"]),
+        (RIGHT + "runner: {kind: yarn}\n", ["5:16: runner.kind: 'yarn' is not among what "
+            "config/shipper.yaml:2 allows (`allow.runners`: local)"]),
+        (RIGHT + "runner: {python: /tmp/evil}\n", ["5:18: runner.python: '/tmp/evil' is not among what config/shipper.yaml:3 allows"]),  # noqa: E501
         (
             RIGHT + "runner: {kind: standalone, master: 'spark://h:1', archive: /tmp/evil.zip}\n",
             [
-                "5:16: runner.kind: 'standalone' is not among what config/shipper.yaml:2 allows (`allow.runners`: local)",
-                "5:60: runner.archive: '/tmp/evil.zip' is not among what config/shipper.yaml:3 allows",
+                "5:16: runner.kind: 'standalone' is not among what config/shipper.yaml:2 allows "
+                "(`allow.runners`: local)",
+                "5:60: runner.archive: '/tmp/evil.zip' is not among what config/shipper.yaml:3 "
+                "allows",
             ],
         ),
-        (RIGHT + "runner: {spark_submit: evil}\n", ["5:24: runner.spark_submit: 'evil' is not among what config/shipper.yaml:3 allows"]),
+        (RIGHT + "runner: {spark_submit: evil}\n", ["5:24: runner.spark_submit: 'evil' is not among what config/shipper.yaml:3 allows"]),  # noqa: E501
         (
-            RIGHT + "runner:\n  conf:\n    spark.plugins: evil\n    spark.jars.packages: evil\n    spark.driver.extraJavaOptions: -javaagent:x\n",
-            [f"{line}: runner.conf.{name}: " for line, name in (("7:20", "spark.plugins"), ("8:26", "spark.jars.packages"))]
+            RIGHT + ("runner:\n  conf:\n    spark.plugins: evil\n    spark.jars.packages: evil\n   "
+                " spark.driver.extraJavaOptions: -javaagent:x\n"),
+            [f"{line}: runner.conf.{name}: " for line, name in (("7:20", "spark.plugins"), ("8:26", "spark.jars.packages"))]  # noqa: E501
             + ["9:36: runner.conf.spark.driver.extraJavaOptions: "],
         ),
-        (RIGHT + "notify: [{notifier: os.system}]\n", ["5:21: notify[0].notifier: 'os.system' is not among what config/shipper.yaml:4 allows"]),
-        (RIGHT.replace("s3a://logs/", "s3a://other/"), ["2:9: source: 's3a://other/web/' is not among what config/shipper.yaml:5 allows"]),
+        (RIGHT + "notify: [{notifier: os.system}]\n", ["5:21: notify[0].notifier: 'os.system' is not among what config/shipper.yaml:4 allows"]),  # noqa: E501
+        (RIGHT.replace("s3a://logs/", "s3a://other/"), ["2:9: source: 's3a://other/web/' is not "
+            "among what config/shipper.yaml:5 allows"]),
         (RIGHT.replace("s3a://logs/", "s3a://logs-of-others/"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/", "s3a://logs/../secret/"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/web/", "'s3a://logs/{a,../b}'"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/", "s3a://*/"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/web/", "/etc/"), ["2:9: source: "]),
-        (RIGHT + "runs_uri: /tmp\n", ["5:11: runs_uri: '/tmp' is not among what config/shipper.yaml:6 allows (`allow.runs`: s3a://runs/)"]),
+        (RIGHT + "runs_uri: /tmp\n", ["5:11: runs_uri: '/tmp' is not among what "
+            "config/shipper.yaml:6 allows (`allow.runs`: s3a://runs/)"]),
     ],
 )  # fmt: skip
-def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(config: Path, pipeline: str, faults: list[str]) -> None:
+def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(
+    config: Path, pipeline: str, faults: list[str]
+) -> None:
     found = write(config, ALLOW, pipeline)
     assert len(found) == len(faults), found
     for got, want in zip(found, faults, strict=True):
@@ -83,7 +92,15 @@ def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(config: Path, 
 
 
 def test_without_the_file_authors_are_trusted(config: Path) -> None:
-    assert write(config, None, RIGHT + "runner: {python: /usr/bin/python3, conf: {spark.plugins: x}}\nruns_uri: /tmp\n") == []
+    assert (
+        write(
+            config,
+            None,
+            RIGHT
+            + "runner: {python: /usr/bin/python3, conf: {spark.plugins: x}}\nruns_uri: /tmp\n",
+        )
+        == []
+    )
     assert load_platform(config).allow is None
 
 
@@ -96,14 +113,21 @@ def test_without_the_file_authors_are_trusted(config: Path) -> None:
         ("spark.sql.adaptive.setting.of.tomorrow", False),
     ],
 )
-def test_of_adaptive_execution_only_named_settings_are_allowed_by_default(config: Path, setting: str, allowed: bool) -> None:
+def test_of_adaptive_execution_only_named_settings_are_allowed_by_default(
+    config: Path, setting: str, allowed: bool
+) -> None:
     faults = write(config, "allow: {}\n", f"{RIGHT}runner: {{conf: {{{setting}: x}}}}\n")
-    assert [bool(re.search(r"config/shipper\.yaml:1 allows", fault)) for fault in faults] == ([] if allowed else [True])
+    assert [bool(re.search(r"config/shipper\.yaml:1 allows", fault)) for fault in faults] == (
+        [] if allowed else [True]
+    )
 
 
 def test_an_empty_list_of_bounds_allows_what_loads_no_code(config: Path) -> None:
     found = write(
-        config, "allow: {}\n", RIGHT.replace("s3a://logs/web/", "/anywhere") + "runner: {conf: {spark.sql.extensions: x}}\n"
+        config,
+        "allow: {}\n",
+        RIGHT.replace("s3a://logs/web/", "/anywhere")
+        + "runner: {conf: {spark.sql.extensions: x}}\n",
     )
     assert len(found) == 1
     assert "runner.conf.spark.sql.extensions" in found[0]
@@ -123,21 +147,37 @@ defaults:
 
 
 def test_defaults_lie_below_what_a_pipeline_says(config: Path) -> None:
-    pipeline = "pipeline: web\nsource: s3a://logs/web/\ntopic: t\nlimits: {max_bytes: 1GB}\nrunner: {conf: {spark.executor.memory: 8g}}\n"
+    pipeline = (
+        "pipeline: web\nsource: s3a://logs/web/\ntopic: t\nlimits: {max_bytes: 1GB}\nrunner: "
+        "{conf: {spark.executor.memory: 8g}}\n"
+    )
     assert write(config, DEFAULTS + "allow: {runners: [local]}\n", pipeline) == [], (
         "what the platform sets is not asked whether it may"
     )
     found = load_pipeline(config, "web")
-    assert (found.owner, found.clusters, found.schedule) == ("platform", ("local",), None), "a time zone alone is no schedule"
+    assert (found.owner, found.clusters, found.schedule) == ("platform", ("local",), None), (
+        "a time zone alone is no schedule"
+    )
     assert (found.source.path, found.source.settle_seconds) == ("s3a://logs/web/", 300)
-    assert (found.runner.kind, found.runner.conf) == ("yarn", {"spark.jars.packages": "a:b:c", "spark.executor.memory": "8g"})
-    assert (found.limits.max_files, found.limits.max_bytes, found.gates.sample_files) == (7, 10**9, 9)
+    assert (found.runner.kind, found.runner.conf) == (
+        "yarn",
+        {"spark.jars.packages": "a:b:c", "spark.executor.memory": "8g"},
+    )
+    assert (found.limits.max_files, found.limits.max_bytes, found.gates.sample_files) == (
+        7,
+        10**9,
+        9,
+    )
     assert found.quarantine is not None
     assert references(config, "web") == set()
     write(config, None, pipeline + "schedule: '@daily'\nowner: web-team\n")
     again = load_pipeline(config, "web")
     assert again.schedule is not None
-    assert (again.schedule.cron, again.schedule.timezone, again.owner) == ("@daily", "Europe/Berlin", "web-team")
+    assert (again.schedule.cron, again.schedule.timezone, again.owner) == (
+        "@daily",
+        "Europe/Berlin",
+        "web-team",
+    )
 
 
 def test_a_default_counts_for_the_transform_as_if_it_were_written(config: Path) -> None:
@@ -149,7 +189,9 @@ def test_a_default_counts_for_the_transform_as_if_it_were_written(config: Path) 
 
 def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config: Path) -> None:
     found = write(config, "defaults:\n  quarantine: {topic: logs.web}\n")
-    assert found[0].startswith("config/shipper.yaml:2:23: defaults.quarantine.topic: 'logs.web' is a route's topic too")
+    assert found[0].startswith(
+        "config/shipper.yaml:2:23: defaults.quarantine.topic: 'logs.web' is a route's topic too"
+    )
     assert found[0].endswith("(as a default of config/pipelines/web.yaml)")
     write(config, "defaults:\n  records:\n    drop: {half: rand() < 0.5}\n")
     assert str(locate(config, "web", "records.drop.half", "no")).startswith(
@@ -161,10 +203,13 @@ def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config: Path) -> 
     ("platform", "fault"),
     [
         ("alow: {}\n", "config/shipper.yaml:1:1: alow: unknown key; did you mean 'allow'"),
-        ("allow: {runners: [mesos]}\n", "config/shipper.yaml:1:19: allow.runners[0]: found 'mesos'"),
-        ("defaults: {owners: x}\n", "config/shipper.yaml:1:20: defaults.owners: unknown key; did you mean 'owner'"),
-        ("defaults: {delivery: {lanes: many}}\n", "config/shipper.yaml:1:30: defaults.delivery.lanes: found 'many'; expected a whole number"),
-        ("defaults: {pipeline: web}\n", "config/shipper.yaml:1:1: defaults: `pipeline` is each pipeline's own"),
+        ("allow: {runners: [mesos]}\n", "config/shipper.yaml:1:19: allow.runners[0]: found "
+            "'mesos'"),
+        ("defaults: {owners: x}\n", "config/shipper.yaml:1:20: defaults.owners: unknown key; did "
+            "you mean 'owner'"),
+        ("defaults: {delivery: {lanes: many}}\n", "config/shipper.yaml:1:30: defaults.delivery.lanes: found 'many'; expected a whole number"),  # noqa: E501
+        ("defaults: {pipeline: web}\n", "config/shipper.yaml:1:1: defaults: `pipeline` is each "
+            "pipeline's own"),
         ("[]", "config/shipper.yaml:1:1: the file is a list"),
     ],
 )  # fmt: skip
@@ -172,14 +217,19 @@ def test_a_broken_file_allows_nothing(config: Path, platform: str, fault: str) -
     found = write(config, platform)
     assert any(line.startswith(fault) for line in found), found
     assert any(
-        line.startswith("config/pipelines/web.yaml:1:1: the platform's file is broken: config/shipper.yaml:") for line in found
+        line.startswith(
+            "config/pipelines/web.yaml:1:1: the platform's file is broken: config/shipper.yaml:"
+        )
+        for line in found
     )
     assert load_all(config).pipelines == {}
     with pytest.raises(ConfigError, match=r"config/shipper\.yaml:1"):
         load_platform(config)
 
 
-def test_a_job_gets_the_variables_that_the_platform_names(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_gets_the_variables_that_the_platform_names(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOG_ARCHIVE_KEY", "wanted")
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "secret")
     write(config, "environment: [LOG_ARCHIVE_*]\n")

@@ -30,7 +30,17 @@ from shipper.worker.receipt import LaneSample, Receipt
 from tests.doubles.memory_log import MemoryLog
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
-VALUE = ChunkValue(last=10, end=False, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=10,
+    end=False,
+    records=10,
+    bytes=100,
+    checksum=1,
+    digest="d",
+    generation=3,
+    run_id="r",
+    window="w",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +52,23 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
     options = LaneOptions(LaneSettings({}, 1000, "none", 10_000), "ledger", 0, 1)
     return ShipOrder(
-        "web", "c", "r", "w", "d", 3, 0, options, {}, 2, 1000, ("t",), {}, stall_seconds=stall_seconds, tasks=2,
-        rate_limit_bytes=rate
-    )  # fmt: skip
+        "web",
+        "c",
+        "r",
+        "w",
+        "d",
+        3,
+        0,
+        options,
+        {},
+        2,
+        1000,
+        ("t",),
+        {},
+        stall_seconds=stall_seconds,
+        tasks=2,
+        rate_limit_bytes=rate,
+    )
 
 
 class Job:
@@ -92,13 +116,16 @@ def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits
 
 
 def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait() -> None:
-    """Two tasks with 1,000 bytes in a transaction at 4 kB/s: 0.5 s until their lanes, that take turns, commit once more."""
+    """Two tasks with 1,000 bytes in a transaction at 4 kB/s: 0.5 s until their lanes, that take
+    turns, commit once more."""
     job = Job(order(0.05, rate=4000))
     with job.progress:
         assert not job.stopped.wait(0.8)
 
 
-def test_lines_have_figures_and_nothing_is_said_once_and_not_every_five_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_have_figures_and_nothing_is_said_once_and_not_every_five_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     job = Job(order(60))
     with job.progress:
         time.sleep(0.3)
@@ -116,7 +143,9 @@ def test_lines_have_figures_and_nothing_is_said_once_and_not_every_five_seconds(
     assert "c: 10 records (100 B), 0% of 0 splits" in spoken
 
 
-def test_a_line_that_cannot_be_printed_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_cannot_be_printed_does_not_end_the_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(progress, "say", lambda text: 1 / 0)
     job = Job(order(60))
     with job.progress:
@@ -135,11 +164,17 @@ def test_a_stall_is_told_from_a_wait_for_a_topic() -> None:
 
 def test_samples_of_two_tasks_become_points_of_a_second() -> None:
     def receipt(task: int, *wire: int) -> Receipt:
-        samples = [LaneSample(1000.0 + second, 50, bytes_, 2, 0.5 * second, 3, second) for second, bytes_ in enumerate(wire)]
+        samples = [
+            LaneSample(1000.0 + second, 50, bytes_, 2, 0.5 * second, 3, second)
+            for second, bytes_ in enumerate(wire)
+        ]
         return Receipt(task, samples=samples)
 
     points = lane_timeline([receipt(0, 0, 100, 250), receipt(1, 0, 10, 10)])
-    assert [(p.wire_bytes, p.in_flight_bytes, p.busy_lanes, p.waited, p.parked_records, p.reopened) for p in points] == [
+    assert [
+        (p.wire_bytes, p.in_flight_bytes, p.busy_lanes, p.waited, p.parked_records, p.reopened)
+        for p in points
+    ] == [
         (110, 100, 4, 0.5, 6, 2),
         (150, 100, 4, 0.5, 6, 2),
     ]
@@ -147,7 +182,9 @@ def test_samples_of_two_tasks_become_points_of_a_second() -> None:
 
 def test_a_line_that_would_say_the_same_again_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(progress, "say", lambda text: lines.append(text) if "records/s" in text else None)
+    monkeypatch.setattr(
+        progress, "say", lambda text: lines.append(text) if "records/s" in text else None
+    )
     job = Job(order(60))
     with job.progress:
         for said in (1, 2):
@@ -185,16 +222,27 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(tmp_path: Path) -> None:
+def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
+    tmp_path: Path,
+) -> None:
     folder = folder_in(tmp_path)
     with ProgressFile(folder, "c") as file:
         job = Job(order(60), tell=file.tell)
         with job.progress:
             until(lambda: progress_of(folder, "c"))
             parked = ChunkValue(
-                last=10, end=True, records=10, bytes=100, checksum=1, digest="d", generation=3, run_id="r", window="w", wire_bytes=40,
+                last=10,
+                end=True,
+                records=10,
+                bytes=100,
+                checksum=1,
+                digest="d",
+                generation=3,
+                run_id="r",
+                window="w",
+                wire_bytes=40,
                 parked=("late.topic",),
-            )  # fmt: skip
+            )
             job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, parked)])
 
             def found() -> ShipProgress | None:
@@ -204,7 +252,13 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
             until(found)
             figures = found()
     assert figures is not None
-    assert (figures.cluster, figures.records, figures.bytes, figures.wire_bytes, figures.splits_done) == ("c", 10, 100, 40, 1)
+    assert (
+        figures.cluster,
+        figures.records,
+        figures.bytes,
+        figures.wire_bytes,
+        figures.splits_done,
+    ) == ("c", 10, 100, 40, 1)
     assert figures.parked == ("late.topic",)
     assert list(tmp_path.rglob("progress.*")) == []
 
@@ -212,9 +266,16 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
 def test_what_is_left_is_as_long_as_it_took_until_now_in_proportion() -> None:
     at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
     given = ShipProgress(
-        cluster="c", began=at, at=at + dt.timedelta(seconds=30), records=1, bytes=1, wire_bytes=1, records_per_second=0, splits=40,
+        cluster="c",
+        began=at,
+        at=at + dt.timedelta(seconds=30),
+        records=1,
+        bytes=1,
+        wire_bytes=1,
+        records_per_second=0,
+        splits=40,
         splits_done=10,
-    )  # fmt: skip
+    )
     assert given.seconds_left == 90
     assert given.model_copy(update={"splits_done": 0}).seconds_left is None
 

@@ -1,4 +1,5 @@
-"""Rules, parsing and quarantine: what is refused at load, what the digest covers, what the ledger says."""
+"""Rules, parsing and quarantine: what is refused at load, what the digest covers, what the ledger
+says."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ def written(config: Path, more: str) -> Path:
 
 
 def faults(config: Path, more: str) -> list[str]:
-    return [str(fault).removeprefix("config/pipelines/web.yaml:") for fault in load_all(written(config, more)).faults]
+    return [
+        str(fault).removeprefix("config/pipelines/web.yaml:")
+        for fault in load_all(written(config, more)).faults
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,47 +61,58 @@ def faults(config: Path, more: str) -> list[str]:
     [
         (
             "quarantine: {topic: logs.web}\n",
-            "5:21: quarantine.topic: 'logs.web' is a route's topic too: nobody could tell its records from those in quarantine; name another",
+            "5:21: quarantine.topic: 'logs.web' is a route's topic too: nobody could tell its "
+            "records from those in quarantine; name another",
         ),
         (
             "quarantine: {topic: 'bad/name'}\n",
-            "5:21: quarantine.topic: found 'bad/name'; a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters; "
-            "no {column} here",
+            "5:21: quarantine.topic: found 'bad/name'; a topic name has letters, digits, '.', '_' "
+            "and '-' only, and at most 249 characters; no {column} here",
         ),
         (
             "records: {parse: {regex: '(\\d+)'}}\n",
-            "5:26: records.parse.regex: found '(\\\\d+)'; no named group: write (?<name>…) around each part of the line that is to be a column",
+            "5:26: records.parse.regex: found '(\\\\d+)'; no named group: write (?<name>…) around "
+            "each part of the line that is to be a column",
         ),
         (
             "records: {parse: {regex: '(?P<a>x)'}}\n",
-            "5:26: records.parse.regex: found '(?P<a>x)'; a named group is written (?<name>…) here, as in Java, not (?P<name>…)",
+            "5:26: records.parse.regex: found '(?P<a>x)'; a named group is written (?<name>…) "
+            "here, as in Java, not (?P<name>…)",
         ),
         (
             "records: {parse: {regex: '(?<a_b>x)'}}\n",
-            "5:26: records.parse.regex: found '(?<a_b>x)'; 'a_b' is no name of a group: Java takes letters and digits only, a letter first",
+            "5:26: records.parse.regex: found '(?<a_b>x)'; 'a_b' is no name of a group: Java "
+            "takes letters and digits only, a letter first",
         ),
-        ("records: {parse: {regex: '(?<a>x)(?<a>y)'}}\n", "5:26: records.parse.regex: group 'a' is named twice"),
+        (
+            "records: {parse: {regex: '(?<a>x)(?<a>y)'}}\n",
+            "5:26: records.parse.regex: group 'a' is named twice",
+        ),
         (
             "records: {parse: {regex: '(?<a>x)', json: true}}\n",
-            "5:11: records.parse: `regex` and `json` contradict each other: a line is parsed in one way; remove one of them",
+            "5:11: records.parse: `regex` and `json` contradict each other: a line is parsed in "
+            "one way; remove one of them",
         ),
         ("records: {parse: {}}\n", "5:11: records.parse: `parse` needs `regex` or `json`"),
         (
             "records: {parse: {json: 'status'}}\n",
-            "5:25: records.parse.json: 'status' is no field: a schema is written `service STRING, status INT`",
+            "5:25: records.parse.json: 'status' is no field: a schema is written `service STRING, "
+            "status INT`",
         ),
         (
             "records: {parse: {regex: '(?<value>x)'}}\n",
-            "5:11: records.parse: 'value' is taken: every record has it; name this column otherwise",
+            "5:11: records.parse: 'value' is taken: every record has it; name this column "
+            "otherwise",
         ),
         (
             "records:\n  parse: {regex: '(?<a>x)'}\n  columns: {A: value}\n",
-            "7:13: records.columns.A: 'A' is a column of `records.parse` already; choose another name",
+            "7:13: records.columns.A: 'A' is a column of `records.parse` already; choose another "
+            "name",
         ),
         (
             "records: {drop: {Health Checks: 'true'}}\n",
-            "5:18: records.drop.Health Checks: a name has lower-case letters, digits, '_' and '-' only, begins with a letter and has 64 "
-            "characters at most",
+            "5:18: records.drop.Health Checks: a name has lower-case letters, digits, '_' and '-' "
+            "only, begins with a letter and has 64 characters at most",
         ),
     ],
 )
@@ -106,10 +121,15 @@ def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expect
 
 
 def test_parsed_columns_can_be_used_by_routes_and_checks(config: Path) -> None:
-    more = "records: {parse: {regex: '(?<service>x)'}}\ngates: {source: [{check: not_null, column: service}]}\n"
+    more = (
+        "records: {parse: {regex: '(?<service>x)'}}\ngates: {source: [{check: not_null, column: "
+        "service}]}\n"
+    )
     assert faults(config, more) == []
     routes = "routes: [{topic: 'logs.{service}', matching: 'logs[.]x'}]\n"
-    (config / "pipelines" / "web.yaml").write_text((SHORTEST + more).replace("topic: logs.web\n", routes))
+    (config / "pipelines" / "web.yaml").write_text(
+        (SHORTEST + more).replace("topic: logs.web\n", routes)
+    )
     assert not load_all(config).faults
 
 
@@ -119,7 +139,11 @@ def test_groups_are_numbered_as_java_numbers_them() -> None:
 
 
 def test_a_schemas_fields_are_found_in_nested_types() -> None:
-    assert ddl_names("a STRING, b STRUCT<x: INT, y: DECIMAL(1, 2)>, `c` ARRAY<INT>") == ["a", "b", "c"]
+    assert ddl_names("a STRING, b STRUCT<x: INT, y: DECIMAL(1, 2)>, `c` ARRAY<INT>") == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_the_digest_of_pipelines_that_use_none_of_it_is_what_it_was_before() -> None:
@@ -127,7 +151,12 @@ def test_the_digest_of_pipelines_that_use_none_of_it_is_what_it_was_before() -> 
     spec = {"pipeline": "a", "source": "x", "topic": "t", "clusters": ["c"]}
     records = {"columns": {"a": "value"}, "bundle": {}}
     assert Pipeline.model_validate(spec | {"records": records}).transform_digest() == "482dbef1b497"
-    assert Pipeline.model_validate(spec | {"records": records, "quarantine": {"topic": "q"}}).transform_digest() == "482dbef1b497"
+    assert (
+        Pipeline.model_validate(
+            spec | {"records": records, "quarantine": {"topic": "q"}}
+        ).transform_digest()
+        == "482dbef1b497"
+    )
 
 
 def test_rules_and_parsing_are_in_the_digest_and_quarantine_is_not(config: Path) -> None:
@@ -143,7 +172,9 @@ def test_rules_and_parsing_are_in_the_digest_and_quarantine_is_not(config: Path)
         )
     ]
     assert len(set(digests)) == len(digests)
-    with_quarantine = load_pipeline(written(config, "quarantine: {topic: q, keep: 0B, max_rate: 0.5}\n"), "web")
+    with_quarantine = load_pipeline(
+        written(config, "quarantine: {topic: q, keep: 0B, max_rate: 0.5}\n"), "web"
+    )
     assert with_quarantine.transform_digest() == digests[0]
 
 
@@ -158,7 +189,10 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
 def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> RecordLimits:
     return RecordLimits(
         compression,
-        TopicLimits({"t": TopicLimit(limit)}, lambda topics: {} if asked is None else dict.fromkeys(topics, TopicLimit(asked))),
+        TopicLimits(
+            {"t": TopicLimit(limit)},
+            lambda topics: {} if asked is None else dict.fromkeys(topics, TopicLimit(asked)),
+        ),
     )
 
 
@@ -175,14 +209,18 @@ def test_without_a_codec_the_size_alone_decides() -> None:
 
 
 @pytest.mark.parametrize(("asked", "fits"), [(3_000_000, True), (500_000, False), (None, True)])
-def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(asked: int | None, fits: bool) -> None:
+def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(
+    asked: int | None, fits: bool
+) -> None:
     found = limits("none", asked=asked)
     assert found.surely("other") < 16_000
     assert found.fits("other", b"x" * 1_000_000) is fits
 
 
 def test_limits_know_every_codec_of_the_pipeline() -> None:
-    for name in Pipeline.model_json_schema()["$defs"]["Delivery"]["properties"]["compression"]["enum"]:
+    for name in Pipeline.model_json_schema()["$defs"]["Delivery"]["properties"]["compression"][
+        "enum"
+    ]:
         assert name == "none" or pa.Codec.is_available(name)
 
 
@@ -191,13 +229,29 @@ def test_limits_know_every_codec_of_the_pipeline() -> None:
 FILE = FileId("s3a://logs/a.log", 100, 7)
 SPLIT = SplitId(FILE, 0)
 GOOD = ChunkValue(10, True, 5, 50, 0, "d", 3, "run-1", WINDOW, without="2,4-5")
-BAD = ChunkValue(6, False, 3, 30, 0, "d", 3, "run-1", WINDOW, reasons={"too_large": 1, "unparseable": 2}, ordinals="2,4-5")
+BAD = ChunkValue(
+    6,
+    False,
+    3,
+    30,
+    0,
+    "d",
+    3,
+    "run-1",
+    WINDOW,
+    reasons={"too_large": 1, "unparseable": 2},
+    ordinals="2,4-5",
+)
 DROPPED = ChunkValue(10, False, 2, 0, 0, "d", 3, "run-1", WINDOW, filtered={"health": 2})
 REPLAY = ChunkValue(5, False, 1, 5, 9, "d", 11, "replay-1", WINDOW, replay=True)
 
 
 def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
-    chunks = [(ChunkKey(SPLIT, 0, "t"), GOOD), (ChunkKey(SPLIT, 2, "q"), BAD), (ChunkKey(SPLIT, 0, ""), DROPPED)]
+    chunks = [
+        (ChunkKey(SPLIT, 0, "t"), GOOD),
+        (ChunkKey(SPLIT, 2, "q"), BAD),
+        (ChunkKey(SPLIT, 0, ""), DROPPED),
+    ]
     records = [*(encode_chunk("web", key, value) for key, value in chunks), *extra]
     log = [LogRecord(offset, 0, key, value) for offset, (key, value) in enumerate(records)]
     return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
@@ -214,11 +268,20 @@ def test_dropped_and_quarantined_lines_complete_a_file_and_nothing_is_wrong_with
         assert list(findings(of_path, lambda file: [0])) == []
         assert list(absent_topics(of_path, {"t": 1, "q": 1}.get)) == []
     tally = inventory.files[FILE]
-    assert (tally.records, tally.filtered.total(), tally.reasons.total(), tally.complete) == (8, 2, 3, 1)
+    assert (tally.records, tally.filtered.total(), tally.reasons.total(), tally.complete) == (
+        8,
+        2,
+        3,
+        1,
+    )
 
 
 def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
-    twice = encode_chunk("web", ChunkKey(SPLIT, 5, "q"), replace(BAD, records=1, ordinals="5", reasons={"unparseable": 1}))
+    twice = encode_chunk(
+        "web",
+        ChunkKey(SPLIT, 5, "q"),
+        replace(BAD, records=1, ordinals="5", reasons={"unparseable": 1}),
+    )
     [of_path] = entries(ledger(twice))
     assert "overlap" in {finding.kind for finding in findings(of_path, lambda file: [0])}
 
@@ -238,7 +301,9 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
 def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
     void = encode_invalidation("web", FILE, 20, Invalidation("run-2"))
     assert in_quarantine(ledger(replayed(4), void)).chunks == []
-    again = encode_chunk("web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2"))
+    again = encode_chunk(
+        "web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2")
+    )
     found = in_quarantine(ledger(replayed(4), void, again))
     assert len(found.chunks) == 1
     assert found.replay_of(RecordPosition(FILE.path, 0, 5)) is None
@@ -254,38 +319,73 @@ def test_replays_are_archived_with_what_they_replay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "before", "dropped", "fails"), [(1, 0, 0, False), (2, 0, 0, True), (0, 2, 0, True), (1, 0, 1, True)]
+    ("sent", "before", "dropped", "fails"),
+    [(1, 0, 0, False), (2, 0, 0, True), (0, 2, 0, True), (1, 0, 1, True)],
 )
 def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_came_there(
     sent: int, before: int, dropped: int, fails: bool
 ) -> None:
     pipeline = Pipeline.model_validate(
-        {"pipeline": "web", "source": "x", "topic": "t", "clusters": ["c"], "quarantine": {"topic": "q", "max_rate": 0.01}}
+        {
+            "pipeline": "web",
+            "source": "x",
+            "topic": "t",
+            "clusters": ["c"],
+            "quarantine": {"topic": "q", "max_rate": 0.01},
+        }
     )
     assert pipeline.quarantine is not None
     moment = parse_moment("2026-11-01")
     result = ShipResult(
-        pipeline="web", window_start=moment, window_end=moment, run_id="r", started_at=moment, finished_at=moment, cluster="c",
-        read=60, unread=40, filtered={"rule": dropped}, topics=[TopicAccount(topic="q", quarantine=True, delivered=sent, before=before)],
-    )  # fmt: skip
+        pipeline="web",
+        window_start=moment,
+        window_end=moment,
+        run_id="r",
+        started_at=moment,
+        finished_at=moment,
+        cluster="c",
+        read=60,
+        unread=40,
+        filtered={"rule": dropped},
+        topics=[TopicAccount(topic="q", quarantine=True, delivered=sent, before=before)],
+    )
     assert bool(too_many_quarantined(result, pipeline.quarantine)) is fails
 
 
-@pytest.mark.parametrize(("unreadable_bytes", "swallowed", "behind"), [(5_000, None, 99), (50, None, 0), (50, 100, 101)])
+@pytest.mark.parametrize(
+    ("unreadable_bytes", "swallowed", "behind"), [(5_000, None, 99), (50, None, 0), (50, 100, 101)]
+)
 def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
     unreadable_bytes: int, swallowed: int | None, behind: int
 ) -> None:
-    """A file that cannot be read: as many as its bytes would hold. A row of CSV with a stray quote: the rows that it swallowed."""
+    """A file that cannot be read: as many as its bytes would hold. A row of CSV with a stray quote:
+    the rows that it swallowed."""
     pipeline = Pipeline.model_validate(
-        {"pipeline": "web", "source": "x", "topic": "t", "clusters": ["c"], "quarantine": {"topic": "q", "max_rate": 0.02}}
+        {
+            "pipeline": "web",
+            "source": "x",
+            "topic": "t",
+            "clusters": ["c"],
+            "quarantine": {"topic": "q", "max_rate": 0.02},
+        }
     )
     assert pipeline.quarantine is not None
     moment = parse_moment("2026-11-01")
     result = ShipResult(
-        pipeline="web", window_start=moment, window_end=moment, run_id="r", started_at=moment, finished_at=moment, cluster="c",
-        read=100, unread=1, topics=[TopicAccount(topic="q", quarantine=True, before=1)],
-    )  # fmt: skip
-    good, bad, elsewhere = (FileId(*id, 1) for id in (("good", 5_000), ("bad", unreadable_bytes), ("elsewhere", 9_000)))
+        pipeline="web",
+        window_start=moment,
+        window_end=moment,
+        run_id="r",
+        started_at=moment,
+        finished_at=moment,
+        cluster="c",
+        read=100,
+        unread=1,
+        topics=[TopicAccount(topic="q", quarantine=True, before=1)],
+    )
+    good, bad, elsewhere = (
+        FileId(*id, 1) for id in (("good", 5_000), ("bad", unreadable_bytes), ("elsewhere", 9_000))
+    )
     chunks = Chunks("web")
     for file, value in (
         (good, replace(BAD, swallowed=swallowed)),
@@ -295,17 +395,37 @@ def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
         chunks.add(ChunkKey(SplitId(file, 0), 0, "q"), value)
     assert records_behind(result, {good, bad}, chunks) == behind
     assert bool(too_many_quarantined(result, pipeline.quarantine, behind)) is bool(behind)
-    assert not records_behind(result, {bad}, chunks), "nothing else is there: all of it is in quarantine already"
+    assert not records_behind(result, {bad}, chunks), (
+        "nothing else is there: all of it is in quarantine already"
+    )
 
 
 def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
-    ours = QuarantineHeaders("web", "/logs/a", 0, 3, "too_large", "r1", None, False, b"\xff", 7, (("a", b"\xfe"), ("b", b"")))
+    ours = QuarantineHeaders(
+        "web",
+        "/logs/a",
+        0,
+        3,
+        "too_large",
+        "r1",
+        None,
+        False,
+        b"\xff",
+        7,
+        (("a", b"\xfe"), ("b", b"")),
+    )
     written = dict(ours.encode())
     assert decode_headers(written.items()) == ours
     before = {name: value for name, value in written.items() if name != "shipper-cut"}
-    assert decode_headers(before.items()) == replace(ours, cut=True), "nobody noted it, so nothing is guessed"
+    assert decode_headers(before.items()) == replace(ours, cut=True), (
+        "nobody noted it, so nothing is guessed"
+    )
     no_numbers = {"shipper-record": b"three", "shipper-split": b"", "shipper-timestamp": b"x"}
-    for foreign in ({}, {"shipper-pipeline": b"web"}, *(written | {name: text} for name, text in no_numbers.items())):
+    for foreign in (
+        {},
+        {"shipper-pipeline": b"web"},
+        *(written | {name: text} for name, text in no_numbers.items()),
+    ):
         assert decode_headers(foreign.items()) is None
 
 

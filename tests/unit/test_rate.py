@@ -39,7 +39,8 @@ def test_who_is_to_stop_waits_no_longer_for_its_turn() -> None:
 
 
 def test_a_transaction_that_would_be_open_for_too_long_begins_later() -> None:
-    """It has 10 s of the cap, and may be open for 4 of them: the first six seconds' bytes go at once when it begins."""
+    """It has 10 s of the cap, and may be open for 4 of them: the first six seconds' bytes go at
+    once when it begins."""
     pace = Pace(100.0, 10.0, 1000)
     assert pace.begin_at(4.0) == 106.0
     assert pace.after(600) == 106.0
@@ -65,21 +66,25 @@ def throttled(seconds: float) -> Throttled:
 
 
 def test_a_quota_is_learned_from_what_brokers_throttle() -> None:
-    """A burst of 40 MB against 1 MB/s: the broker throttles for 30 s, since 40 s of the quota are used and it looks back at 10."""
+    """A burst of 40 MB against 1 MB/s: the broker throttles for 30 s, since 40 s of the quota are
+    used and it looks back at 10."""
     rate = BrokerRate(NoLimit())
     for _ in range(8):
         assert rate.turn(5_000_000, never).seconds == 0
         rate.note_sent(5_000_000)
     rate.note_throttled(throttled(30.0))
     soon = time.monotonic()
-    assert rate._resume_at == pytest.approx(soon + 30, abs=1), "whoever sends meanwhile is only throttled for longer"
+    assert rate._resume_at == pytest.approx(soon + 30, abs=1), (
+        "whoever sends meanwhile is only throttled for longer"
+    )
     pace = rate.turn(5_000_000, lambda: soon)
     assert pace.seconds == pytest.approx(5.0)
     assert rate.throttled_seconds == pytest.approx(30.0)
 
 
 def test_tasks_that_share_a_quota_learn_their_share() -> None:
-    """Of 40 MB, which the broker throttles for 30 s, this task sent 10: a quarter of the quota is its own."""
+    """Of 40 MB, which the broker throttles for 30 s, this task sent 10: a quarter of the quota is
+    its own."""
     rate = BrokerRate(NoLimit())
     rate.note_sent(10_000_000)
     rate.note_throttled(throttled(30.0))
@@ -95,7 +100,9 @@ def test_a_learned_rate_follows_the_quota() -> None:
     rate.note_throttled(throttled(0.5))
     passing = rate.turn(1_000_000, lambda: now).seconds
     rate.note_throttled(throttled(4.0))
-    assert [first, quiet, passing, rate.turn(1_000_000, lambda: now).seconds] == pytest.approx([1, 1 / 1.1, 1 / 1.1, 1 / 0.99])
+    assert [first, quiet, passing, rate.turn(1_000_000, lambda: now).seconds] == pytest.approx(
+        [1, 1 / 1.1, 1 / 1.1, 1 / 0.99]
+    )
 
 
 def test_a_short_throttling_alone_says_nothing_of_bytes() -> None:

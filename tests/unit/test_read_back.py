@@ -1,4 +1,5 @@
-"""What is read back, and what it is held against. The reader is a fake: what a real one finds is tests/integration's."""
+"""What is read back, and what it is held against. The reader is a fake: what a real one finds is
+tests/integration's."""
 
 import datetime as dt
 from collections import Counter
@@ -28,7 +29,11 @@ class FakeReader:
         self.spans = {}
 
     def ends(self, wanted):
-        return {topic: [end for end, _ in parts] for topic, parts in self.topics.items() if wanted(topic)}
+        return {
+            topic: [end for end, _ in parts]
+            for topic, parts in self.topics.items()
+            if wanted(topic)
+        }
 
     def read(self, spans, taker, patience_seconds):
         self.spans = spans
@@ -37,26 +42,40 @@ class FakeReader:
 
 def ship(ends_before, hour=0, **delivered):
     start = NOW + dt.timedelta(hours=hour)
-    topics = [TopicAccount(topic=name, delivered=count, quarantine=name == "q") for name, count in delivered.items()]
+    topics = [
+        TopicAccount(topic=name, delivered=count, quarantine=name == "q")
+        for name, count in delivered.items()
+    ]
     return ShipResult(
-        cluster="c", pipeline="p", run_id="r", window_start=start, window_end=start, started_at=NOW, finished_at=NOW,
-        topics=topics, ends_before=ends_before,
-    )  # fmt: skip
+        cluster="c",
+        pipeline="p",
+        run_id="r",
+        window_start=start,
+        window_end=start,
+        started_at=NOW,
+        finished_at=NOW,
+        topics=topics,
+        ends_before=ends_before,
+    )
 
 
 def sent(**by_topic):
     """topic → {partition: (records, checksum)}."""
     tallies = {
-        t: {n: Tally(records=r, kafka_records=r, checksum=c) for n, (r, c) in parts.items()} for t, parts in by_topic.items()
+        t: {n: Tally(records=r, kafka_records=r, checksum=c) for n, (r, c) in parts.items()}
+        for t, parts in by_topic.items()
     }
     return LedgerFigures(sent=tallies)
 
 
 def looked(reader, shipped, ledger, mode="full", others=None):
     check = ReadBackCheck(check="read_back", mode=mode)
-    pipeline = Pipeline.model_validate({"pipeline": "p", "source": "x", "topic": "t", "clusters": ["c"]})
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "p", "source": "x", "topic": "t", "clusters": ["c"]}
+    )
     account = Reconciliation(
-        topics=[t.model_copy() for t in shipped.topics], counts=[Count(name=t.topic) for t in shipped.topics]
+        topics=[t.model_copy() for t in shipped.topics],
+        counts=[Count(name=t.topic) for t in shipped.topics],
     )
     return look(check, pipeline, shipped, ledger, account, reader, lambda: others), account
 
@@ -66,11 +85,18 @@ def figures(sums):
 
 
 def test_full_holds_every_partition_against_the_ledger_and_every_topic_against_all():
-    reader = FakeReader({"t": [(30, Seen(10, 5)), (7, Seen(3, 2**64 - 1))], "other": [(9, Seen(9, 9))]})
-    found, account = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 2**64 - 1)}))
+    reader = FakeReader(
+        {"t": [(30, Seen(10, 5)), (7, Seen(3, 2**64 - 1))], "other": [(9, Seen(9, 9))]}
+    )
+    found, account = looked(
+        reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 2**64 - 1)})
+    )
     assert figures(found.topics) == {"t": [13, 13, 13], "t: checksum": ["0000000000000004"] * 2}
     assert figures(found.partitions)["t, partition 1"] == [3, 3]
-    assert {place: (span.start, span.end) for place, span in reader.spans.items()} == {("t", 0): (12, 30), ("t", 1): (3, 7)}
+    assert {place: (span.start, span.end) for place, span in reader.spans.items()} == {
+        ("t", 0): (12, 30),
+        ("t", 1): (3, 7),
+    }
     assert account.topics[0].read_back == account.counts[0].read_back == 13
     assert found.scope == "13 records read back from 2 of 2 partitions"
 
@@ -78,7 +104,11 @@ def test_full_holds_every_partition_against_the_ledger_and_every_topic_against_a
 def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_their_beginning():
     reader = FakeReader({"t": [(10, Seen(4)), (8, Seen(5))], "new": [(3, Seen(2))]})
     looked(reader, ship({"t": [6]}, t=9, new=2), sent(t={0: (4, 0), 1: (5, 0)}, new={0: (2, 0)}))
-    assert {place: span.start for place, span in reader.spans.items()} == {("t", 0): 6, ("t", 1): 0, ("new", 0): 0}
+    assert {place: span.start for place, span in reader.spans.items()} == {
+        ("t", 0): 6,
+        ("t", 1): 0,
+        ("new", 0): 0,
+    }
 
 
 def test_a_topic_that_got_nothing_is_read_too():
@@ -87,7 +117,7 @@ def test_a_topic_that_got_nothing_is_read_too():
     assert figures(found.topics)["errors"] == [0, 0, 4]
 
 
-def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_for_another_window():
+def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_for_another_window():  # noqa: E501
     parts = dict.fromkeys(range(8), (5, 0))
     reader = FakeReader({"t": [(9, Seen(5)) for _ in range(8)]})
     chosen = []
@@ -118,7 +148,9 @@ def test_a_sample_of_records_with_keys_is_all_partitions():
 
 def test_with_others_at_least_as_many_and_no_checksum():
     reader = FakeReader({"t": [(99, Seen(50, 1))]})
-    found, _ = looked(reader, ship({"t": [0]}, t=40), sent(t={0: (40, 7)}), others="somebody writes")
+    found, _ = looked(
+        reader, ship({"t": [0]}, t=40), sent(t={0: (40, 7)}), others="somebody writes"
+    )
     assert all(one.at_least for one in [*found.topics, *found.partitions])
     assert figures(found.topics) == {"t": [40, 40, 50]}
     assert "somebody writes" in found.scope
@@ -126,7 +158,9 @@ def test_with_others_at_least_as_many_and_no_checksum():
 
 def test_offsets_reads_nothing():
     reader = FakeReader({"t": [(30, None), (7, None)]})
-    found, _ = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 0)}), "offsets")
+    found, _ = looked(
+        reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 0)}), "offsets"
+    )
     assert reader.spans == {}
     assert figures(found.topics) == {"t": [13, 22]}
     assert figures(found.partitions) == {"t, partition 0": [10, 18], "t, partition 1": [3, 4]}
@@ -141,7 +175,9 @@ def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
 
 
 def test_a_topic_that_was_made_anew_says_so():
-    found, _ = looked(FakeReader({"t": [(3, Seen())]}), ship({"t": [50]}, t=13), sent(t={0: (13, 5)}))
+    found, _ = looked(
+        FakeReader({"t": [(3, Seen())]}), ship({"t": [50]}, t=13), sent(t={0: (13, 5)})
+    )
     assert figures(found.topics)["t"] == [13, 13, 0]
     assert "partition 0 ends at 3, and ended at 50 before the ship" in found.topics[0].remark
 
@@ -192,10 +228,17 @@ def test_records_that_expired_are_a_warning_and_no_failed_sum():
     assert (gone.name, gone.sent, gone.missing) == ("t", 13, 6)
     assert gone.where == "partition 0 begins at offset 20, and the ship's records at 12"
     assert figures(found.topics) == {"t": [13, 13]}, "the receipts and the ledger still must agree"
-    assert figures(found.partitions) == {"t, partition 1": [3, 3], "t, partition 1: checksum": ["0000000000000009"] * 2}
+    assert figures(found.partitions) == {
+        "t, partition 1": [3, 3],
+        "t, partition 1: checksum": ["0000000000000009"] * 2,
+    }
     assert account.topics[0].read_back is None
-    checks = evaluate_delivery([CHECK], DeliveryEvidence(account, found.topics, found.partitions, expired=found.expired))
-    assert [(one.check, one.severity) for one in checks if not one.passed] == [("expired(t)", "warn")]
+    checks = evaluate_delivery(
+        [CHECK], DeliveryEvidence(account, found.topics, found.partitions, expired=found.expired)
+    )
+    assert [(one.check, one.severity) for one in checks if not one.passed] == [
+        ("expired(t)", "warn")
+    ]
     assert "6 of them expired" in checks[-1].observed
     assert not closed(checks)
 
@@ -211,11 +254,15 @@ def test_more_is_missing_than_offsets_have_expired():
 
 def test_what_expired_in_a_sample_is_named_by_its_partition():
     reader = FakeReader({"t": [(30, Seen(4, 1, begins=20)) for _ in range(8)]})
-    found, _ = looked(reader, ship({"t": [12] * 8}, t=80), sent(t=dict.fromkeys(range(8), (10, 5))), "sample")
+    found, _ = looked(
+        reader, ship({"t": [12] * 8}, t=80), sent(t=dict.fromkeys(range(8), (10, 5))), "sample"
+    )
     assert [gone.missing for gone in found.expired] == [6, 6]
     assert all("partition" in gone.name for gone in found.expired)
     assert not found.partitions
-    assert not closed(evaluate_delivery([CHECK], DeliveryEvidence(Reconciliation(), expired=found.expired)))
+    assert not closed(
+        evaluate_delivery([CHECK], DeliveryEvidence(Reconciliation(), expired=found.expired))
+    )
 
 
 def test_expired_bundles_hold_more_lines_than_offsets():

@@ -1,4 +1,5 @@
-"""How a span is read to its end, with librdkafka's own messages from a consumer that is none. On a broker: tests/integration/test_read_back.py."""
+"""How a span is read to its end, with librdkafka's own messages from a consumer that is none. On a
+broker: tests/integration/test_read_back.py."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Consumer:
 
 
 def drained(consumer: Consumer, **spans: int) -> list[int]:
-    """``p0=3``: partition 0 is to be read from 0 to 3. Returns the records that were counted, by partition."""
+    """``p0=3``: partition 0 is to be read from 0 to 3. Returns the records that were counted, by
+    partition."""
     waiting = {("t", int(name[1:])): OffsetRange(0, stop) for name, stop in spans.items()}
     seen = {place: Seen() for place in waiting}
     reader = ReadBack(Cluster.model_validate({"cluster": "c", "bootstrap": "127.0.0.1:1"}))

@@ -16,7 +16,12 @@ SPLITS = {7, 8, 1 << 61, -5}
 
 
 def marked(split, mark):
-    return {TOO_LONG: ~split, BROKEN: ~split ^ LOWEST, UNREADABLE: split ^ LOWEST, END: split ^ 1 << 62}[mark]
+    return {
+        TOO_LONG: ~split,
+        BROKEN: ~split ^ LOWEST,
+        UNREADABLE: split ^ LOWEST,
+        END: split ^ 1 << 62,
+    }[mark]
 
 
 def test_a_mark_and_its_split_are_known_from_one_number():
@@ -32,16 +37,32 @@ END_OF_7, END_OF_8 = marked(7, END), marked(8, END)
 
 def batch(*rows):
     splits, values = zip(*rows, strict=True)
-    return pa.RecordBatch.from_pydict({"split": pa.array(splits, pa.int64()), "value": pa.array(values, pa.binary())})
+    return pa.RecordBatch.from_pydict(
+        {"split": pa.array(splits, pa.int64()), "value": pa.array(values, pa.binary())}
+    )
 
 
 def cut(*batches, size=1000):
-    return [(p.split, p.first, p.rows, p.marked, p.broken, p.ends_split) for p in split_slices(iter(batches), size, SPLITS)]
+    return [
+        (p.split, p.first, p.rows, p.marked, p.broken, p.ends_split)
+        for p in split_slices(iter(batches), size, SPLITS)
+    ]
 
 
 def test_a_line_that_is_too_long_is_one_of_its_split():
-    rows = batch((7, b"a"), (~7, b"be"), (7, b"c"), (END_OF_7, None), (~8, b"be"), (8, b"d"), (END_OF_8, None))
-    assert cut(rows) == [(7, 0, 3, {TOO_LONG: [1]}, False, True), (8, 0, 2, {TOO_LONG: [0]}, False, True)]
+    rows = batch(
+        (7, b"a"),
+        (~7, b"be"),
+        (7, b"c"),
+        (END_OF_7, None),
+        (~8, b"be"),
+        (8, b"d"),
+        (END_OF_8, None),
+    )
+    assert cut(rows) == [
+        (7, 0, 3, {TOO_LONG: [1]}, False, True),
+        (8, 0, 2, {TOO_LONG: [0]}, False, True),
+    ]
     assert cut(batch((7, b"a")), batch((~7, b"b"), (END_OF_7, None)), size=1) == [
         (7, 0, 1, {}, False, False),
         (7, 1, 1, {TOO_LONG: [0]}, False, True),
@@ -54,14 +75,23 @@ def test_a_split_that_breaks_off_has_no_end_and_the_next_one_does():
         (7, 0, 1, {}, True, False),
         (8, 0, 1, {}, False, True),
     ]
-    assert cut(batch((8, b"a"), (END_OF_8, None), (broken, None))) == [(8, 0, 1, {}, False, True), (7, 0, 0, {}, True, False)]
-    assert cut(batch((7, b"aa"), (7, b"b"), (broken, None)), size=1) == [(7, 0, 1, {}, False, False), (7, 1, 1, {}, True, False)]
+    assert cut(batch((8, b"a"), (END_OF_8, None), (broken, None))) == [
+        (8, 0, 1, {}, False, True),
+        (7, 0, 0, {}, True, False),
+    ]
+    assert cut(batch((7, b"aa"), (7, b"b"), (broken, None)), size=1) == [
+        (7, 0, 1, {}, False, False),
+        (7, 1, 1, {}, True, False),
+    ]
 
 
 def test_a_stream_that_is_cut_off_ends_no_split():
     """Arrow takes a stream that Spark closed on an error for one without more batches."""
     assert cut(batch((7, b"a"), (7, b"b"))) == [(7, 0, 2, {}, False, False)]
-    assert cut(batch((7, b"a")), batch((8, b"b"))) == [(7, 0, 1, {}, False, False), (8, 0, 1, {}, False, False)]
+    assert cut(batch((7, b"a")), batch((8, b"b"))) == [
+        (7, 0, 1, {}, False, False),
+        (8, 0, 1, {}, False, False),
+    ]
     assert cut(batch((7, b"a")), batch((END_OF_7, None), (END_OF_8, None))) == [
         (7, 0, 1, {}, False, True),
         (8, 0, 0, {}, False, True),
@@ -70,7 +100,13 @@ def test_a_stream_that_is_cut_off_ends_no_split():
 
 def planned(format="plain", size=100, **more):
     return PlannedFile(
-        path=f"/l/{format}", uri=f"file:/l/{format}", size_bytes=size, modified_ms=0, splits=1, format=format, **more
+        path=f"/l/{format}",
+        uri=f"file:/l/{format}",
+        size_bytes=size,
+        modified_ms=0,
+        splits=1,
+        format=format,
+        **more,
     )
 
 
@@ -89,7 +125,9 @@ def planned(format="plain", size=100, **more):
         (planned(), None, 100, 100, ""),  # a line too long to be read whole
     ],
 )
-def test_a_file_of_which_the_tasks_saw_other_bytes_than_there_are_is_named(file, lines, unpacked, stored, fault):
+def test_a_file_of_which_the_tasks_saw_other_bytes_than_there_are_is_named(
+    file, lines, unpacked, stored, fault
+):
     (piece,) = file_pieces([file], 1000)
     report = PieceReport(piece.split, stored, unpacked, 3, "")
     receipt = Receipt(0, splits={piece.split: SplitReceipt(read=lines)})
@@ -107,7 +145,10 @@ def test_a_file_that_no_task_saw_is_wrong_and_one_without_a_report_is_not_judged
 def test_a_broken_file_is_named_once_with_the_readers_reason():
     file = planned(size=250)
     first, second, third = file_pieces([file], 100)
-    reports = [PieceReport(p.split, 0, 0, 0, why) for p, why in ((first, "cut off"), (second, ""), (third, "cut off"))]
+    reports = [
+        PieceReport(p.split, 0, 0, 0, why)
+        for p, why in ((first, "cut off"), (second, ""), (third, "cut off"))
+    ]
     assert broken_files([first, second, third], reports) == [file]
     assert file.problem == "cut off"
 
@@ -116,7 +157,10 @@ def test_the_bytes_of_records_that_are_too_long_are_told_with_the_file_that_has_
     small, large = planned(), planned()
     large.path, large.uri = f"{large.path}.csv", f"{large.uri}.csv"
     pieces = list(file_pieces([small, large], 1000))
-    reports = [PieceReport(piece.split, 0, 0, 1, "", long_bytes=size) for piece, size in zip(pieces, (10, 2_000), strict=True)]
+    reports = [
+        PieceReport(piece.split, 0, 0, 1, "", long_bytes=size)
+        for piece, size in zip(pieces, (10, 2_000), strict=True)
+    ]
     assert f"2,010 bytes ({large.path}: 2,000)" in too_long(pieces, reports)
     assert too_long(pieces, [PieceReport(piece.split, 0, 0, 1, "") for piece in pieces]) == ""
 
@@ -128,9 +172,15 @@ def test_files_that_another_run_may_read_are_told_from_those_that_somebody_must_
     error = cannot_be_read([piece.file], "Nothing was sent.")
     assert isinstance(error, SourceUnreachable)
     assert error.retriable
-    assert error.message == "1 file cannot be read: /l/plain: no DataNode. Run the window again. Nothing was sent."
+    assert (
+        error.message
+        == "1 file cannot be read: /l/plain: no DataNode. Run the window again. Nothing was sent."
+    )
     damaged = planned("gzip", problem="cut off")
     error = cannot_be_read([piece.file, damaged], "Nothing was sent.")
     assert type(error) is SourceError
     assert not error.retriable
-    assert "2 files cannot be read: /l/gzip: cut off; /l/plain: no DataNode. Repair or remove it, and run" in error.message
+    assert (
+        "2 files cannot be read: /l/gzip: cut off; /l/plain: no DataNode. Repair or remove it, and "
+        "run" in error.message
+    )

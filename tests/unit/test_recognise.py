@@ -1,4 +1,5 @@
-"""Files that were delivered under another name: how they are found, what proves it, and what the ledger says of them."""
+"""Files that were delivered under another name: how they are found, what proves it, and what the
+ledger says of them."""
 
 from __future__ import annotations
 
@@ -34,9 +35,19 @@ OLD, NEW = FileId("/logs/app.log", 250, 7), FileId("/logs/app.log.1", 250, 7)
 PACKED = FileId("/logs/app.log.1.gz", 60, 7)
 BEGINNING = b"the first line\n" * 10
 VALUE = ChunkValue(
-    last=10, end=False, records=10, bytes=100, checksum=5, digest="d", generation=3, run_id="before", window="w", splits=3,
-    spark="4.2", topic_id="A",
-)  # fmt: skip
+    last=10,
+    end=False,
+    records=10,
+    bytes=100,
+    checksum=5,
+    digest="d",
+    generation=3,
+    run_id="before",
+    window="w",
+    splits=3,
+    spark="4.2",
+    topic_id="A",
+)
 
 
 class Engine:
@@ -70,7 +81,13 @@ def delivered(*, upto: int = 3) -> list[tuple[ChunkKey, ChunkValue]]:
     """Ten records in each of three splits; the first ones."""
     found = []
     for number in range(upto):
-        value = replace(VALUE, end=True, read=[100, 100, 50][number], head=head_of(BEGINNING), generation=3 + number)
+        value = replace(
+            VALUE,
+            end=True,
+            read=[100, 100, 50][number],
+            head=head_of(BEGINNING),
+            generation=3 + number,
+        )
         found.append((ChunkKey(SplitId(OLD, 100 * number), 0, "t"), value))
     return found
 
@@ -82,11 +99,19 @@ def chunks_of(records: list[tuple[ChunkKey, ChunkValue]]) -> Chunks:
     return found
 
 
-def as_recognised(file: FileId, chunks: Chunks, lines: list[int], read: list[int | None]) -> RecognisedFile:
+def as_recognised(
+    file: FileId, chunks: Chunks, lines: list[int], read: list[int | None]
+) -> RecognisedFile:
     return RecognisedFile(
-        **file._asdict(), original=KnownFile(**OLD._asdict()), complete=True, grown=False, records=30,
-        chunks=fingerprint(states_of(chunks, {OLD})[OLD]), lines=lines, read=read,
-    )  # fmt: skip
+        **file._asdict(),
+        original=KnownFile(**OLD._asdict()),
+        complete=True,
+        grown=False,
+        records=30,
+        chunks=fingerprint(states_of(chunks, {OLD})[OLD]),
+        lines=lines,
+        read=read,
+    )
 
 
 def ledger_of(topic: MemoryLog) -> LedgerLog:
@@ -109,7 +134,12 @@ def test_a_file_whose_every_chunk_was_delivered_under_another_name_is_complete(
 ) -> None:
     chunks = chunks_of(delivered())
     moved = moved_records(
-        context(), as_recognised(file, chunks, lines, read), planned(file, format), states_of(chunks, {OLD})[OLD], 9, "now"
+        context(),
+        as_recognised(file, chunks, lines, read),
+        planned(file, format),
+        states_of(chunks, {OLD})[OLD],
+        9,
+        "now",
     )
     for key, value in moved:
         chunks.add(key, value)
@@ -117,42 +147,64 @@ def test_a_file_whose_every_chunk_was_delivered_under_another_name_is_complete(
     assert standing_as_cut(file, states) == "complete"
     assert sum(state.records for state in states) == 30
     counted = figures(chunks, [file], [9])
-    assert (counted.files[file].records, counted.sent) == (30, {}), "it is there, and this ship has not sent it"
+    assert (counted.files[file].records, counted.sent) == (30, {}), (
+        "it is there, and this ship has not sent it"
+    )
     assert sum(value.checksum for _, value in moved) == 15
 
 
 def test_of_a_file_that_was_delivered_in_part_the_rest_is_left() -> None:
     chunks = chunks_of(delivered(upto=2))
     one = as_recognised(PACKED, chunks, [30], [60])
-    for key, value in moved_records(context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"):
+    for key, value in moved_records(
+        context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"
+    ):
         chunks.add(key, value)
     [state] = [chunks.splits[split] for split in chunks.splits_of({PACKED})[PACKED]]
-    assert (state.end, state.lines, [tuple(run) for run in state.intervals("t")]) == (None, 20, [(0, 20)])
+    assert (state.end, state.lines, [tuple(run) for run in state.intervals("t")]) == (
+        None,
+        20,
+        [(0, 20)],
+    )
     assert state.topics == {"t"}, "a task asks for these what is there"
 
 
 def test_a_file_of_which_more_is_shipped_is_known_by_its_own_name_from_then_on() -> None:
-    """Its former name says nothing of the rest. A file that is complete stays known by the name under which it was delivered."""
+    """Its former name says nothing of the rest. A file that is complete stays known by the name
+    under which it was delivered."""
     chunks, heads = chunks_of(delivered(upto=2)), {}
     for complete in (False, True):
         one = as_recognised(PACKED, chunks, [30], [60]).model_copy(update={"complete": complete})
-        moved = moved_records(context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now")
+        moved = moved_records(
+            context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"
+        )
         heads[complete] = {value.head for _, value in moved}
     assert heads == {False: {head_of(BEGINNING)}, True: {None}}
 
 
 def test_what_was_proven_must_be_what_the_ledger_has_after_the_takeover() -> None:
     before, now = chunks_of(delivered(upto=2)), delivered()
-    plan = ClusterPlan(cluster="far", recognised=[as_recognised(NEW, before, [10, 10, 10], [100, 100, 50])], chunks_end=2)
+    plan = ClusterPlan(
+        cluster="far",
+        recognised=[as_recognised(NEW, before, [10, 10, 10], [100, 100, 50])],
+        chunks_end=2,
+    )
     ledger = ledger_of(with_chunks(now))
     with pytest.raises(StepResultError, match="Start the run again from the plan"):
         confirm(context(), plan, chunks_of(now), ledger, [planned(NEW)], generation=9)
-    same = plan.model_copy(update={"recognised": [as_recognised(NEW, chunks_of(now), [10, 10, 10], [100, 100, 50])]})
+    same = plan.model_copy(
+        update={"recognised": [as_recognised(NEW, chunks_of(now), [10, 10, 10], [100, 100, 50])]}
+    )
     assert confirm(context(), same, chunks_of(now), ledger, [planned(NEW)], generation=9)
 
 
-def test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_plan_took_for_new() -> None:
-    ledger, plan = ledger_of(with_chunks(delivered(upto=1))), ClusterPlan(cluster="far", chunks_end=0)
+def test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_plan_took_for_new() -> (  # noqa: E501
+    None
+):
+    ledger, plan = (
+        ledger_of(with_chunks(delivered(upto=1))),
+        ClusterPlan(cluster="far", chunks_end=0),
+    )
     with pytest.raises(StepResultError, match="Start the run again from the plan"):
         confirm(context(), plan, Chunks("web"), ledger, [planned(NEW)], generation=9)
     seen = plan.model_copy(update={"chunks_end": 1})
@@ -162,16 +214,35 @@ def test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_p
 def test_what_is_written_already_is_not_written_again() -> None:
     chunks = chunks_of(delivered())
     one = as_recognised(NEW, chunks, [10, 10, 10], [100, 100, 50])
-    for key, value in moved_records(context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9, "now"):
+    for key, value in moved_records(
+        context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9, "now"
+    ):
         chunks.add(key, value)
     plan = ClusterPlan(cluster="far", recognised=[one], chunks_end=3)
-    assert confirm(context(), plan, chunks, ledger_of(with_chunks(delivered())), [planned(NEW)], generation=10) == []
+    assert (
+        confirm(
+            context(),
+            plan,
+            chunks,
+            ledger_of(with_chunks(delivered())),
+            [planned(NEW)],
+            generation=10,
+        )
+        == []
+    )
 
 
-def test_an_invalidation_and_a_topic_that_is_gone_hide_what_was_delivered_under_another_name() -> None:
+def test_an_invalidation_and_a_topic_that_is_gone_hide_what_was_delivered_under_another_name() -> (
+    None
+):
     chunks = chunks_of(delivered())
     moved = moved_records(
-        context(), as_recognised(NEW, chunks, [10, 10, 10], [100, 100, 50]), planned(NEW), states_of(chunks, {OLD})[OLD], 9, "now"
+        context(),
+        as_recognised(NEW, chunks, [10, 10, 10], [100, 100, 50]),
+        planned(NEW),
+        states_of(chunks, {OLD})[OLD],
+        9,
+        "now",
     )
     for key, value in moved:
         chunks.add(key, value)
@@ -190,21 +261,35 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
     rest = replace(VALUE, end=True, read=50, generation=9)
     topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(NEW, 200), 0, "t"), rest)])
     packed = moved_records(
-        context(), as_recognised(PACKED, chunks, [20], [60]), planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"
+        context(),
+        as_recognised(PACKED, chunks, [20], [60]),
+        planned(PACKED, "gzip"),
+        states_of(chunks, {OLD})[OLD],
+        9,
+        "now",
     )
     end = replace(packed[-1].value, last=20, end=True, records=0, ordinals="", topic_id=None)
     packed.append(Moved(MovedKey(SplitId(PACKED, 0), 20, ""), end))
     topic.append("", CHUNKS, [encode_moved("web", key, value) for key, value in packed])
     ledger = ledger_of(topic)
     state = ledger.look(AskState([NEW.path])).chunks
-    assert standing_as_cut(NEW, [state.splits[split] for split in state.splits_of({NEW})[NEW]]) == "complete"
+    assert (
+        standing_as_cut(NEW, [state.splits[split] for split in state.splits_of({NEW})[NEW]])
+        == "complete"
+    )
     inventory = Inventory()
     for of_path in entries(ledger.look(AskFiles())):
         inventory.add(of_path, "web")
         assert list(findings(of_path, lambda file: [0, 100, 200])) == []
     assert sum(tally.records for tally in inventory.files.values()) == 30
-    assert {file.path for file, tally in inventory.files.items() if tally.complete} == {OLD.path, NEW.path, PACKED.path}
-    assert LedgerHeld(inventory).files_complete([LeftFile(path=PACKED.path, size_bytes=60, modified_ms=7)])
+    assert {file.path for file, tally in inventory.files.items() if tally.complete} == {
+        OLD.path,
+        NEW.path,
+        PACKED.path,
+    }
+    assert LedgerHeld(inventory).files_complete(
+        [LeftFile(path=PACKED.path, size_bytes=60, modified_ms=7)]
+    )
 
 
 def test_a_head_finds_a_file_that_has_grown_since_and_no_other() -> None:
@@ -213,7 +298,11 @@ def test_a_head_finds_a_file_that_has_grown_since_and_no_other() -> None:
     heads = Heads("web", {grown: long[:HEAD_BYTES], same: long[:400], shorter: long[:200]})
     for file, beginning in ((OLD, long), (NEW, long[:300]), (PACKED, b"other")):
         heads.add(head_of(beginning), file)
-    assert {file: heads.like(file) for file in heads.beginnings} == {grown: {OLD, NEW}, same: {NEW}, shorter: set()}
+    assert {file: heads.like(file) for file in heads.beginnings} == {
+        grown: {OLD, NEW},
+        same: {NEW},
+        shorter: set(),
+    }
 
 
 def test_of_a_long_ledger_the_search_keeps_only_what_begins_like_a_file_that_it_looks_for() -> None:
@@ -232,19 +321,34 @@ def test_a_ledger_says_how_its_files_begin_and_which_have_another_name_by_now() 
     topic.append("", CHUNKS, [(b"damaged", b'"head":"12:0123456789abcdef"')])
     moved = (
         MovedKey(SplitId(NEW, 0), 0, "t"),
-        MovedValue(**{**vars(VALUE), "ordinals": "0-9"}, path=OLD.path, size_bytes=250, modified_ms=7),
+        MovedValue(
+            **{**vars(VALUE), "ordinals": "0-9"}, path=OLD.path, size_bytes=250, modified_ms=7
+        ),
     )
     topic.append("", CHUNKS, [encode_moved("web", *moved)])
     found = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
-    assert (found.like(NEW), found.like(PACKED), found.renamed, found.end) == ({OLD}, set(), {OLD}, 5)
+    assert (found.like(NEW), found.like(PACKED), found.renamed, found.end) == (
+        {OLD},
+        set(),
+        {OLD},
+        5,
+    )
     assert (found.became(OLD), found.became(NEW)) == ({NEW}, set())
-    assert found.elsewhere == {OLD, NEW}, "nothing was sent as NEW either, so a file that comes to its path replaces nothing"
+    assert found.elsewhere == {OLD, NEW}, (
+        "nothing was sent as NEW either, so a file that comes to its path replaces nothing"
+    )
 
 
-def test_a_file_that_has_grown_where_it_lies_is_not_elsewhere_and_is_known_after_its_source_was_moved() -> None:
+def test_a_file_that_has_grown_where_it_lies_is_not_elsewhere_and_is_known_after_its_source_was_moved() -> (  # noqa: E501
+    None
+):
     heads = Heads("web", roots=Roots("/new/", ("/logs/",)))
-    value = MovedValue(**{**vars(VALUE), "ordinals": "0-9"}, path=OLD.path, size_bytes=250, modified_ms=7)
-    key, encoded = encode_moved("web", MovedKey(SplitId(OLD._replace(size_bytes=300), 0), 0, "t"), value)
+    value = MovedValue(
+        **{**vars(VALUE), "ordinals": "0-9"}, path=OLD.path, size_bytes=250, modified_ms=7
+    )
+    key, encoded = encode_moved(
+        "web", MovedKey(SplitId(OLD._replace(size_bytes=300), 0), 0, "t"), value
+    )
     heads.feed([LogRecord(0, 1, key, encoded)])
     assert (heads.renamed, heads.elsewhere) == ({OLD._replace(path="/new/app.log")}, set())
 
@@ -255,7 +359,9 @@ def test_a_new_file_at_a_path_whose_file_was_empty_or_is_elsewhere_replaces_noth
     chunks.add(ChunkKey(SplitId(OLD._replace(size_bytes=0), 0), 0, ""), empty)
 
     def left(**known: Any) -> list[FileId]:
-        return pending({file: [0]}, chunks, digest="d", reship=False, on_replaced="fail", **known).left
+        return pending(
+            {file: [0]}, chunks, digest="d", reship=False, on_replaced="fail", **known
+        ).left
 
     assert left(renamed={OLD}) == [file]
     with pytest.raises(SourceError, match="replaced after being shipped"):

@@ -12,7 +12,17 @@ from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.ledger.snapshot import Origin, RecordStore
 from shipper.types import FileId, LogRecord, SplitId
 
-VALUE = ChunkValue(last=9, end=True, records=9, bytes=90, checksum=1, digest="d", generation=1, run_id="r", window="w")
+VALUE = ChunkValue(
+    last=9,
+    end=True,
+    records=9,
+    bytes=90,
+    checksum=1,
+    digest="d",
+    generation=1,
+    run_id="r",
+    window="w",
+)
 
 
 @pytest.mark.parametrize("durable", [True, False], ids=["archive", "snapshot"])
@@ -29,15 +39,26 @@ def test_an_archive_survives_a_power_failure_and_a_snapshot_need_not(
 
     monkeypatch.setattr("os.fsync", fsync)
     store = RecordStore(str(tmp_path / "archive"), "web", durable=durable)
-    record = LogRecord(0, 0, *encode_chunk("web", ChunkKey(SplitId(FileId("/a", 9, 9), 0), 0, "t"), VALUE))
-    name, _, _ = store.write(
-        None, {"/a": {record.key: record}}, Origin("web", "near", "_shipper.web", "cluster-id", "topic-id"), 0, 1, []
+    record = LogRecord(
+        0, 0, *encode_chunk("web", ChunkKey(SplitId(FileId("/a", 9, 9), 0), 0, "t"), VALUE)
     )
-    written = {path: path.stat().st_size for path in (tmp_path / "archive").rglob("*") if path.is_file()}
+    name, _, _ = store.write(
+        None,
+        {"/a": {record.key: record}},
+        Origin("web", "near", "_shipper.web", "cluster-id", "topic-id"),
+        0,
+        1,
+        [],
+    )
+    written = {
+        path: path.stat().st_size for path in (tmp_path / "archive").rglob("*") if path.is_file()
+    }
     assert {path.name for path in written} > {name}, "the manifest, and a shard at least"
     if durable:
         assert written.items() <= dict(synced).items(), "each file whole"
         folders = [path for path, _ in synced if path.is_dir()]
-        assert {tmp_path / "archive", tmp_path / "archive" / "shards"} <= set(folders), "the names of the files too"
+        assert {tmp_path / "archive", tmp_path / "archive" / "shards"} <= set(folders), (
+            "the names of the files too"
+        )
     else:
         assert synced == []

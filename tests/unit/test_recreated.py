@@ -19,7 +19,18 @@ from shipper.report.plan_result import RecreatedTopic
 from shipper.types import FileId, SplitId
 
 OWN, LATE = FileId("own", 10, 1), FileId("late", 10, 1)
-VALUE = ChunkValue(last=5, end=True, records=5, bytes=1, checksum=1, digest="d", generation=1, run_id="r", window="w", splits=1)
+VALUE = ChunkValue(
+    last=5,
+    end=True,
+    records=5,
+    bytes=1,
+    checksum=1,
+    digest="d",
+    generation=1,
+    run_id="r",
+    window="w",
+    splits=1,
+)
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 
 
@@ -43,8 +54,11 @@ def judged(client: Client, held: Chunks, **more: Any) -> module.Incarnations:
     return judge(client, held, {OWN, LATE}, **more)  # type: ignore[arg-type]
 
 
-def test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own() -> None:
-    """Between the two another run may have shipped to a topic that was created anew: its chunks are not gone."""
+def test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own() -> (  # noqa: E501
+    None
+):
+    """Between the two another run may have shipped to a topic that was created anew: its chunks are
+    not gone."""
     client = Client(t="B")
     found = judged(client, chunks("B"), present={"t": "A"})
     assert client.asked == [{"t"}]
@@ -97,8 +111,8 @@ def test_the_error_names_topic_ids_figures_and_both_remedies() -> None:
     lost = RecreatedTopic(topic="t", before="A", now="B", records=193_677, files=3)
     found = error("far", "web", [lost])
     assert found.message.startswith(
-        "cluster far: topic t was deleted and created anew: its id was A and is B. 193,677 records of 3 files were in the earlier topic, and are "
-        "in none now. Nothing was sent."
+        "cluster far: topic t was deleted and created anew: its id was A and is B. 193,677 records "
+        "of 3 files were in the earlier topic, and are in none now. Nothing was sent."
     )
     assert "`delivery.on_recreated: resend` in pipelines/web.yaml" in found.message
     assert "`--reship`" in found.message

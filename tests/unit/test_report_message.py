@@ -12,7 +12,10 @@ from tests.samples import reports as samples
 
 def test_closed_gate_is_told_by_its_check() -> None:
     told = message(samples.gate_closed())
-    assert (told.ending, told.headline) == ("failure", "Failed at the source gate: nothing was sent")
+    assert (told.ending, told.headline) == (
+        "failure",
+        "Failed at the source gate: nothing was sent",
+    )
     assert told.cause == "Source gate: not_null(value): expected all, observed 97.2 %"
     assert told.step is not None
     assert told.step.name == "gate_source"
@@ -32,7 +35,10 @@ def test_failed_ship_is_told_by_its_first_sentence_and_each_cluster_by_what_it_g
 def test_parked_and_quarantined_records_are_told() -> None:
     assert "2,310 parked" in message(samples.topic_parked()).clusters[0]
     told = message(samples.set_aside())
-    assert told.clusters[0] == "frankfurt: shipped, 1,224,291 delivered, 33,650 filtered, 13 quarantined, 1,250 before"
+    assert (
+        told.clusters[0]
+        == "frankfurt: shipped, 1,224,291 delivered, 33,650 filtered, 13 quarantined, 1,250 before"
+    )
 
 
 def test_good_run_has_no_cause_unless_something_warns() -> None:
@@ -71,7 +77,11 @@ def test_of_two_clusters_the_one_that_failed_first_is_the_cause() -> None:
     singapore = next(ship for ship in report.ships if ship.status == "failed")
     earlier = singapore.finished_at - dt.timedelta(minutes=1)
     frankfurt = next(ship for ship in report.ships if ship.cluster == "frankfurt")
-    frankfurt.status, frankfurt.error, frankfurt.finished_at = "failed", "no broker answers", earlier + dt.timedelta(minutes=2)
+    frankfurt.status, frankfurt.error, frankfurt.finished_at = (
+        "failed",
+        "no broker answers",
+        earlier + dt.timedelta(minutes=2),
+    )
     assert named(message(report)) == "singapore"
     frankfurt.finished_at = earlier
     assert named(message(report)) == "frankfurt"

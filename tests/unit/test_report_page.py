@@ -22,7 +22,8 @@ VOID = {"meta", "link", "br"}
 
 
 class Page(HTMLParser):
-    """The page as a list of elements with their text, by section. Fails on tags that do not match."""
+    """The page as a list of elements with their text, by section. Fails on tags that do not
+    match."""
 
     def __init__(self, report: RunReport) -> None:
         super().__init__()
@@ -69,7 +70,9 @@ class Page(HTMLParser):
         return "".join(self.texts.get(place, []))
 
     def body_class(self) -> str:
-        return next(value for tag, name, value in self.attributes if tag == "body" and name == "class")
+        return next(
+            value for tag, name, value in self.attributes if tag == "body" and name == "class"
+        )
 
     def rows(self, section: str) -> list[dict[str, str]]:
         head: list[str] = []
@@ -83,7 +86,9 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(
-    scope="module", params=[one for one in samples.SAMPLES if one is not samples.large], ids=lambda sample: sample.__name__
+    scope="module",
+    params=[one for one in samples.SAMPLES if one is not samples.large],
+    ids=lambda sample: sample.__name__,
 )
 def each(request: pytest.FixtureRequest) -> Page:
     """The page of each sample but `large`, which is more of the same."""
@@ -105,7 +110,9 @@ def test_green_run_says_how_many_records_went_where() -> None:
     assert "web_access" in header
     assert "2026-11-21 11:00–12:00 UTC" in header
     assert "20261121T121004-3f9a1c" in header
-    assert "1,225,541 read = 1,224,291 delivered + 1,250 before. The sum closes." in page.text("figcaption")
+    assert "1,225,541 read = 1,224,291 delivered + 1,250 before. The sum closes." in page.text(
+        "figcaption"
+    )
 
 
 def test_green_run_shows_gates_topics_files_and_steps() -> None:
@@ -132,7 +139,10 @@ def test_green_run_shows_gates_topics_files_and_steps() -> None:
 def test_partial_retry_names_what_was_not_read() -> None:
     page = Page(samples.partly_there())
     says = page.text("figcaption")
-    assert "918,219 read + 306,072 not read = 422,000 delivered + 802,291 before. The sum closes." in says
+    assert (
+        "918,219 read + 306,072 not read = 422,000 delivered + 802,291 before. The sum closes."
+        in says
+    )
     assert "4 files needed no reading" in says
     assert "Took over the lease" in page.text("#notes")
 
@@ -142,9 +152,12 @@ def test_records_that_travel_in_the_clear_are_told() -> None:
     assert report.plan is not None
     report.plan.clusters[
         0
-    ].in_the_clear = "records travel in the clear to PLAINTEXT listeners of other machines; use SSL or SASL_SSL"
-    assert "Records travel in the clear to PLAINTEXT listeners of other machines; use SSL or SASL_SSL." in Page(report).text(
-        "#notes"
+    ].in_the_clear = (
+        "records travel in the clear to PLAINTEXT listeners of other machines; use SSL or SASL_SSL"
+    )
+    assert (
+        "Records travel in the clear to PLAINTEXT listeners of other machines; use SSL or SASL_SSL."
+        in Page(report).text("#notes")
     )
 
 
@@ -168,7 +181,9 @@ def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_n
 def test_nothing_to_ship_is_a_success_that_says_so() -> None:
     page = Page(samples.nothing_to_do())
     assert page.body_class() == "nothing"
-    assert page.text("h1") == "Nothing to ship: all 1,225,542 records of the window were already there"
+    assert (
+        page.text("h1") == "Nothing to ship: all 1,225,542 records of the window were already there"
+    )
     assert "skipped without a check, nothing is left to ship" in page.text("#gates")
     assert "throughput" not in page.tables
     assert page.text("#throughput") == ""
@@ -177,10 +192,18 @@ def test_nothing_to_ship_is_a_success_that_says_so() -> None:
 def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason() -> None:
     page = Page(samples.set_aside())
     assert page.body_class() == "shipped"
-    says = "1,259,204 read = 1,224,291 delivered + 1,250 before + 33,650 filtered + 13 quarantined. The sum closes."
+    says = (
+        "1,259,204 read = 1,224,291 delivered + 1,250 before + 33,650 filtered + 13 quarantined. "
+        "The sum closes."
+    )
     assert says in page.text("figcaption")
     picture = page.text("#sum")
-    for row in ("health_checks31,446 filtered", "debug2,204 filtered", "unparseable9 quarantined", "too_large4 quarantined"):
+    for row in (
+        "health_checks31,446 filtered",
+        "debug2,204 filtered",
+        "unparseable9 quarantined",
+        "too_large4 quarantined",
+    ):
         assert row in picture
     assert page.leads("unparseable") == "quarantine.webquarantine"
     assert "13 records quarantined" in page.text("#verdict")
@@ -204,7 +227,10 @@ def test_quarantined_records_are_not_called_delivered() -> None:
     report.delivery_gates[0].topics = report.delivery_gates[0].topics[-1:]
     page = Page(report)
     assert page.text("h1") == "Shipped nothing but 13 quarantined records"
-    assert "33,663 read = 0 delivered + 0 before + 33,650 filtered + 13 quarantined. The sum closes." in page.text("figcaption")
+    assert (
+        "33,663 read = 0 delivered + 0 before + 33,650 filtered + 13 quarantined. The sum closes."
+        in page.text("figcaption")
+    )
 
 
 def test_gates_name_scans_history_and_what_was_quarantined() -> None:
@@ -218,8 +244,22 @@ def test_gates_name_scans_history_and_what_was_quarantined() -> None:
 
 def test_account_shows_each_figure_by_the_place_where_it_was_counted() -> None:
     rows = {row["Figure"]: row for row in Page(samples.set_aside()).rows("account")}
-    assert list(rows["logs.web"].values()) == ["logs.web", "1,180,204", "1,180,204", "1,180,204", "1,180,204", "✓ yes"]
-    assert list(rows["filtered: debug"].values()) == ["filtered: debug", "2,204", "2,204", "–", "–", "✓ yes"]
+    assert list(rows["logs.web"].values()) == [
+        "logs.web",
+        "1,180,204",
+        "1,180,204",
+        "1,180,204",
+        "1,180,204",
+        "✓ yes",
+    ]
+    assert list(rows["filtered: debug"].values()) == [
+        "filtered: debug",
+        "2,204",
+        "2,204",
+        "–",
+        "–",
+        "✓ yes",
+    ]
     assert rows["quarantined: too_large"]["Ledger"] == "4"
 
 
@@ -232,7 +272,9 @@ def test_account_shows_each_figure_by_the_place_where_it_was_counted() -> None:
         ("read_back", "Read-back", "✗ read-back 7 more"),
     ],
 )
-def test_account_marks_the_place_that_disagrees_with_the_others(place: str, column: str, says: str) -> None:
+def test_account_marks_the_place_that_disagrees_with_the_others(
+    place: str, column: str, says: str
+) -> None:
     report = samples.set_aside()
     wrong = next(count for count in report.delivery_gates[0].account if count.name == "errors.web")
     setattr(wrong, place, getattr(wrong, place) + 7)
@@ -243,16 +285,24 @@ def test_account_marks_the_place_that_disagrees_with_the_others(place: str, colu
     assert first["Figure"] == "errors.web"
     assert first["Agree"] == says
     assert first[column] == "43,034"
-    assert re.findall(r'<td[^>]*class="num"[^>]*><span class="bad">([^<]*)</span>', page.html) == ["43,034"]
+    assert re.findall(r'<td[^>]*class="num"[^>]*><span class="bad">([^<]*)</span>', page.html) == [
+        "43,034"
+    ]
 
 
 def test_two_places_that_disagree_are_both_marked() -> None:
     report = samples.set_aside()
-    report.delivery_gates[0].account = [Count(name="filtered: debug", spark=5, receipts=8), Count(name="read", receipts=3)]
+    report.delivery_gates[0].account = [
+        Count(name="filtered: debug", spark=5, receipts=8),
+        Count(name="read", receipts=3),
+    ]
     page = Page(report)
     wrong, alone = page.rows("account")
     assert wrong["Agree"] == "✗ Spark and receipts differ"
-    assert re.findall(r'<td[^>]*class="num"[^>]*><span class="bad">([^<]*)</span>', page.html) == ["5", "8"]
+    assert re.findall(r'<td[^>]*class="num"[^>]*><span class="bad">([^<]*)</span>', page.html) == [
+        "5",
+        "8",
+    ]
     assert alone["Agree"] == "counted once"
     assert "Ledger" not in alone
 
@@ -261,11 +311,16 @@ def test_parked_topic_is_part_of_the_sum_and_the_cause_leads_to_it() -> None:
     page = Page(samples.topic_parked())
     assert page.text("h1") == "Failed while shipping to frankfurt, after 1,221,981 records"
     says = page.text("figcaption")
-    assert "1,225,541 read = 1,221,981 delivered + 1,250 before + 2,310 parked. Every line is accounted for, and not all" in says
+    assert (
+        "1,225,541 read = 1,221,981 delivered + 1,250 before + 2,310 parked. Every line is "
+        "accounted for, and not all" in says
+    )
     assert page.leads("topic audit.web") == "audit.web"
     assert page.leads("file access-0003.log.gz") == "host=web-03/access-0003.log.gz"
     assert page.leads("step ship, frankfurt") == "Ship, frankfurt"
-    assert next(row for row in page.rows("topics") if row["Topic"] == "audit.web")["Parked"] == "2,310"
+    assert (
+        next(row for row in page.rows("topics") if row["Topic"] == "audit.web")["Parked"] == "2,310"
+    )
 
 
 def test_cause_of_a_closed_gate_leads_to_its_check_and_to_the_figure() -> None:
@@ -337,7 +392,9 @@ def test_lanes_are_shown_one_by_one_and_those_in_trouble_stand_out() -> None:
 def test_window_without_files_is_not_called_complete() -> None:
     empty = samples.plan(0)
     empty.clusters[0] = empty.clusters[0].model_copy(update={"left_files": 0, "records_there": 0})
-    assert Page(samples.report(plan=empty)).text("h1") == "Nothing to ship: the window holds no files"
+    assert (
+        Page(samples.report(plan=empty)).text("h1") == "Nothing to ship: the window holds no files"
+    )
 
 
 def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
@@ -347,13 +404,18 @@ def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
     verdict = page.text("#verdict")
     assert "not_null(value) expected all, observed 97.2 %" in verdict
     assert "shipper run web_access --window 2026-11-21T11:00:00Z/2026-11-21T12:00:00Z" in verdict
-    assert {row["Step"]: row["Status"] for row in page.rows("steps")}["Ship, frankfurt"] == "not run"
+    assert {row["Step"]: row["Status"] for row in page.rows("steps")}[
+        "Ship, frankfurt"
+    ] == "not run"
     assert [row["Result"] for row in page.rows("gates")] == ["✗ failed", "! failed", "✓ passed"]
 
 
 def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> None:
     page = Page(samples.ship_failed())
-    assert page.text("h1") == "Failed while shipping to singapore, after 559,987 records; frankfurt has everything"
+    assert (
+        page.text("h1")
+        == "Failed while shipping to singapore, after 559,987 records; frankfurt has everything"
+    )
     verdict = page.text("#verdict")
     assert "broker 2 (kafka-2.sg.example:9093) has not answered for 2m" in verdict
     assert "frankfurt: 1,224,291 records shipped" in verdict
@@ -376,7 +438,10 @@ def test_failed_ship_says_nothing_was_lost_on_the_other_cluster() -> None:
 def test_closed_delivery_gate_names_the_topic_that_disagrees() -> None:
     page = Page(samples.gate_open_sum())
     assert page.text("h1") == "Failed at the delivery gate of frankfurt: 1,224,291 records shipped"
-    assert "1,237,541 read ≠ 1,224,291 delivered + 1,250 before: 12,000 are not accounted for." in page.text("figcaption")
+    assert (
+        "1,237,541 read ≠ 1,224,291 delivered + 1,250 before: 12,000 are not accounted for."
+        in page.text("figcaption")
+    )
     assert page.rows("topics")[0]["Agree"] == "✗ ledger has 21 fewer"
 
 
@@ -395,9 +460,13 @@ def test_report_that_calls_itself_green_cannot_hide_a_failed_step() -> None:
 
 def test_killed_ship_is_named_although_a_later_step_failed_too() -> None:
     green = samples.shipped()
-    gate = green.delivery_gates[0].model_copy(update={"status": "failed", "error": "step ship left no result", "topics": []})
+    gate = green.delivery_gates[0].model_copy(
+        update={"status": "failed", "error": "step ship left no result", "topics": []}
+    )
     cause = "step ship:frankfurt left no result: it was killed or never ran"
-    page = Page(green.model_copy(update={"ships": [], "delivery_gates": [gate], "first_cause": cause}))
+    page = Page(
+        green.model_copy(update={"ships": [], "delivery_gates": [gate], "first_cause": cause})
+    )
     assert page.text("h1") == "Failed: no result of the step “Ship, frankfurt”"
     assert cause in page.text("#verdict")
     assert "What was sent, if anything, is in the ledger" in page.text("#verdict")
@@ -447,7 +516,10 @@ def test_open_blocking_check_in_a_passed_gate_is_a_doubt() -> None:
 def test_equal_numbers_to_several_clusters_are_not_added_up() -> None:
     ran = [samples.ship(cluster=name) for name in ("frankfurt", "singapore")]
     gates = [samples.delivery_gate(one) for one in ran]
-    parts = {"plan": samples.plan(clusters=("frankfurt", "singapore")), "gate_source": samples.source_gate()}
+    parts = {
+        "plan": samples.plan(clusters=("frankfurt", "singapore")),
+        "gate_source": samples.source_gate(),
+    }
     page = Page(samples.report(**parts, ships=ran, delivery_gates=gates))
     assert page.text("h1") == "Shipped 1,224,291 records to each of frankfurt and singapore"
 
@@ -493,7 +565,9 @@ def test_slowest_file_comes_first_and_says_how_long_it_took(large: Page) -> None
 
 
 def test_files_that_a_failed_ship_did_not_finish_are_named() -> None:
-    rows = [row for row in Page(samples.ship_failed()).rows("files") if row["Records"] == "not finished"]
+    rows = [
+        row for row in Page(samples.ship_failed()).rows("files") if row["Records"] == "not finished"
+    ]
     assert len(rows) == 7
     assert {row["Cluster"] for row in rows} == {"singapore"}
 
@@ -511,7 +585,9 @@ def test_files_that_do_not_add_up_come_first_then_the_largest() -> None:
 
 def test_page_needs_nothing_but_itself(each: Page) -> None:
     links = [value for _, name, value in each.attributes if name in ("href", "src", "xlink:href")]
-    assert all(link.startswith(("#", "data:image/svg+xml,")) or link == "report.json" for link in links)
+    assert all(
+        link.startswith(("#", "data:image/svg+xml,")) or link == "report.json" for link in links
+    )
     assert "url(" not in each.text("style")
     assert "@import" not in each.text("style")
     assert not {"script", "iframe", "img", "object"} & each.tags.keys()
@@ -520,8 +596,15 @@ def test_page_needs_nothing_but_itself(each: Page) -> None:
 def test_links_and_labels_lead_somewhere(each: Page) -> None:
     ids = Counter(value for _, name, value in each.attributes if name == "id")
     assert max(ids.values()) == 1
-    targets = [value[1:] for _, name, value in each.attributes if name == "href" and value.startswith("#")]
-    labels = [one for _, name, value in each.attributes if name == "aria-labelledby" for one in value.split()]
+    targets = [
+        value[1:] for _, name, value in each.attributes if name == "href" and value.startswith("#")
+    ]
+    labels = [
+        one
+        for _, name, value in each.attributes
+        if name == "aria-labelledby"
+        for one in value.split()
+    ]
     assert {*targets, *labels} <= ids.keys()
 
 
@@ -531,7 +614,10 @@ def test_page_is_structured_for_a_screen_reader(each: Page) -> None:
     assert each.tags["caption"] == each.tags["table"]
     scopes = Counter(value for _, name, value in each.attributes if name == "scope")
     assert scopes["col"] + scopes["row"] == each.tags["th"]
-    assert sum(name == "role" and value == "img" for tag, name, value in each.attributes) == each.tags["desc"]
+    assert (
+        sum(name == "role" and value == "img" for tag, name, value in each.attributes)
+        == each.tags["desc"]
+    )
 
 
 def test_same_report_gives_the_same_page_also_after_json(each: Page) -> None:
@@ -565,7 +651,12 @@ def test_ship_that_committed_nothing_for_a_while_has_a_flat_line() -> None:
 
 @pytest.mark.parametrize(
     ("peak", "expected"),
-    [(0, [0, 1]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (65_208, [0, 20_000, 40_000, 60_000]), (100, [0, 20, 40, 60, 80, 100])],
+    [
+        (0, [0, 1]),
+        (1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (65_208, [0, 20_000, 40_000, 60_000]),
+        (100, [0, 20, 40, 60, 80, 100]),
+    ],
 )
 def test_ticks_are_round_and_few(peak: float, expected: list[float]) -> None:
     assert ticks(peak) == pytest.approx(expected)
@@ -575,14 +666,19 @@ def test_times_are_shown_in_utc() -> None:
     report = samples.shipped()
     india = dt.timezone(dt.timedelta(hours=5, minutes=30))
     moved = report.model_copy(
-        update={"window_start": report.window_start.astimezone(india), "finished_at": report.finished_at.replace(tzinfo=None)}
+        update={
+            "window_start": report.window_start.astimezone(india),
+            "finished_at": report.finished_at.replace(tzinfo=None),
+        }
     )
     assert render(moved) == render(report)
 
 
 def test_window_over_two_days_shows_both_dates() -> None:
     report = samples.shipped()
-    later = report.model_copy(update={"window_end": report.window_start + dt.timedelta(days=2, seconds=30)})
+    later = report.model_copy(
+        update={"window_end": report.window_start + dt.timedelta(days=2, seconds=30)}
+    )
     assert "2026-11-21 11:00 – 2026-11-23 11:00:30 UTC" in Page(later).text("header")
 
 
@@ -599,7 +695,11 @@ def test_records_that_all_go_one_way_need_no_picture_of_it() -> None:
     one = samples.shipped()
     one.ships[0].topics = one.ships[0].topics[:1]
     one.ships[0].topics[0].before = 0
-    one.ships[0].filtered, one.ships[0].quarantined, one.ships[0].read = {}, {}, one.ships[0].topics[0].delivered
+    one.ships[0].filtered, one.ships[0].quarantined, one.ships[0].read = (
+        {},
+        {},
+        one.ships[0].topics[0].delivered,
+    )
     for gate in one.delivery_gates:
         gate.topics = gate.topics[:1]
     assert 'class="flow-picture"' not in Page(one).html

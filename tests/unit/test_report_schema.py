@@ -13,7 +13,11 @@ from shipper.report.schema import report_schema
 from tests.samples import reports as samples
 
 #: `large` is more of the same.
-ALL = [pytest.param(sample, id=sample.__name__) for sample in samples.SAMPLES if sample is not samples.large]
+ALL = [
+    pytest.param(sample, id=sample.__name__)
+    for sample in samples.SAMPLES
+    if sample is not samples.large
+]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,9 @@ def validator() -> Any:
 
 
 @pytest.mark.parametrize("sample", ALL)
-def test_every_report_is_as_its_schema_says(validator: Any, sample: Callable[[], RunReport]) -> None:
+def test_every_report_is_as_its_schema_says(
+    validator: Any, sample: Callable[[], RunReport]
+) -> None:
     validator.validate(json.loads(sample().model_dump_json()))
 
 
@@ -37,4 +43,7 @@ def test_schema_takes_fields_of_a_later_shipper_and_refuses_wrong_types(validato
 
 def test_schema_says_what_a_figure_means() -> None:
     ship = report_schema()["$defs"]["ShipResult"]["properties"]
-    assert "read + unread = filtered + quarantined + delivered + before" in ship["unread"]["description"]
+    assert (
+        "read + unread = filtered + quarantined + delivered + before"
+        in ship["unread"]["description"]
+    )

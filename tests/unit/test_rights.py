@@ -1,4 +1,5 @@
-"""The rights that docs/operations.md lists are those that the code asks for, and that the tests grant."""
+"""The rights that docs/operations.md lists are those that the code asks for, and that the tests
+grant."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.
 
 
 def pipeline(**more: Any) -> Pipeline:
-    fields = {"pipeline": "web_access", "source": "logs", "topic": "logs.web", "clusters": ["frankfurt"]}
+    fields = {
+        "pipeline": "web_access",
+        "source": "logs",
+        "topic": "logs.web",
+        "clusters": ["frankfurt"],
+    }
     return Pipeline.model_validate({**fields, **more})
 
 
@@ -34,7 +40,9 @@ def test_rights_follow_what_the_pipeline_does() -> None:
     at_least_once = rights(pipeline(delivery={"guarantee": "at_least_once"}), CLUSTER)
     assert all(right.resource != "transactional-id" for right in at_least_once)
     ready_made = CLUSTER.model_copy(update={"ledger": Ledger(create=False)})
-    (ledger,) = [right for right in rights(pipeline(), ready_made) if right.name == "_shipper.web_access"]
+    (ledger,) = [
+        right for right in rights(pipeline(), ready_made) if right.name == "_shipper.web_access"
+    ]
     assert "Create" not in ledger.operations
     quarantined = rights(pipeline(quarantine={"topic": "logs.bad"}), CLUSTER)
     assert [right.name for right in quarantined[:2]] == ["logs.web", "logs.bad"]

@@ -20,7 +20,9 @@ def folder(tmp_path):
 def result(seconds=0, **fields):
     began = START + dt.timedelta(seconds=seconds)
     window = {"window_start": START, "window_end": START + dt.timedelta(hours=1)}
-    return PlanResult(pipeline="web", run_id="r1", started_at=began, finished_at=began, **window, **fields)
+    return PlanResult(
+        pipeline="web", run_id="r1", started_at=began, finished_at=began, **window, **fields
+    )
 
 
 def test_the_result_of_an_attempt_that_began_later_is_found_by_the_earlier_one(folder):

@@ -1,6 +1,7 @@
 """The command line, settings and environment with which a job is started, for each kind of runner.
 
-YARN and Kubernetes have no other test here: what Spark makes of these arguments is said by its documentation, and by nobody who tried.
+YARN and Kubernetes have no other test here: what Spark makes of these arguments is said by its
+documentation, and by nobody who tried.
 """
 
 from __future__ import annotations
@@ -29,22 +30,38 @@ JOB = [
 MAIN = str(Path(__file__).parents[2] / "spark_jobs" / "__main__.py")
 SUBMIT = "/opt/spark/bin/spark-submit"
 ARCHIVE = "hdfs://nn1:8020/shipper/tasks.tar.gz"
-YARN = {"kind": "yarn", "cores": 16, "conf": {"spark.executor.instances": "8", "spark.yarn.queue": "logs"}}
+YARN = {
+    "kind": "yarn",
+    "cores": 16,
+    "conf": {"spark.executor.instances": "8", "spark.yarn.queue": "logs"},
+}
 KUBERNETES = {
     "kind": "kubernetes",
     "master": "k8s://https://api:6443",
-    "conf": {"spark.kubernetes.container.image": "registry/shipper:1", "spark.driver.host": "shipper-driver"},
+    "conf": {
+        "spark.kubernetes.container.image": "registry/shipper:1",
+        "spark.driver.host": "shipper-driver",
+    },
 }
 STANDALONE = {"kind": "standalone", "master": "spark://master:7077"}
 
 
 def pipeline(runner: dict[str, Any]) -> Pipeline:
-    return Pipeline.model_validate({"pipeline": "web", "source": "/x", "clusters": ["c"], "topic": "t", "runner": runner})
+    return Pipeline.model_validate(
+        {"pipeline": "web", "source": "/x", "clusters": ["c"], "topic": "t", "runner": runner}
+    )
 
 
 def job(runner: dict[str, Any]) -> Job:
     start = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-    return Job(pipeline(runner), Path("/etc/shipper"), start, start + dt.timedelta(hours=1), "r1", ("plan", "ship:c"))
+    return Job(
+        pipeline(runner),
+        Path("/etc/shipper"),
+        start,
+        start + dt.timedelta(hours=1),
+        "r1",
+        ("plan", "ship:c"),
+    )
 
 
 @pytest.mark.parametrize("runner", [{}, STANDALONE, YARN, KUBERNETES, YARN | {"archive": ARCHIVE}])
@@ -56,7 +73,11 @@ def test_without_spark_submit_the_jobs_python_starts_spark(runner: dict[str, Any
 @pytest.mark.parametrize(
     ("runner", "master", "settings"),
     [
-        (YARN, "yarn", ["spark.executor.instances=8", "spark.yarn.queue=logs", f"spark.jars={READER_JAR}"]),
+        (
+            YARN,
+            "yarn",
+            ["spark.executor.instances=8", "spark.yarn.queue=logs", f"spark.jars={READER_JAR}"],
+        ),
         (
             YARN | {"archive": ARCHIVE},
             "yarn",
@@ -69,37 +90,65 @@ def test_without_spark_submit_the_jobs_python_starts_spark(runner: dict[str, Any
             KUBERNETES | {"archive": "/opt/tasks.tgz"},
             "k8s://https://api:6443",
             [
-                *("spark.kubernetes.container.image=registry/shipper:1", "spark.driver.host=shipper-driver"),
+                *(
+                    "spark.kubernetes.container.image=registry/shipper:1",
+                    "spark.driver.host=shipper-driver",
+                ),
                 *(f"spark.jars={READER_JAR}", "spark.archives=/opt/tasks.tgz#environment"),
             ],
         ),
         (
-            STANDALONE | {"archive": "/opt/tasks.zip", "conf": {"spark.jars": "/a.jar", "spark.archives": "/models.zip#m"}},
+            STANDALONE
+            | {
+                "archive": "/opt/tasks.zip",
+                "conf": {"spark.jars": "/a.jar", "spark.archives": "/models.zip#m"},
+            },
             "spark://master:7077",
-            [f"spark.jars={READER_JAR},/a.jar", "spark.archives=/opt/tasks.zip#environment,/models.zip#m"],
+            [
+                f"spark.jars={READER_JAR},/a.jar",
+                "spark.archives=/opt/tasks.zip#environment,/models.zip#m",
+            ],
         ),
     ],
 )
-def test_spark_submit_is_told_all_that_executors_need(runner: dict[str, Any], master: str, settings: list[str]) -> None:
+def test_spark_submit_is_told_all_that_executors_need(
+    runner: dict[str, Any], master: str, settings: list[str]
+) -> None:
     told = [word for setting in settings for word in ("--conf", setting)]
     client = ["--master", master, "--deploy-mode", "client", "--driver-memory", "2g"]
-    assert job(runner | {"spark_submit": SUBMIT}).command() == [SUBMIT, *client, *told, MAIN, *JOB, "plan", "ship:c"]
+    assert job(runner | {"spark_submit": SUBMIT}).command() == [
+        SUBMIT,
+        *client,
+        *told,
+        MAIN,
+        *JOB,
+        "plan",
+        "ship:c",
+    ]
     given = spark_settings(pipeline(runner))
-    assert {name: given[name] for name in (setting.partition("=")[0] for setting in settings)} == dict(
-        setting.split("=", 1) for setting in settings
-    ), "the same without spark-submit"
+    assert {
+        name: given[name] for name in (setting.partition("=")[0] for setting in settings)
+    } == dict(setting.split("=", 1) for setting in settings), "the same without spark-submit"
     assert given["spark.master"] == master
 
 
 @pytest.mark.parametrize("kind", [STANDALONE, YARN, KUBERNETES])
 def test_executors_run_the_archives_python_and_the_driver_its_own(kind: dict[str, Any]) -> None:
     plain = job(kind | {"python": "/opt/bin/python"}).environment()
-    assert (plain["PYSPARK_PYTHON"], plain["PYSPARK_DRIVER_PYTHON"]) == ("/opt/bin/python", "/opt/bin/python")
+    assert (plain["PYSPARK_PYTHON"], plain["PYSPARK_DRIVER_PYTHON"]) == (
+        "/opt/bin/python",
+        "/opt/bin/python",
+    )
     packed = job(kind | {"python": "/opt/bin/python", "archive": ARCHIVE}).environment()
-    assert (packed["PYSPARK_PYTHON"], packed["PYSPARK_DRIVER_PYTHON"]) == ("./environment/bin/python", "/opt/bin/python")
+    assert (packed["PYSPARK_PYTHON"], packed["PYSPARK_DRIVER_PYTHON"]) == (
+        "./environment/bin/python",
+        "/opt/bin/python",
+    )
 
 
-def test_no_secret_of_the_jobs_environment_is_on_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_of_the_jobs_environment_is_on_its_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-1")
     found = job(YARN | {"spark_submit": SUBMIT, "archive": ARCHIVE})
     assert found.environment()["AWS_SECRET_ACCESS_KEY"] == "canary-1"

@@ -21,9 +21,13 @@ from spark_jobs.settings import spark_settings
 KEYS = {"access_key": "AK-canary", "secret_key": "SK-canary"}
 
 
-def pipeline(s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **more: Any) -> Pipeline:
+def pipeline(
+    s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **more: Any
+) -> Pipeline:
     source = {"path": path, **({"s3": s3} if s3 is not None else {})}
-    return Pipeline.model_validate({"pipeline": "web", "source": source, "topic": "t", "clusters": ["c"], **more})
+    return Pipeline.model_validate(
+        {"pipeline": "web", "source": source, "topic": "t", "clusters": ["c"], **more}
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,16 +48,16 @@ def pipeline(s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **
         (
             {"credentials": "profile", "profile": "logs"},
             {
-                "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider",
+                "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider",  # noqa: E501
                 "fs.s3a.auth.profile.name": "logs",
             },
         ),
         (
             {"credentials": "instance", "role": "arn:aws:iam::1:role/r"},
             {
-                "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider",
+                "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider",  # noqa: E501
                 "fs.s3a.assumed.role.arn": "arn:aws:iam::1:role/r",
-                "fs.s3a.assumed.role.credentials.provider": "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",
+                "fs.s3a.assumed.role.credentials.provider": "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",  # noqa: E501
             },
         ),
     ],
@@ -65,7 +69,15 @@ def test_hadoop_is_told_what_the_source_says(s3: dict[str, Any], wanted: dict[st
 def test_every_provider_that_is_named_is_in_the_jars_or_the_sdk(tmp_path: Path) -> None:
     """A class that is misspelt would be found out by whoever uses it first."""
     pins = {pin.name for pin in read_lock(s3a.LOCK)}
-    assert {"hadoop-aws", "s3", "sts", "auth", "apache-client", "netty-nio-client", "analyticsaccelerator-s3"} <= pins
+    assert {
+        "hadoop-aws",
+        "s3",
+        "sts",
+        "auth",
+        "apache-client",
+        "netty-nio-client",
+        "analyticsaccelerator-s3",
+    } <= pins
     assert "bundle" not in pins
 
 
@@ -89,7 +101,9 @@ def test_contradictions_are_refused(s3: dict[str, Any], says: str) -> None:
 
 def test_a_password_in_the_endpoint_is_refused_and_not_shown(tmp_path: Path) -> None:
     file = write(tmp_path, "x") / "pipelines" / "web.yaml"
-    file.write_text(file.read_text().replace("http://127.0.0.1:9}", "https://a:never-shown@s3.example}"))
+    file.write_text(
+        file.read_text().replace("http://127.0.0.1:9}", "https://a:never-shown@s3.example}")
+    )
     found = "\n".join(map(str, load_all(tmp_path).faults))
     assert "the address has a password in it" in found
     assert "never-shown" not in found
@@ -107,7 +121,12 @@ def test_keys_are_told_in_memory_alone_and_hide_from_print_and_json() -> None:
         "fs.s3a.secret.key": "SK-canary",
         "fs.s3a.session.token": "ST-canary",
     }
-    shown = repr(found) + str(found) + found.model_dump_json() + json.dumps(found.model_dump(mode="json"), default=str)
+    shown = (
+        repr(found)
+        + str(found)
+        + found.model_dump_json()
+        + json.dumps(found.model_dump(mode="json"), default=str)
+    )
     assert "canary" not in shown
     assert "canary" not in str(s3a.settings(found))
 
@@ -116,8 +135,13 @@ def write(folder: Path, secret: str) -> Path:
     (folder / "pipelines").mkdir(parents=True)
     (folder / "clusters").mkdir()
     (folder / "clusters" / "c.yaml").write_text("cluster: c\nbootstrap: 127.0.0.1:1\n")
-    source = f'{{path: s3a://logs/, s3: {{endpoint: "${{S3_URL:-http://127.0.0.1:9}}", access_key: a, secret_key: "{secret}"}}}}'
-    (folder / "pipelines" / "web.yaml").write_text(f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [c]\n")
+    source = (
+        '{path: s3a://logs/, s3: {endpoint: "${S3_URL:-http://127.0.0.1:9}", access_key: a, '
+        f'secret_key: "{secret}"}}}}'
+    )
+    (folder / "pipelines" / "web.yaml").write_text(
+        f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [c]\n"
+    )
     return folder
 
 
@@ -125,13 +149,20 @@ def test_references_are_looked_up_where_steps_run_and_left_where_dags_are_parsed
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = write(tmp_path / "config", "${airflow:logs_s3.password}")
-    with pytest.raises(ConfigError, match=r"web\.yaml:2:\d+: source\.s3\.secret_key: .*logs_s3\.password"):
+    with pytest.raises(
+        ConfigError, match=r"web\.yaml:2:\d+: source\.s3\.secret_key: .*logs_s3\.password"
+    ):
         load_pipeline(config, "web")
     parsed = load_all(config, EVERYTHING)
     assert not parsed.faults
     assert s3a.secrets(parsed.pipelines["web"]) == {"fs.s3a.access.key": "a"}
-    assert {str(found) for found in references(config, "web")} == {"S3_URL", "airflow:logs_s3.password"}
-    monkeypatch.setenv("SHIPPER_REFERENCES", json.dumps({"airflow:logs_s3.password": "canary ${x}"}))
+    assert {str(found) for found in references(config, "web")} == {
+        "S3_URL",
+        "airflow:logs_s3.password",
+    }
+    monkeypatch.setenv(
+        "SHIPPER_REFERENCES", json.dumps({"airflow:logs_s3.password": "canary ${x}"})
+    )
     assert s3a.secrets(load_pipeline(config, "web"))["fs.s3a.secret.key"] == "canary ${x}"
 
 
@@ -146,8 +177,11 @@ def test_a_secret_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     assert s3a.secrets(load_pipeline(config, "web"))["fs.s3a.secret.key"] == "canary"
 
 
-def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(tmp_path: Path) -> None:
-    """A key that is sent to a server of the author's choice could be any secret that a reference finds."""
+def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(
+    tmp_path: Path,
+) -> None:
+    """A key that is sent to a server of the author's choice could be any secret that a reference
+    finds."""
     config = write(tmp_path / "config", "canary")
     (config / "shipper.yaml").write_text("allow: {}\n")
     faults = [str(fault) for fault in load_all(config).faults]
@@ -174,7 +208,9 @@ def test_jars_come_for_s3_alone_behind_what_the_class_data_archive_has(jars: Pat
     assert str(jars) not in settings["spark.jars"], "in one process Spark need copy none"
     command = java_command.command(settings)
     assert command is not None, "no need to ask Spark's launcher"
-    assert command[command.index("-cp") + 1].endswith(f"{java_command.class_path(java_command.spark_home())}:{jars}/*")
+    assert command[command.index("-cp") + 1].endswith(
+        f"{java_command.class_path(java_command.spark_home())}:{jars}/*"
+    )
     assert "spark.driver.extraClassPath" not in spark_settings(pipeline(path="hdfs://n/logs"))
 
 
@@ -198,8 +234,13 @@ def test_an_s3a_of_the_users_own_is_left_alone(jars: Path, conf: dict[str, str])
 
 
 def test_settings_of_runner_conf_go_before_defaults_and_behind_the_source(jars: Path) -> None:
-    conf = {"spark.hadoop.fs.s3a.retry.limit": "9", "spark.hadoop.fs.s3a.endpoint": "http://other:1"}
-    settings = spark_settings(pipeline({"endpoint": "http://mine:1", **KEYS}, runner={"conf": conf}))
+    conf = {
+        "spark.hadoop.fs.s3a.retry.limit": "9",
+        "spark.hadoop.fs.s3a.endpoint": "http://other:1",
+    }
+    settings = spark_settings(
+        pipeline({"endpoint": "http://mine:1", **KEYS}, runner={"conf": conf})
+    )
     assert settings["spark.hadoop.fs.s3a.retry.limit"] == "9"
     assert settings["spark.hadoop.fs.s3a.endpoint"] == "http://mine:1"
     assert "canary" not in str(settings)

@@ -7,7 +7,10 @@ PIECE = 1000
 
 
 def files(*sizes, suffix=".log"):
-    return [PlannedFile(path=f"{i}{suffix}", size_bytes=size, modified_ms=0, splits=1) for i, size in enumerate(sizes)]
+    return [
+        PlannedFile(path=f"{i}{suffix}", size_bytes=size, modified_ms=0, splits=1)
+        for i, size in enumerate(sizes)
+    ]
 
 
 def places(found):
@@ -16,7 +19,15 @@ def places(found):
 
 @pytest.mark.parametrize("count", [1, 3, 4, 7, 100])
 def test_there_are_never_more_pieces_than_asked_for_and_none_twice(count):
-    for sizes in ([10], [10, 5000], [5000], [10**6, 20], [900] * 50, [4000] * 9, [10**6, 1001, 999]):
+    for sizes in (
+        [10],
+        [10, 5000],
+        [5000],
+        [10**6, 20],
+        [900] * 50,
+        [4000] * 9,
+        [10**6, 1001, 999],
+    ):
         found = sample_ranges(files(*sizes), count, PIECE)
         assert 1 <= len(found) <= count
         assert len(set(found)) == len(found)
@@ -34,7 +45,12 @@ def test_of_many_files_some_spread_evenly():
 
 
 def test_of_one_large_file_pieces_spread_over_all_of_it():
-    assert places(sample_ranges(files(100 * PIECE), 4, PIECE)) == [("0.log", 0), ("0.log", 25), ("0.log", 50), ("0.log", 75)]
+    assert places(sample_ranges(files(100 * PIECE), 4, PIECE)) == [
+        ("0.log", 0),
+        ("0.log", 25),
+        ("0.log", 50),
+        ("0.log", 75),
+    ]
 
 
 def test_of_large_files_one_piece_each_at_another_place():
@@ -44,10 +60,23 @@ def test_of_large_files_one_piece_each_at_another_place():
 
 def test_of_fewer_files_than_pieces_each_has_its_share():
     found = places(sample_ranges(files(100 * PIECE, 10, 100 * PIECE), 7, PIECE))
-    assert found == [("0.log", 0), ("0.log", 33), ("0.log", 66), ("1.log", None), ("2.log", 0), ("2.log", 50)]
+    assert found == [
+        ("0.log", 0),
+        ("0.log", 33),
+        ("0.log", 66),
+        ("1.log", None),
+        ("2.log", 0),
+        ("2.log", 50),
+    ]
 
 
 def test_of_a_large_compressed_file_its_beginning():
     small, large = files(10, 5000, suffix=".log.gz")
-    assert sample_ranges([small, large], 2, PIECE) == [SampleRange("0.log.gz"), SampleRange("1.log.gz", head=True)]
-    assert places(sample_ranges(files(5000, suffix=".bz2"), 2, PIECE)) == [("0.bz2", 0), ("0.bz2", 2)], "bzip2 can be cut"
+    assert sample_ranges([small, large], 2, PIECE) == [
+        SampleRange("0.log.gz"),
+        SampleRange("1.log.gz", head=True),
+    ]
+    assert places(sample_ranges(files(5000, suffix=".bz2"), 2, PIECE)) == [
+        ("0.bz2", 0),
+        ("0.bz2", 2),
+    ], "bzip2 can be cut"

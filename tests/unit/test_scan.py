@@ -36,11 +36,15 @@ class Failing:
         return str(error.strerror) if isinstance(error, OSError) else "?"
 
 
-def failed(engine: Failing, *, superseded: bool = False, refused: ClusterRefuses | None = None) -> Scan:
+def failed(
+    engine: Failing, *, superseded: bool = False, refused: ClusterRefuses | None = None
+) -> Scan:
     told = threading.Event()
     if superseded:
         told.set()
-    any_other: Any = SimpleNamespace(name="c", pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0)
+    any_other: Any = SimpleNamespace(
+        name="c", pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0
+    )
     context: Any = SimpleNamespace(engine=engine, folder=None)
     return scan(context, any_other, any_other, any_other, any_other, [], long_lines=False)
 

@@ -1,4 +1,5 @@
-"""`records.avro` and `schema_registry` as far as the configuration goes, and the registry's client against a double of its HTTP interface."""
+"""`records.avro` and `schema_registry` as far as the configuration goes, and the registry's client
+against a double of its HTTP interface."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from shipper.kafka.schema_registry import RegistryClient
 from tests.doubles.schema_registry import RegistryDouble
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
-RECORDS = "records:\n  avro:\n    schema: {type: record, name: Order, fields: [{name: id, type: long}]}\n"
+RECORDS = (
+    "records:\n  avro:\n    schema: {type: record, name: Order, fields: [{name: id, type: long}]}\n"
+)
 RIGHT = f"pipeline: web\nsource: /logs/\ntopic: logs.web\nclusters: [local]\n{RECORDS}"
 CLUSTER = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
 REGISTRY = "schema_registry: {url: 'http://127.0.0.1:8081'}\n"
@@ -47,19 +50,30 @@ def avro(schema: dict[str, Any] = SCHEMA, **more: Any) -> Avro:
     return Avro.model_validate({"schema": schema, **more})
 
 
-def pipeline(schema: dict[str, Any] = SCHEMA, topics: tuple[str, ...] = ("orders",), **more: Any) -> Pipeline:
-    routes = [{"topic": topic, "when": f"value = '{topic}'"} for topic in topics[:-1]] + [{"topic": topics[-1]}]
+def pipeline(
+    schema: dict[str, Any] = SCHEMA, topics: tuple[str, ...] = ("orders",), **more: Any
+) -> Pipeline:
+    routes = [{"topic": topic, "when": f"value = '{topic}'"} for topic in topics[:-1]] + [
+        {"topic": topics[-1]}
+    ]
     spec = {"pipeline": "web", "source": "/logs/", "clusters": ["local"], "routes": routes}
     return Pipeline.model_validate({**spec, "records": {"avro": {"schema": schema, **more}}})
 
 
 def cluster(url: str, **more: Any) -> Cluster:
-    return Cluster.model_validate({"cluster": "local", "bootstrap": "127.0.0.1:9092", "schema_registry": {"url": url, **more}})
+    return Cluster.model_validate(
+        {"cluster": "local", "bootstrap": "127.0.0.1:9092", "schema_registry": {"url": url, **more}}
+    )
 
 
-def faults_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str, of_cluster: str, **leave: Any) -> list[str]:
+def faults_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str, of_cluster: str, **leave: Any
+) -> list[str]:
     monkeypatch.chdir(tmp_path)
-    for folder, name, text in (("pipelines", "web", of_pipeline), ("clusters", "local", of_cluster)):
+    for folder, name, text in (
+        ("pipelines", "web", of_pipeline),
+        ("clusters", "local", of_cluster),
+    ):
         (tmp_path / "config" / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "config" / folder / f"{name}.yaml").write_text(text)
     loaded = load_all(Path("config"), **leave)
@@ -71,23 +85,29 @@ def faults_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str,
     [
         (RIGHT, CLUSTER + REGISTRY, ""),
         (RIGHT, CLUSTER, "web.yaml:6:3: records.avro: cluster 'local' has no `schema_registry`"),
-        (RIGHT.replace("type: record", "type: long"), CLUSTER + REGISTRY, "the schema of a record is wanted"),
+        (RIGHT.replace("type: record", "type: long"), CLUSTER + REGISTRY, "the schema of a record is wanted"),  # noqa: E501
         (RIGHT + "  bundle: {}\n", CLUSTER + REGISTRY, "`bundle` and `avro` contradict each other"),
-        (RIGHT + "    subject: '{name}'\n", CLUSTER + REGISTRY, "no {name}; {topic} is the only placeholder"),
+        (RIGHT + "    subject: '{name}'\n", CLUSTER + REGISTRY, "no {name}; {topic} is the only "
+            "placeholder"),
         (
-            RIGHT.replace("topic: logs.web", "routes: [{topic: 'logs.{file_name}', matching: 'logs.a'}]"),
+            RIGHT.replace("topic: logs.web", "routes: [{topic: 'logs.{file_name}', matching: "
+                "'logs.a'}]"),
             CLUSTER + REGISTRY,
-            "`records.avro.subject` is {topic}-value, and `matching` leaves open which topics there are",
+            "`records.avro.subject` is {topic}-value, and `matching` leaves open which topics "
+            "there are",
         ),
-        (RIGHT, CLUSTER + "schema_registry: {url: 'ftp://x'}\n", "schema_registry.url: found 'ftp://x'; an address is written https://HOST:PORT"),
-        (RIGHT, CLUSTER + f"schema_registry: {{url: 'https://a:{SECRET}@x'}}\n", "has a password in it"),
-        (RIGHT, CLUSTER + "schema_registry: {url: 'https://x', password: a}\n", "`password` needs `username`"),
-        (RIGHT, CLUSTER + "schema_registry: {url: 'https://x', token: a, username: b, password: c}\n", "`token` and `username` contra"),
-        (RIGHT, CLUSTER + "schema_registry: {url: 'http://x', token: a}\n", "travels in the clear to another machine"),
-        (RIGHT, CLUSTER + "schema_registry: {url: 'https://x', token: '${NOT_THERE_AT_ALL}'}\n", "NOT_THERE_AT_ALL is not set"),
+        (RIGHT, CLUSTER + "schema_registry: {url: 'ftp://x'}\n", "schema_registry.url: found 'ftp://x'; an address is written https://HOST:PORT"),  # noqa: E501
+        (RIGHT, CLUSTER + f"schema_registry: {{url: 'https://a:{SECRET}@x'}}\n", "has a password in it"),  # noqa: E501
+        (RIGHT, CLUSTER + "schema_registry: {url: 'https://x', password: a}\n", "`password` needs `username`"),  # noqa: E501
+        (RIGHT, CLUSTER + ("schema_registry: {url: 'https://x', token: a, username: b, password: "
+            "c}\n"), "`token` and `username` contra"),
+        (RIGHT, CLUSTER + "schema_registry: {url: 'http://x', token: a}\n", "travels in the clear to another machine"),  # noqa: E501
+        (RIGHT, CLUSTER + "schema_registry: {url: 'https://x', token: '${NOT_THERE_AT_ALL}'}\n", "NOT_THERE_AT_ALL is not set"),  # noqa: E501
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_where_it_stands(tmp_path, monkeypatch, of_pipeline, of_cluster, expected):
+def test_what_cannot_be_is_refused_where_it_stands(
+    tmp_path, monkeypatch, of_pipeline, of_cluster, expected
+):
     found = faults_of(tmp_path, monkeypatch, of_pipeline, of_cluster)
     assert expected in "\n".join(found), found
     assert bool(found) == bool(expected)
@@ -95,7 +115,10 @@ def test_what_cannot_be_is_refused_where_it_stands(tmp_path, monkeypatch, of_pip
 
 
 def test_dags_are_parsed_without_the_registrys_secrets(tmp_path, monkeypatch):
-    text = CLUSTER + "schema_registry: {url: '${REGISTRY}', username: u, password: '${file:/run/secrets/none}'}\n"
+    text = CLUSTER + (
+        "schema_registry: {url: '${REGISTRY}', username: u, password: "
+        "'${file:/run/secrets/none}'}\n"
+    )
     assert faults_of(tmp_path, monkeypatch, RIGHT, text, leave=EVERYTHING) == []
 
 
@@ -103,7 +126,9 @@ def test_the_schema_decides_what_records_are_and_a_subject_does_not():
     digest = pipeline().transform_digest()
     assert pipeline(subject="orders").transform_digest() == digest
     assert pipeline(with_field(name="at", type="long")).transform_digest() != digest
-    without = Pipeline.model_validate({"pipeline": "web", "source": "/logs/", "clusters": ["local"], "topic": "orders"})
+    without = Pipeline.model_validate(
+        {"pipeline": "web", "source": "/logs/", "clusters": ["local"], "topic": "orders"}
+    )
     assert without.transform_digest() != digest
 
 
@@ -129,7 +154,10 @@ def test_a_schema_that_readers_cannot_follow_fails_the_plan_and_the_ship():
         at = cluster(registry.url)
         schema_ids(at, pipeline())
         newer = with_field(name="at", type="long")
-        says = r"has an earlier schema under the subject orders-value that `records.avro.schema` of pipelines/web.yaml is not compatible with: .*at"
+        says = (
+            r"has an earlier schema under the subject orders-value that `records.avro.schema` of "
+            r"pipelines/web.yaml is not compatible with: .*at"
+        )
         assert re.search(says, schema_problem(at, pipeline(newer)) or "")
         with pytest.raises(ClusterRefuses, match=says):
             schema_ids(at, pipeline(newer))
@@ -139,8 +167,12 @@ def test_a_schema_that_readers_cannot_follow_fails_the_plan_and_the_ship():
 def test_who_may_not_register_needs_it_to_be_there():
     with RegistryDouble() as registry:
         at = cluster(registry.url)
-        assert "leaves it to somebody else to register it" in str(schema_problem(at, pipeline(register=False)))
-        with pytest.raises(ClusterRefuses, match=r"does not have the schema .* under the subject orders-value"):
+        assert "leaves it to somebody else to register it" in str(
+            schema_problem(at, pipeline(register=False))
+        )
+        with pytest.raises(
+            ClusterRefuses, match=r"does not have the schema .* under the subject orders-value"
+        ):
             schema_ids(at, pipeline(register=False))
         schema_ids(at, pipeline())
         assert schema_ids(at, pipeline(register=False)) == {"orders-value": 1}
@@ -151,7 +183,8 @@ def test_a_wrong_password_is_said_with_its_setting_and_without_itself(wrong):
     with RegistryDouble(user="shipper", password=SECRET) as registry:
         wrong = {name: value.replace("x", "another-secret") for name, value in wrong.items()}
         with pytest.raises(
-            ClusterRefuses, match=r"refuses \(401\).*`schema_registry.username` and `password`, or `token`"
+            ClusterRefuses,
+            match=r"refuses \(401\).*`schema_registry.username` and `password`, or `token`",
         ) as caught:
             schema_ids(cluster(registry.url, **wrong), pipeline())
         assert not caught.value.retriable
@@ -169,7 +202,9 @@ def test_a_registry_that_is_not_well_is_asked_again_and_then_another_run_may():
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with pytest.raises(
-        ClusterError, match=r"cannot be reached: .*refused.* is `schema_registry.url` in clusters/local.yaml right"
+        ClusterError,
+        match=r"cannot be reached: .*refused.* is `schema_registry.url` in clusters/local.yaml "
+        r"right",
     ) as caught:
         schema_ids(cluster(f"http://127.0.0.1:{port}"), pipeline())
     assert caught.value.retriable
@@ -193,7 +228,12 @@ class _Elsewhere(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("code", "says"), [(200, "answers without a schema's `id`"), (404, "answers 404 where"), (307, "answers 307 where")]
+    ("code", "says"),
+    [
+        (200, "answers without a schema's `id`"),
+        (404, "answers 404 where"),
+        (307, "answers 307 where"),
+    ],
 )
 def test_what_is_no_registry_is_said_and_nobody_is_sent_elsewhere(code, says):
     _Elsewhere.code, _Elsewhere.seen = code, []
@@ -201,7 +241,9 @@ def test_what_is_no_registry_is_said_and_nobody_is_sent_elsewhere(code, says):
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             with pytest.raises(ClusterRefuses, match=f"{says}.*schema_registry.url"):
-                schema_ids(cluster(f"http://127.0.0.1:{server.server_address[1]}", token="t"), pipeline())
+                schema_ids(
+                    cluster(f"http://127.0.0.1:{server.server_address[1]}", token="t"), pipeline()
+                )
         finally:
             server.shutdown()
     assert _Elsewhere.seen == ["/subjects/orders-value"]
@@ -209,10 +251,17 @@ def test_what_is_no_registry_is_said_and_nobody_is_sent_elsewhere(code, says):
 
 def test_a_file_that_is_not_there_and_an_unknown_reference_are_named(tmp_path):
     for name in ("ca_location", "certificate_location"):
-        with pytest.raises(WrongProperties, match=rf"`schema_registry.{name}` in clusters/local.yaml: there is no such file"):
-            RegistryClient(cluster("https://127.0.0.1:1", **{name: str(tmp_path / "none.pem")}), "web")
+        with pytest.raises(
+            WrongProperties,
+            match=rf"`schema_registry.{name}` in clusters/local.yaml: there is no such file",
+        ):
+            RegistryClient(
+                cluster("https://127.0.0.1:1", **{name: str(tmp_path / "none.pem")}), "web"
+            )
     unknown = cluster("http://127.0.0.1:1", token=None)
-    with pytest.raises(WrongProperties, match=r"schema_registry.token: what the reference stands for is not known"):
+    with pytest.raises(
+        WrongProperties, match=r"schema_registry.token: what the reference stands for is not known"
+    ):
         schema_ids(unknown, pipeline())
 
 
@@ -224,7 +273,9 @@ def test_tls_is_verified_and_a_client_may_show_its_certificate(tmp_path):
     context.load_verify_locations(authority.certificate)
     context.verify_mode = ssl.CERT_REQUIRED
     with RegistryDouble(tls=context) as registry:
-        with pytest.raises(ClusterRefuses, match=r"cannot be verified: .*`schema_registry.ca_location`"):
+        with pytest.raises(
+            ClusterRefuses, match=r"cannot be verified: .*`schema_registry.ca_location`"
+        ):
             schema_ids(cluster(registry.url), pipeline())
         ca = {"ca_location": str(authority.certificate)}
         own = {"certificate_location": str(client.certificate), "key_location": str(client.key)}
@@ -235,11 +286,28 @@ def test_tls_is_verified_and_a_client_may_show_its_certificate(tmp_path):
 
 
 def test_text_is_not_replayed_from_quarantine_as_if_it_were_avro():
-    shown = {"pipeline": "web", "cluster": "local", "file": "a", "split": 0, "record": 1, "topic": "orders"}
-    with pytest.raises(ValueError, match=r"`value`: this pipeline's values are Avro, and text is none: .*`value_base64`"):
+    shown = {
+        "pipeline": "web",
+        "cluster": "local",
+        "file": "a",
+        "split": 0,
+        "record": 1,
+        "topic": "orders",
+    }
+    with pytest.raises(
+        ValueError,
+        match=r"`value`: this pipeline's values are Avro, and text is none: .*`value_base64`",
+    ):
         _checked(Shown.model_validate({**shown, "value": "{}"}), pipeline(), "local")
-    assert _checked(Shown.model_validate({**shown, "value_base64": "AAAAAAEC"}), pipeline(), "local").value == b"\0\0\0\0\1\2"
-    assert _checked(Shown.model_validate({**shown, "value": None}), pipeline(), "local").value is None
+    assert (
+        _checked(
+            Shown.model_validate({**shown, "value_base64": "AAAAAAEC"}), pipeline(), "local"
+        ).value
+        == b"\0\0\0\0\1\2"
+    )
+    assert (
+        _checked(Shown.model_validate({**shown, "value": None}), pipeline(), "local").value is None
+    )
 
 
 def test_doctor_says_what_is_wrong_with_the_registry(tmp_path):

@@ -13,7 +13,9 @@ from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageErro
 from shipper.worker.receipt import new_seal, sealed, unsealed
 from spark_jobs.engine import SparkEngine
 
-ENGINE = SparkEngine(Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}))
+ENGINE = SparkEngine(
+    Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]})
+)
 HOSTILE = (
     "shipper.errors.UsageError: click https://evil.example password=hunter2",
     "shipper.errors.annotations: x",
@@ -24,7 +26,8 @@ HOSTILE = (
 
 def spark_says(line: str) -> RuntimeError:
     return RuntimeError(
-        f'[CAST_INVALID_INPUT] The value \'{line}\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
+        f'[CAST_INVALID_INPUT] The value \'{line}\' of the type "STRING" cannot be cast to "INT". '
+        "SQLSTATE: 22018"
     )
 
 
@@ -40,7 +43,10 @@ def test_a_log_line_cannot_write_the_error_of_a_run(line: str) -> None:
 def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
     order = SimpleNamespace(pipeline="web", seal=new_seal())
     said = 'cluster frankfurt: "x"\nis not there: täglich'
-    text = f"Job aborted …\nshipper.worker.task.TaskError: {sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
+    text = (
+        "Job aborted …\nshipper.worker.task.TaskError: "
+        f"{sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
+    )
     error = why_failed(ENGINE, RuntimeError(text), order, superseded=False)
     assert type(error) is ClusterError
     assert error.message == said

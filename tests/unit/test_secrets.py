@@ -34,26 +34,51 @@ def load(config: Path, text: str) -> Pipeline:
 
 def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) -> None:
     """Also not of what travels to Spark's workers, where it must arrive all the same."""
-    (config / "clusters" / "local.yaml").write_text(LOCAL + "properties: {sasl.password: hunter2}\n")
+    (config / "clusters" / "local.yaml").write_text(
+        LOCAL + "properties: {sasl.password: hunter2}\n"
+    )
     cluster = load_cluster(config, "local")
     settings = LaneSettings(connection(cluster), 1000, "none", 10_000)
     ready = Preflight(settings, Tuning(1, 1000, 1000, "why"), {}, 0.1, None)
     order = ShipOrder(
-        "p", "local", "r", "w", "d", 1, 0, LaneOptions(settings, "_shipper.p", 0, 1.0), {}, 1, 1000, topics=(), splits={},
-    )  # fmt: skip
+        "p",
+        "local",
+        "r",
+        "w",
+        "d",
+        1,
+        0,
+        LaneOptions(settings, "_shipper.p", 0, 1.0),
+        {},
+        1,
+        1000,
+        topics=(),
+        splits={},
+    )
     for holder in (load_all(config), cluster, settings, ready, order):
         assert "hunter2" not in f"{holder} {holder!r}"
         arrived = pickle.loads(pickle.dumps(holder))
         assert "hunter2" not in f"{arrived} {arrived!r}"
-    assert "hunter2" not in cluster.model_dump_json() + str(cluster.model_dump()) + str(dataclasses.asdict(order))
-    assert pickle.loads(pickle.dumps(order)).lane_options.settings.connection["sasl.password"].get_secret_value() == "hunter2"
+    assert "hunter2" not in cluster.model_dump_json() + str(cluster.model_dump()) + str(
+        dataclasses.asdict(order)
+    )
+    assert (
+        pickle.loads(pickle.dumps(order))
+        .lane_options.settings.connection["sasl.password"]
+        .get_secret_value()
+        == "hunter2"
+    )
 
 
 # --- Secrets from elsewhere
 
 
-def secret_of(config: Path, reference: str, leave: Collection[ReferenceKind] = ()) -> str | int | float | None:
-    (config / "clusters" / "local.yaml").write_text(f"{LOCAL}properties:\n  sasl.password: {reference}\n")
+def secret_of(
+    config: Path, reference: str, leave: Collection[ReferenceKind] = ()
+) -> str | int | float | None:
+    (config / "clusters" / "local.yaml").write_text(
+        f"{LOCAL}properties:\n  sasl.password: {reference}\n"
+    )
     return load_cluster(config, "local", leave).property_value("sasl.password")
 
 
@@ -66,7 +91,8 @@ def test_a_secret_comes_from_a_file_that_nobody_else_may_read(config: Path, tmp_
     for mode in (0o640, 0o604, 0o644, 0o620):
         secret.chmod(mode)
         with pytest.raises(
-            ConfigError, match=r"4:18: properties.sasl.password: .*secret holds a secret and others may read it"
+            ConfigError,
+            match=r"4:18: properties.sasl.password: .*secret holds a secret and others may read it",
         ) as found:
             secret_of(config, f"${{file:{secret}}}")
         assert "hunter2" not in str(found.value)
@@ -82,29 +108,47 @@ def test_a_secret_comes_from_a_file_that_nobody_else_may_read(config: Path, tmp_
         ("${airflow:kafka.password}", "Airflow's tasks look it up"),
     ],
 )
-def test_a_secret_that_is_not_there_is_a_fault_with_its_place(config: Path, reference: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^config/clusters/local.yaml:4:18: properties.sasl.password: .*{re.escape(says)}"):
+def test_a_secret_that_is_not_there_is_a_fault_with_its_place(
+    config: Path, reference: str, says: str
+) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=rf"^config/clusters/local.yaml:4:18: properties.sasl.password: .*{re.escape(says)}",
+    ):
         secret_of(config, reference)
 
 
-def test_a_secret_of_an_airflow_connection_is_given_by_the_task(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(GIVEN_VARIABLE, json.dumps({"airflow:kafka.password": "hunter2", "airflow:kafka.extra.ca": "pem"}))
+def test_a_secret_of_an_airflow_connection_is_given_by_the_task(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        GIVEN_VARIABLE,
+        json.dumps({"airflow:kafka.password": "hunter2", "airflow:kafka.extra.ca": "pem"}),
+    )
     assert secret_of(config, "${airflow:kafka.password}") == "hunter2"
     assert secret_of(config, "a-${airflow:kafka.extra.ca}") == "a-pem"
 
 
-@pytest.mark.parametrize("reference", ["${SHIPPER_NOWHERE}", "${file:/nowhere/at/all}", "${airflow:kafka.password}"])
-def test_what_parses_dags_needs_no_secret(config: Path, monkeypatch: pytest.MonkeyPatch, reference: str) -> None:
+@pytest.mark.parametrize(
+    "reference", ["${SHIPPER_NOWHERE}", "${file:/nowhere/at/all}", "${airflow:kafka.password}"]
+)
+def test_what_parses_dags_needs_no_secret(
+    config: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
     monkeypatch.delenv("SHIPPER_NOWHERE", raising=False)
     assert secret_of(config, reference, EVERYTHING) is None
     (config / "pipelines" / "web.yaml").write_text(SHORTEST)
     assert not load_all(config, EVERYTHING).faults
-    with pytest.raises(ClusterError, match=r"sasl\.password: what the reference stands for is not known"):
+    with pytest.raises(
+        ClusterError, match=r"sasl\.password: what the reference stands for is not known"
+    ):
         ClusterClient(load_cluster(config, "local", EVERYTHING))
 
 
 def test_references_of_a_pipeline_are_its_own_and_those_of_its_clusters(config: Path) -> None:
-    (config / "clusters" / "local.yaml").write_text(LOCAL + "properties: {sasl.password: '${A}', ssl.key.pem: '${file:/x}'}\n")
+    (config / "clusters" / "local.yaml").write_text(
+        LOCAL + "properties: {sasl.password: '${A}', ssl.key.pem: '${file:/x}'}\n"
+    )
     (config / "clusters" / "other.yaml").write_text("cluster: other\nbootstrap: ${OTHER}\n")
     (config / "pipelines" / "web.yaml").write_text(SHORTEST + "runs_uri: ${RUNS:-x}\n")
     assert {str(reference) for reference in references(config, "web")} == {"A", "file:/x", "RUNS"}

@@ -1,4 +1,5 @@
-"""What the index of the Shipments page says of a window, by the runs over it, in whatever order their reports come."""
+"""What the index of the Shipments page says of a window, by the runs over it, in whatever order
+their reports come."""
 
 from __future__ import annotations
 
@@ -37,16 +38,33 @@ def world(tmp_path: Path) -> World:
 
 def fed(world: World, *reports: RunReport) -> None:
     for report in reports:
-        feed(world.config, load_pipeline(world.config, report.pipeline, EVERYTHING), str(world.runs), report)
+        feed(
+            world.config,
+            load_pipeline(world.config, report.pipeline, EVERYTHING),
+            str(world.runs),
+            report,
+        )
 
 
-def states(world: World, hours: float, now: float | None = None, cluster: str = "", name: str = "web") -> list[str]:
+def states(
+    world: World, hours: float, now: float | None = None, cluster: str = "", name: str = "web"
+) -> list[str]:
     """Of the first windows, hour by hour, as the grid paints them: what comes later lies above."""
     with Index(world.index) as index:
-        found = grid(index, seconds(0), seconds(hours), seconds(now if now is not None else hours), cluster=cluster)
+        found = grid(
+            index,
+            seconds(0),
+            seconds(hours),
+            seconds(now if now is not None else hours),
+            cluster=cluster,
+        )
     painted = ["never"] * int(hours)
     (row,) = [row for row in found["pipelines"] if row["pipeline"] == name]
-    cells = [(start + i * step, step, state) for start, step, many, state in row["segments"] for i in range(many)]
+    cells = [
+        (start + i * step, step, state)
+        for start, step, many, state in row["segments"]
+        for i in range(many)
+    ]
     for start, step, state in sorted(cells, key=lambda cell: (cell[0], -cell[1])):
         for hour in range((start - seconds(0)) // 3600, (start + step - seconds(0)) // 3600):
             if 0 <= hour < hours:
@@ -67,9 +85,18 @@ def test_a_closed_source_gate_blocks_all_clusters(world: World) -> None:
 
 
 RUNS = {
-    "a later run of the window": ([run_report(0, "r1", failed=("near",)), run_report(0, "r2", after=1)], "shipped"),
-    "a later run of the window that failed": ([run_report(0, "r1"), run_report(0, "r2", after=1, failed=("near",))], "failed"),
-    "a run that looked back": ([run_report(0, "r1", failed=("near",)), run_report(1, "r2", looks_back=1)], "shipped"),
+    "a later run of the window": (
+        [run_report(0, "r1", failed=("near",)), run_report(0, "r2", after=1)],
+        "shipped",
+    ),
+    "a later run of the window that failed": (
+        [run_report(0, "r1"), run_report(0, "r2", after=1, failed=("near",))],
+        "failed",
+    ),
+    "a run that looked back": (
+        [run_report(0, "r1", failed=("near",)), run_report(1, "r2", looks_back=1)],
+        "shipped",
+    ),
     "one that looked back and left something": (
         [run_report(0, "r1", failed=("near",)), run_report(1, "r2", looks_back=1, uncovered=(0,))],
         "failed",
@@ -78,7 +105,10 @@ RUNS = {
         [run_report(0, "r1", closed=True), run_report(1, "r2", looks_back=1)],
         "blocked",
     ),
-    "a run over a longer window": ([run_report(0, "r1", closed=True), run_report(0, "r2", hours=4)], "shipped"),
+    "a run over a longer window": (
+        [run_report(0, "r1", closed=True), run_report(0, "r2", hours=4)],
+        "shipped",
+    ),
     "a run over a longer window that left a file of it out": (
         [run_report(0, "r1", failed=("near",)), run_report(0, "r2", hours=4, uncovered=(0,))],
         "failed",
@@ -99,12 +129,17 @@ RUNS = {
         [run_report(0, "r1"), run_report(0, "r2", hours=4, empty=(0,))],
         "shipped",
     ),
-    "a run over a longer window that failed": ([run_report(0, "r1"), run_report(0, "r2", hours=4, failed=("far",))], "shipped"),
+    "a run over a longer window that failed": (
+        [run_report(0, "r1"), run_report(0, "r2", hours=4, failed=("far",))],
+        "shipped",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_run_that_decides_does_so_in_whatever_order_reports_come(name: str, tmp_path: Path) -> None:
+def test_the_run_that_decides_does_so_in_whatever_order_reports_come(
+    name: str, tmp_path: Path
+) -> None:
     reports, wanted = RUNS[name]
     for number, order in enumerate(itertools.permutations(reports)):
         world = World(tmp_path / str(number))
@@ -115,9 +150,17 @@ def test_the_run_that_decides_does_so_in_whatever_order_reports_come(name: str, 
 
 
 def test_each_hour_of_a_wide_run_shows_what_the_run_looked_at_and_left_there(world: World) -> None:
-    fed(world, run_report(2, failed=("near", "far")), run_report(0, "r2", hours=5, uncovered=(1,), empty=(2, 3)))
+    fed(
+        world,
+        run_report(2, failed=("near", "far")),
+        run_report(0, "r2", hours=5, uncovered=(1,), empty=(2, 3)),
+    )
     assert states(world, 5) == ["shipped", "doubt", "failed", "missing", "shipped"]
-    fed(world, run_report(1, "r3", after=8, failed=("far",)), run_report(4, "r4", after=8, hours=2, failed=("far",)))
+    fed(
+        world,
+        run_report(1, "r3", after=8, failed=("far",)),
+        run_report(4, "r4", after=8, hours=2, failed=("far",)),
+    )
     assert states(world, 5) == ["shipped", "failed", "failed", "missing", "shipped"]
 
 
@@ -140,7 +183,9 @@ def test_nothing_is_due_before_the_schedule_began(world: World) -> None:
 
 
 def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
-    world.write("pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n")
+    world.write(
+        "pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n"
+    )
     fed(world, run_report(2, name="hand", clusters=("near",)))
     assert states(world, 5, name="hand") == ["never", "never", "shipped", "never", "never"]
 
@@ -168,39 +213,61 @@ def test_what_came_after_the_deadline_is_late(world: World) -> None:
 def with_a_deadline(world: World, name: str = "slow") -> None:
     world.pipeline(name)
     file = f"pipelines/{name}.yaml"
-    text = (world.config / file).read_text().replace("start: 2026-11-01}", "start: 2026-11-01, deliver_within: 30m}")
+    text = (
+        (world.config / file)
+        .read_text()
+        .replace("start: 2026-11-01}", "start: 2026-11-01, deliver_within: 30m}")
+    )
     world.write(file, text + "notify: [{on: [late], notifier: a.B}]\n")
     world.beginning(name)
 
 
 def committed(report: RunReport, **hours: float) -> RunReport:
-    """With what the ledger says: ``h0=1.2``: the last record of the hour 0 was committed at hour 1.2."""
+    """With what the ledger says: ``h0=1.2``: the last record of the hour 0 was committed at hour
+    1.2."""
     for gate in report.delivery_gates:
         assert gate.coverage is not None
-        gate.coverage.committed = {str(Window(at(int(h[1:])), at(int(h[1:]) + 1))): at(when) for h, when in hours.items()}
+        gate.coverage.committed = {
+            str(Window(at(int(h[1:])), at(int(h[1:]) + 1))): at(when) for h, when in hours.items()
+        }
     return report
 
 
-def test_a_window_that_a_run_shipped_when_it_looked_back_is_late_by_its_own_end(world: World) -> None:
+def test_a_window_that_a_run_shipped_when_it_looked_back_is_late_by_its_own_end(
+    world: World,
+) -> None:
     with_a_deadline(world)
-    fed(world, committed(run_report(2, name="slow", looks_back=2, after=0.1), h0=3.05, h1=3.05, h2=3.05))
+    fed(
+        world,
+        committed(run_report(2, name="slow", looks_back=2, after=0.1), h0=3.05, h1=3.05, h2=3.05),
+    )
     assert states(world, 3, name="slow") == ["late", "late", "shipped"]
 
 
-def test_a_window_that_arrived_in_time_stays_so_when_its_run_is_repeated_and_sends_nothing(world: World) -> None:
+def test_a_window_that_arrived_in_time_stays_so_when_its_run_is_repeated_and_sends_nothing(
+    world: World,
+) -> None:
     with_a_deadline(world)
     fed(world, committed(run_report(0, "r1", "slow"), h0=1.1))
     fed(world, committed(run_report(0, "r1", "slow", after=3, records=0), h0=1.1))
     fed(world, committed(run_report(0, "r2", "slow", after=5, records=0), h0=1.1))
     assert states(world, 1, now=9, name="slow") == ["shipped"]
     with Index(world.index) as index:
-        (row,) = [row for row in grid(index, seconds(0), seconds(1), seconds(9))["pipelines"] if row["pipeline"] == "slow"]
+        (row,) = [
+            row
+            for row in grid(index, seconds(0), seconds(1), seconds(9))["pipelines"]
+            if row["pipeline"] == "slow"
+        ]
     assert row["lag"] == 360
     fed(world, committed(run_report(0, "r3", "slow", after=7), h0=7.5))
-    assert states(world, 1, now=9, name="slow") == ["late"], "a file that came later was shipped then"
+    assert states(world, 1, now=9, name="slow") == ["late"], (
+        "a file that came later was shipped then"
+    )
 
 
-def test_what_a_killed_run_had_committed_in_time_is_on_time_when_a_later_run_finds_it(world: World) -> None:
+def test_what_a_killed_run_had_committed_in_time_is_on_time_when_a_later_run_finds_it(
+    world: World,
+) -> None:
     with_a_deadline(world)
     pipeline = load_pipeline(world.config, "slow", EVERYTHING)
     begin(world.config, pipeline, str(world.runs), Window(at(0), at(1)), "killed", at(1.1))
@@ -209,14 +276,18 @@ def test_what_a_killed_run_had_committed_in_time_is_on_time_when_a_later_run_fin
     assert states(world, 4, now=5, name="slow") == ["shipped", "shipped", "shipped", "shipped"]
 
 
-def test_a_file_that_a_look_back_ships_too_late_makes_a_window_late_that_was_shipped_in_time(world: World) -> None:
+def test_a_file_that_a_look_back_ships_too_late_makes_a_window_late_that_was_shipped_in_time(
+    world: World,
+) -> None:
     with_a_deadline(world)
     fed(world, committed(run_report(0, "r1", "slow"), h0=1.1))
     fed(world, committed(run_report(3, "r2", "slow", looks_back=3), h0=4.1, h3=4.1))
     assert states(world, 1, now=5, name="slow") == ["late"]
 
 
-def test_a_run_that_is_repeated_from_its_plan_on_and_fails_leaves_what_it_had_found_anew(world: World) -> None:
+def test_a_run_that_is_repeated_from_its_plan_on_and_fails_leaves_what_it_had_found_anew(
+    world: World,
+) -> None:
     passed, again = run_report(0, "r1"), run_report(0, "r1", after=4, failed=("near", "far"))
     again.delivery_gates = passed.delivery_gates
     fed(world, passed, again)
@@ -253,7 +324,9 @@ def test_a_run_that_left_no_report_in_a_day_was_killed(world: World) -> None:
     assert states(world, 1, now=42) == ["shipped"]
 
 
-def test_a_dry_run_takes_back_that_it_has_begun_and_leaves_the_window_as_it_was(world: World) -> None:
+def test_a_dry_run_takes_back_that_it_has_begun_and_leaves_the_window_as_it_was(
+    world: World,
+) -> None:
     fed(world, run_report(0, failed=("near",)))
     begun(world, 0, "dry", 3)
     dry = run_report(0, "dry", after=3)
@@ -274,10 +347,16 @@ def test_the_index_is_made_anew_from_the_reports_alone(world: World) -> None:
     world.index.unlink()
     done = rebuild(world.config)
     assert (done.pipelines, done.runs, done.there, done.problems) == (1, 4, 0, [])
-    assert states(world, 6, now=9) == before == ["shipped", "shipped", "shipped", "missing", "blocked", "missing"]
+    assert (
+        states(world, 6, now=9)
+        == before
+        == ["shipped", "shipped", "shipped", "missing", "blocked", "missing"]
+    )
 
 
-def test_bringing_it_up_to_date_reads_only_what_it_lacks_and_names_what_it_cannot(world: World) -> None:
+def test_bringing_it_up_to_date_reads_only_what_it_lacks_and_names_what_it_cannot(
+    world: World,
+) -> None:
     fed(world, world.report(0))
     world.report(1)
     broken = world.runs / "web" / "20261101T020000Z--20261101T030000Z" / "r9"
@@ -315,7 +394,9 @@ def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: Wor
     fed(world, run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
     with Index(world.index) as index:
         for table in ("runs", "cells", "ships", "arrivals"):
-            rows = index.db.execute(f"SELECT DISTINCT start FROM {table} WHERE pipeline = ?", ("web",)).fetchall()
+            rows = index.db.execute(
+                f"SELECT DISTINCT start FROM {table} WHERE pipeline = ?", ("web",)
+            ).fetchall()
             assert rows == [(seconds(32 * 24),)], table
         (row,) = grid(index, seconds(0), seconds(33 * 24), seconds(33 * 24))["pipelines"]
     assert min(start for start, *_ in row["segments"]) >= seconds(24)
@@ -324,16 +405,24 @@ def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: Wor
 def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
     world.index.parent.mkdir(exist_ok=True)
     world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)
-    with pytest.raises(IndexUnusable, match=r"shipments.sqlite cannot be used: .*delete it, and `shipper index` makes it anew"):
+    with pytest.raises(
+        IndexUnusable,
+        match=r"shipments.sqlite cannot be used: .*delete it, and `shipper index` makes it anew",
+    ):
         fed(world, run_report(0))
 
 
-def test_an_index_of_another_version_is_named_with_the_remedy_and_the_next_one_is_whole(world: World) -> None:
+def test_an_index_of_another_version_is_named_with_the_remedy_and_the_next_one_is_whole(
+    world: World,
+) -> None:
     fed(world, run_report(0))
     with sqlite3.connect(world.index) as db:
         db.execute("PRAGMA user_version = 1")
     for make in (False, True):
-        with pytest.raises(IndexUnusable, match="another version of shipper: delete it, and `shipper index` makes it anew"):
+        with pytest.raises(
+            IndexUnusable,
+            match="another version of shipper: delete it, and `shipper index` makes it anew",
+        ):
             Index(world.index, make=make)
     world.index.unlink()
     fed(world, run_report(0))
@@ -348,8 +437,10 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
     (row,) = found["pipelines"]
     codes = {state: code for code, state in enumerate(found["states"])}
     assert row["segments"] == [
-        [seconds(2), 3600, 3, codes["shipped"]], [seconds(5), 3600, 1, codes["failed"]], [seconds(6), 3600, 1, codes["shipped"]],
-    ]  # fmt: skip
+        [seconds(2), 3600, 3, codes["shipped"]],
+        [seconds(5), 3600, 1, codes["failed"]],
+        [seconds(6), 3600, 1, codes["shipped"]],
+    ]
     assert row["counts"] == {"shipped": 4, "failed": 1}
     assert (row["newest"], row["lag"]) == (seconds(8), 900)
     assert START.timestamp() == seconds(0)
@@ -359,11 +450,20 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
 def test_answers_that_follow_each_other_hold_what_one_would_hold(
     world: World, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs, windows that nobody ran, one over several days, one under way, and a schedule whose windows lie across the cuts."""
+    """Runs, windows that nobody ran, one over several days, one under way, and a schedule whose
+    windows lie across the cuts."""
     world.pipeline("slow")
-    world.write("pipelines/slow.yaml", (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"))
+    world.write(
+        "pipelines/slow.yaml",
+        (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"),
+    )
     world.beginning("slow")
-    fed(world, *(run_report(hour) for hour in (0, 1, 2, 30, 70, 71, 130)), run_report(73, hours=20), run_report(2, name="slow"))
+    fed(
+        world,
+        *(run_report(hour) for hour in (0, 1, 2, 30, 70, 71, 130)),
+        run_report(73, hours=20),
+        run_report(2, name="slow"),
+    )
     with Index(world.index) as index, index.writing():
         index.begun("web", seconds(95), seconds(99), "under-way", ("near",), seconds(160))
     with Index(world.index) as index:
@@ -376,18 +476,34 @@ def test_answers_that_follow_each_other_hold_what_one_would_hold(
     assert whole["from"] == seconds(-50)
     assert len(parts) > 1
     for row in whole["pipelines"]:
-        of_parts = [found for part in parts for found in part["pipelines"] if found["pipeline"] == row["pipeline"]]
+        of_parts = [
+            found
+            for part in parts
+            for found in part["pipelines"]
+            if found["pipeline"] == row["pipeline"]
+        ]
         assert sorted(cells_of(*of_parts)) == sorted(cells_of(row))
-        assert sum((Counter(found["counts"]) for found in of_parts), Counter()) == Counter(row["counts"])
+        assert sum((Counter(found["counts"]) for found in of_parts), Counter()) == Counter(
+            row["counts"]
+        )
 
 
 def cells_of(*rows: dict[str, Any]) -> list[tuple[int, int, int]]:
-    return [(start + i * step, step, state) for row in rows for start, step, many, state in row["segments"] for i in range(many)]
+    return [
+        (start + i * step, step, state)
+        for row in rows
+        for start, step, many, state in row["segments"]
+        for i in range(many)
+    ]
 
 
-def test_no_answer_holds_more_windows_than_its_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_holds_more_windows_than_its_bound(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", most := 60_000)
-    every_minute = (world.config / "pipelines/web.yaml").read_text().replace("0 * * * *", "*/5 * * * *")
+    every_minute = (
+        (world.config / "pipelines/web.yaml").read_text().replace("0 * * * *", "*/5 * * * *")
+    )
     world.write("pipelines/web.yaml", every_minute)
     world.beginning()
     fed(world, run_report(0))
@@ -405,14 +521,20 @@ def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
     for name in (names := [f"stream_{number}" for number in range(12)]):
         world.pipeline(name)
     with ThreadPoolExecutor(len(names)) as pool:
-        list(pool.map(lambda name: fed(world, run_report(0, name=name), run_report(1, name=name)), names))
+        list(
+            pool.map(
+                lambda name: fed(world, run_report(0, name=name), run_report(1, name=name)), names
+            )
+        )
     assert [states(world, 2, name=name) for name in names] == [["shipped", "shipped"]] * len(names)
 
 
 def context_of(world: World) -> RunContext:
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
     folder = RunFolder(str(world.runs), "web", at(0), at(1), "r1")
-    return RunContext(pipeline, {}, world.config, Window(at(0), at(1)), folder, SparkEngine(pipeline))
+    return RunContext(
+        pipeline, {}, world.config, Window(at(0), at(1)), folder, SparkEngine(pipeline)
+    )
 
 
 def test_the_report_step_feeds_it(world: World) -> None:

@@ -54,14 +54,21 @@ def world(tmp_path: Path) -> World:
     for name in ("web", "audit"):
         world.pipeline(name)
         world.beginning(name)
-        for report in (world.report(0, "r1", name, failed=("far",)), world.report(0, "r2", name, after=1)):
-            feed(world.config, load_pipeline(world.config, name, EVERYTHING), str(world.runs), report)
+        for report in (
+            world.report(0, "r1", name, failed=("far",)),
+            world.report(0, "r2", name, after=1),
+        ):
+            feed(
+                world.config, load_pipeline(world.config, name, EVERYTHING), str(world.runs), report
+            )
     return world
 
 
 def ask(world: World, path: str, rights: Any = None, **query: str) -> tuple[int, Any]:
     found = respond(world.index, path, query, rights or Everything())
-    return found.status, json.loads(found.body) if found.headers["Content-Type"] == "application/json" else found.body.decode()
+    return found.status, json.loads(found.body) if found.headers[
+        "Content-Type"
+    ] == "application/json" else found.body.decode()
 
 
 def ask_grid(world: World, rights: Any = None) -> list[str]:
@@ -76,11 +83,18 @@ def test_the_grid_holds_what_the_person_may_see(world: World) -> None:
     assert ask_grid(world, Rights()) == []
 
 
-@pytest.mark.parametrize("path", ["api/window", f"api/report/audit/{FOLDER}/r1", f"api/report/none/{FOLDER}/r1"])
+@pytest.mark.parametrize(
+    "path", ["api/window", f"api/report/audit/{FOLDER}/r1", f"api/report/none/{FOLDER}/r1"]
+)
 def test_of_another_pipeline_not_even_its_name_is_told(world: World, path: str) -> None:
     for pipeline in ("audit", "none"):
-        status, found = ask(world, path, Rights("web", reports=["web", "audit"]), pipeline=pipeline, window=WINDOW)
-        assert (status, found) == (403, {"error": "you may not see this pipeline, or there is none of that name"})
+        status, found = ask(
+            world, path, Rights("web", reports=["web", "audit"]), pipeline=pipeline, window=WINDOW
+        )
+        assert (status, found) == (
+            403,
+            {"error": "you may not see this pipeline, or there is none of that name"},
+        )
 
 
 def test_who_may_not_read_task_logs_gets_no_report_and_no_cause(world: World) -> None:
@@ -108,16 +122,29 @@ def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
         "cause": "far does not answer",
     }
     assert found["report"]["headline"] == "Shipped 7 records to each of near and far"
-    assert [file["path"] for file in found["report"]["files"]] == ["/logs/0.log", "/logs/1.log", "/logs/2.log"]
+    assert [file["path"] for file in found["report"]["files"]] == [
+        "/logs/0.log",
+        "/logs/1.log",
+        "/logs/2.log",
+    ]
     assert found["report"]["checks"][0]["observed"] == "3"
     _, found = ask(world, "api/window", pipeline="web", window=WINDOW, run="r1")
     assert found["report"]["headline"] == "Failed while shipping to far; near has everything"
 
 
 def test_a_window_that_a_later_run_shipped_names_that_run(world: World) -> None:
-    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(2, "r3", looks_back=2))
-    _, found = ask(world, "api/window", pipeline="web", window="2026-11-01T01:00:00Z/2026-11-01T02:00:00Z")
-    assert [(one["state"], one["by"]) for one in found["clusters"]] == [("shipped", {"start": seconds(2), "end": seconds(3)})] * 2
+    feed(
+        world.config,
+        load_pipeline(world.config, "web", EVERYTHING),
+        str(world.runs),
+        run_report(2, "r3", looks_back=2),
+    )
+    _, found = ask(
+        world, "api/window", pipeline="web", window="2026-11-01T01:00:00Z/2026-11-01T02:00:00Z"
+    )
+    assert [(one["state"], one["by"]) for one in found["clusters"]] == [
+        ("shipped", {"start": seconds(2), "end": seconds(3)})
+    ] * 2
     assert found["runs"] == []
 
 
@@ -142,8 +169,8 @@ def test_a_report_is_served_whole_and_may_load_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "api/report/web/../../secret", f"api/report/web/{FOLDER}/..", f"api/report/web/{FOLDER}/../../../secret", "api/report/web//r1",
-        f"api/report/web/{FOLDER}/.", f"api/report/web/{FOLDER}/r1/report.json", "api/report//etc/passwd", "page.html", "../page.html", "",
+        "api/report/web/../../secret", f"api/report/web/{FOLDER}/..", f"api/report/web/{FOLDER}/../../../secret", "api/report/web//r1",  # noqa: E501
+        f"api/report/web/{FOLDER}/.", f"api/report/web/{FOLDER}/r1/report.json", "api/report//etc/passwd", "page.html", "../page.html", "",  # noqa: E501
         f"api/report/web/{FOLDER}/linked",
     ],
 )  # fmt: skip
@@ -166,7 +193,9 @@ def test_no_path_leads_out_of_the_runs(world: World, path: str) -> None:
         ("api/window", {"pipeline": "web", "window": "never"}),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(world: World, path: str, query: dict[str, str]) -> None:
+def test_a_question_that_makes_no_sense_is_refused(
+    world: World, path: str, query: dict[str, str]
+) -> None:
     assert ask(world, path, **query)[0] == 400
 
 
@@ -178,15 +207,30 @@ def test_without_an_index_the_answer_says_what_to_do(tmp_path: Path) -> None:
 
 def ask_cluster(world: World, rights: Any = None, **query: str) -> tuple[int, Any]:
     return ask(
-        world, "api/cluster", rights, **{"cluster": "near", "start": at(0).isoformat(), "end": at(24).isoformat(), **query}
+        world,
+        "api/cluster",
+        rights,
+        **{"cluster": "near", "start": at(0).isoformat(), "end": at(24).isoformat(), **query},
     )
 
 
 def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
-    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(5, "r5", records=20))
-    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(40, "r40", records=1000))
+    feed(
+        world.config,
+        load_pipeline(world.config, "web", EVERYTHING),
+        str(world.runs),
+        run_report(5, "r5", records=20),
+    )
+    feed(
+        world.config,
+        load_pipeline(world.config, "web", EVERYTHING),
+        str(world.runs),
+        run_report(40, "r40", records=1000),
+    )
     _, found = ask_cluster(world)
-    assert [(one["pipeline"], one["ships"], one["records"], one["bytes"]) for one in found["pipelines"]] == [
+    assert [
+        (one["pipeline"], one["ships"], one["records"], one["bytes"]) for one in found["pipelines"]
+    ] == [
         ("web", 3, 34, 34 * 137),
         ("audit", 2, 14, 14 * 137),
     ]
@@ -194,18 +238,33 @@ def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
         ("logs.web", "web", 34),
         ("logs.web", "audit", 14),
     ]
-    assert [(at_, records) for at_, records, _ in found["rates"]] == [(seconds(1.25), 14), (seconds(2), 14), (seconds(6.25), 20)]
+    assert [(at_, records) for at_, records, _ in found["rates"]] == [
+        (seconds(1.25), 14),
+        (seconds(2), 14),
+        (seconds(6.25), 20),
+    ]
     # A failed ship delivered nothing there, and counts as one.
     _, far = ask_cluster(world, cluster="far")
-    assert [(one["pipeline"], one["ships"], one["records"]) for one in far["pipelines"]] == [("web", 3, 27), ("audit", 2, 7)]
+    assert [(one["pipeline"], one["ships"], one["records"]) for one in far["pipelines"]] == [
+        ("web", 3, 27),
+        ("audit", 2, 7),
+    ]
     assert ask_cluster(world, Rights("web", reports=[]))[1]["topics"] == []
-    assert [one["pipeline"] for one in ask_cluster(world, Rights("web", reports=["web"]))[1]["pipelines"]] == ["web"]
+    assert [
+        one["pipeline"]
+        for one in ask_cluster(world, Rights("web", reports=["web"]))[1]["pipelines"]
+    ] == ["web"]
     assert [ask_cluster(world, cluster="none")[0], ask_cluster(world, Rights())[0]] == [404, 404]
 
 
 def test_a_report_that_is_made_anew_counts_once(world: World) -> None:
     before = ask_cluster(world)[1]["pipelines"]
-    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), run_report(0, "r2", after=2))
+    feed(
+        world.config,
+        load_pipeline(world.config, "web", EVERYTHING),
+        str(world.runs),
+        run_report(0, "r2", after=2),
+    )
     after = ask_cluster(world)[1]["pipelines"]
     assert [one["records"] for one in after] == [one["records"] for one in before]
 
@@ -237,8 +296,13 @@ def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(wo
     before = ask_cluster(world)[1]
     feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), again)
     after = ask_cluster(world)[1]
-    for kind, keys in (("pipelines", ("records", "bytes", "wire_bytes")), ("topics", ("records", "bytes"))):
-        (old,), (new,) = ([one for one in found[kind] if one["pipeline"] == "web"] for found in (before, after))
+    for kind, keys in (
+        ("pipelines", ("records", "bytes", "wire_bytes")),
+        ("topics", ("records", "bytes")),
+    ):
+        (old,), (new,) = (
+            [one for one in found[kind] if one["pipeline"] == "web"] for found in (before, after)
+        )
         added = {"records": 7, "bytes": 2 * 137 + 700, "wire_bytes": 2 * 20 + 100}
         assert {key: new[key] - old[key] for key in keys} == {key: added[key] for key in keys}
 
@@ -248,7 +312,9 @@ def test_a_window_is_on_its_way_once_however_many_runs_of_it_died(world: World) 
     with Index(world.index, make=True) as index, index.writing():
         index.begun("audit", seconds(9), seconds(10), "dead", ["near"], now - 600)
         index.begun("audit", seconds(9), seconds(10), "alive", ["near"], now - 60)
-    assert [(one["pipeline"], one["run_id"]) for one in ask_cluster(world)[1]["running"]] == [("audit", "alive")]
+    assert [(one["pipeline"], one["run_id"]) for one in ask_cluster(world)[1]["running"]] == [
+        ("audit", "alive")
+    ]
 
 
 def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: World) -> None:
@@ -256,26 +322,48 @@ def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: Worl
         index.begun("audit", seconds(9), seconds(10), "now", ["near"], int(time.time()) - 60)
     under_way(world, 9)
     about = {"pipeline": "audit", "window": "2026-11-01T09:00:00Z/2026-11-01T10:00:00Z"}
-    assert [one["state"] for one in ask(world, "api/window", **about)[1]["clusters"]] == ["shipping", "missing"]
+    assert [one["state"] for one in ask(world, "api/window", **about)[1]["clusters"]] == [
+        "shipping",
+        "missing",
+    ]
     (run,) = ask(world, "api/window", **about)[1]["begun"]
     assert (run["run_id"], run["done"]) == ("now", ["plan"])
     (ship,) = run["ships"]
-    assert (ship["cluster"], ship["records"], ship["seconds_left"], ship["parked"]) == ("near", 400_000, 180, ["audit.late"])
+    assert (ship["cluster"], ship["records"], ship["seconds_left"], ship["parked"]) == (
+        "near",
+        400_000,
+        180,
+        ["audit.late"],
+    )
     (there,) = ask_cluster(world)[1]["running"]
     assert (there["pipeline"], there["ship"]["records"]) == ("audit", 400_000)
     # Who may not read logs learns of no topic.
-    hidden = json.dumps([ask(world, "api/window", Rights("audit"), **about), ask_cluster(world, Rights("audit"))])
+    hidden = json.dumps(
+        [ask(world, "api/window", Rights("audit"), **about), ask_cluster(world, Rights("audit"))]
+    )
     assert "audit.late" not in hidden
     # What a killed process, or another version, has left there takes nothing down.
-    (world.runs / "audit" / "20261101T090000Z--20261101T100000Z" / "now" / "progress.near.json").write_text("{")
+    (
+        world.runs / "audit" / "20261101T090000Z--20261101T100000Z" / "now" / "progress.near.json"
+    ).write_text("{")
     assert ask(world, "api/window", **about)[1]["begun"][0]["ships"] == []
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: World) -> None:
-    for path in ("shipments", "page.css", "words.js", "panel.js", "cluster.js", "actions.js", "page.js"):
+    for path in (
+        "shipments",
+        "page.css",
+        "words.js",
+        "panel.js",
+        "cluster.js",
+        "actions.js",
+        "page.js",
+    ):
         found = respond(world.index, path, {}, Rights())
         policy = found.headers["Content-Security-Policy"]
-        assert "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy
+        assert (
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy
+        )
         assert "unsafe" not in policy
         assert b"http://" not in found.body.replace(b"http://www.w3.org", b"")
         assert b"https://" not in found.body
@@ -285,7 +373,9 @@ def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: Wo
 @pytest.fixture
 def server(world: World) -> Iterator[Server]:
     server = Server(world.index, 0)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     yield server
     server.shutdown()
     server.server_close()
@@ -303,8 +393,13 @@ def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(wo
         found = respond(world.index, "api/grid", query, Everything(), config_dir=world.config)
         return next(row for row in json.loads(found.body)["pipelines"] if row["pipeline"] == name)
 
-    assert (row("audit")["retired"], row("audit")["counts"]) == (False, {"shipped": 1, "missing": 8})
-    (world.config / "pipelines" / "audit.yaml").rename(world.config / "pipelines" / "audit.yaml.old")
+    assert (row("audit")["retired"], row("audit")["counts"]) == (
+        False,
+        {"shipped": 1, "missing": 8},
+    )
+    (world.config / "pipelines" / "audit.yaml").rename(
+        world.config / "pipelines" / "audit.yaml.old"
+    )
     assert (row("audit")["retired"], row("audit")["counts"]) == (True, {"shipped": 1})
     assert (row("web")["retired"], row("web")["counts"]) == (False, {"shipped": 1, "missing": 8})
     (world.config / "pipelines" / "web.yaml").write_text("pipeline: [")
@@ -312,7 +407,12 @@ def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(wo
 
 
 def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> None:
-    asked = {"id": "fix-1", "reason": "a header was wrong", "window_start": at(0), "window_end": at(1)}
+    asked = {
+        "id": "fix-1",
+        "reason": "a header was wrong",
+        "window_start": at(0),
+        "window_end": at(1),
+    }
     replay = replayed(load_pipeline(world.config, "web", EVERYTHING), Replay.model_validate(asked))
     with Index(world.index, make=True) as index, index.writing():
         index.know(replay, str(world.runs), {})
@@ -325,9 +425,17 @@ def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> 
         index.know(load_pipeline(world.config, "site", EVERYTHING), str(world.runs), {})
     with Index(world.index, present={"site", "audit"}) as index:
         found = {known.pipeline: (known.replay_of, known.retired) for known in index.pipelines()}
-    assert found == {"audit": (None, False), "site": (None, False), "web.replay.fix-1": ("site", False)}
+    assert found == {
+        "audit": (None, False),
+        "site": (None, False),
+        "web.replay.fix-1": ("site", False),
+    }
     assert ask_grid(world, Rights("site")) == ["site", "web.replay.fix-1"]
-    of_window = {"pipeline": "web.replay.fix-1", "start": at(0).isoformat(), "end": at(1).isoformat()}
+    of_window = {
+        "pipeline": "web.replay.fix-1",
+        "start": at(0).isoformat(),
+        "end": at(1).isoformat(),
+    }
     assert ask(world, "api/pipeline", Rights("site"), **of_window)[0] == HTTPStatus.OK
     assert ask(world, "api/pipeline", Rights("audit"), **of_window)[0] == HTTPStatus.FORBIDDEN
 
@@ -349,7 +457,10 @@ def test_the_commands_make_the_index_and_say_what_it_holds(world: World) -> None
     done = CliRunner().invoke(cli, ["index", "--config", str(world.config), "--json"])
     assert (done.exit_code, json.loads(done.stdout)["runs"]) == (0, 4)
     done = CliRunner().invoke(cli, ["index", "--config", str(world.config)])
-    assert (done.exit_code, "2 pipelines, 0 reports read, 4 runs known before" in done.stdout) == (0, True)
+    assert (done.exit_code, "2 pipelines, 0 reports read, 4 runs known before" in done.stdout) == (
+        0,
+        True,
+    )
     (world.runs / "web" / FOLDER / "r1" / "report.json").write_text("{}")
     done = CliRunner().invoke(cli, ["index", "--config", str(world.config), "--anew"])
     assert (done.exit_code, "3 reports read" in done.stdout) == (1, True)

@@ -1,4 +1,5 @@
-"""A task whose shipper is not its driver's sends nothing. tests/integration/test_spark_cluster.py has real executors."""
+"""A task whose shipper is not its driver's sends nothing. tests/integration/test_spark_cluster.py
+has real executors."""
 
 from __future__ import annotations
 
@@ -29,14 +30,24 @@ class Shipped:
     def __init__(self) -> None:
         self.tasks: list[int] = []
 
-    def __call__(self, order: ShipOrder, cluster: Any, batches: Iterator[Any], task: int, attempt: int, before: int) -> Receipt:
+    def __call__(
+        self,
+        order: ShipOrder,
+        cluster: Any,
+        batches: Iterator[Any],
+        task: int,
+        attempt: int,
+        before: int,
+    ) -> Receipt:
         self.tasks.append(task)
         return Receipt(task)
 
 
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> Shipped:
-    context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 8, attemptNumber=lambda: 0)
+    context = SimpleNamespace(
+        partitionId=lambda: 3, taskAttemptId=lambda: 8, attemptNumber=lambda: 0
+    )
     monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: context))
     shipped = Shipped()
     monkeypatch.setattr(task, "ship_task", shipped)
@@ -65,12 +76,15 @@ def test_a_task_of_the_same_shipper_ships(shipped: Shipped) -> None:
 
 
 def test_every_module_of_shipper_that_a_task_imports_is_in_the_digest() -> None:
-    """A module outside of the digest could differ between driver and task, and nobody would notice."""
+    """A module outside of the digest could differ between driver and task, and nobody would
+    notice."""
     program = (
-        "import sys, shipper.worker.task; "
-        "print(*(m.__file__ for name, m in sys.modules.items() if name.startswith('shipper.') and m.__file__))"
+        "import sys, shipper.worker.task; print(*(m.__file__ for name, m in sys.modules.items() if "
+        "name.startswith('shipper.') and m.__file__))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     digested = {str(path) for part in orders._TASK_CODE for path in orders._ROOT.glob(part)}
     imported = {path for path in done.stdout.split() if Path(path).read_bytes().strip()}
     assert imported

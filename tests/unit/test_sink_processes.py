@@ -1,4 +1,5 @@
-"""What the sink's processes import decides how long a short ship takes: Spark starts four of them, and more with more tasks."""
+"""What the sink's processes import decides how long a short ship takes: Spark starts four of them,
+and more with more tasks."""
 
 import subprocess
 import sys
@@ -12,14 +13,22 @@ def run(code):
 
 def test_processes_that_only_plan_and_commit_import_nothing_of_shipper():
     loaded = run("import sys, spark_jobs.sink; print(*sys.modules)")
-    assert [name for name in loaded if name.split(".")[0] in ("shipper", "pydantic", "confluent_kafka", "pandas")] == []
+    assert [
+        name
+        for name in loaded
+        if name.split(".")[0] in ("shipper", "pydantic", "confluent_kafka", "pandas")
+    ] == []
 
 
 def test_a_worker_makes_arrays_of_all_kinds_without_pandas_and_pandas_still_works_beside():
-    arrays = "pa.array([1]).fill_null(0).to_numpy(); pa.array(np.arange(3)); pa.array([b'a', None]); pa.chunked_array([[1.5]]).to_numpy()"
+    arrays = (
+        "pa.array([1]).fill_null(0).to_numpy(); pa.array(np.arange(3)); pa.array([b'a', None]); "
+        "pa.chunked_array([[1.5]]).to_numpy()"
+    )
     loaded = run(
         "import sys; from shipper.worker import cut, task; import numpy as np, pyarrow as pa; "
-        f"task._let_pyarrow_do_without_pandas(); {arrays}; print(*sys.modules); import pandas; pandas.DataFrame()"
+        f"task._let_pyarrow_do_without_pandas(); {arrays}; print(*sys.modules); import pandas; "
+        "pandas.DataFrame()"
     )
     assert "pyarrow.lib" in loaded
     assert "pandas" not in loaded

@@ -1,4 +1,5 @@
-"""`source.format`, `source.codec`, `source.csv` and `records.starts_with`: what goes together, and what it decides."""
+"""`source.format`, `source.codec`, `source.csv` and `records.starts_with`: what goes together, and
+what it decides."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ import pytest
 from shipper.config import load_pipeline
 from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
-from shipper.driver.formats import HEAD_BYTES, content_problem, recognise, recognise_table, table_in_text
+from shipper.driver.formats import (
+    HEAD_BYTES,
+    content_problem,
+    recognise,
+    recognise_table,
+    table_in_text,
+)
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.driver.unreadable import without_records, wrong_sizes
 from shipper.errors import ConfigError
@@ -27,50 +34,85 @@ SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
 
 
 def pipeline(source: dict[str, Any] | None = None, **more: Any) -> Pipeline:
-    return Pipeline.model_validate({**SHORTEST, "source": {"path": "logs", **(source or {})}, **more})
+    return Pipeline.model_validate(
+        {**SHORTEST, "source": {"path": "logs", **(source or {})}, **more}
+    )
 
 
 @pytest.mark.parametrize(
     ("yaml", "says"),
     [
-        ("source: {path: logs, csv: {}}", r"web\.yaml:\d+:\d+: source\.csv: `csv` and `format: text` contradict each other"),
-        ("source: {path: logs, format: orc, codec: gzip}", r"source\.codec: `codec` and `format: orc` contradict each other"),
+        (
+            "source: {path: logs, csv: {}}",
+            r"web\.yaml:\d+:\d+: source\.csv: `csv` and `format: text` contradict each other",
+        ),
+        (
+            "source: {path: logs, format: orc, codec: gzip}",
+            r"source\.codec: `codec` and `format: orc` contradict each other",
+        ),
         ("source: {path: logs, format: cvs}", r"source\.format.*did you mean 'csv'"),
         ("source: {path: logs, format: csv, csv: {delimiter: '||'}}", r"source\.csv\.delimiter"),
-        ("source: {path: logs, format: csv, csv: {quote: ','}}", r"source\.csv\.quote: .*contradict each other"),
-        ("source: {path: logs, format: csv, csv: {columns: [a, a]}}", r"source\.csv\.columns\[1\]: 'a' is named twice"),
+        (
+            "source: {path: logs, format: csv, csv: {quote: ','}}",
+            r"source\.csv\.quote: .*contradict each other",
+        ),
+        (
+            "source: {path: logs, format: csv, csv: {columns: [a, a]}}",
+            r"source\.csv\.columns\[1\]: 'a' is named twice",
+        ),
         (
             "source: {path: logs, format: jsonl}\nrecords: {starts_with: x}",
             r"records\.starts_with: .*`source\.format: jsonl` contradict",
         ),
-        ("source: logs\nrecords: {starts_with: '\\d*'}", r"records\.starts_with: .*every line would begin a record"),
+        (
+            "source: logs\nrecords: {starts_with: '\\d*'}",
+            r"records\.starts_with: .*every line would begin a record",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_with_its_place(tmp_path, monkeypatch, yaml, says):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config" / "pipelines").mkdir(parents=True)
-    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(f"pipeline: web\ntopic: t\nclusters: [c]\n{yaml}\n")
+    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(
+        f"pipeline: web\ntopic: t\nclusters: [c]\n{yaml}\n"
+    )
     with pytest.raises(ConfigError, match=says):
         load_pipeline(Path("config"), "web")
 
 
 def test_a_pipeline_from_before_there_were_formats_has_the_digest_that_it_had():
-    """What is half shipped is finished after an upgrade. The digits are those of the version before."""
+    """What is half shipped is finished after an upgrade. The digits are those of the version
+    before."""
     assert pipeline().transform_digest() == DIGEST_BEFORE
     digests = {
         given.transform_digest()
         for given in (
-            pipeline(), pipeline({"format": "jsonl"}), pipeline({"format": "csv"}), pipeline({"format": "csv", "csv": {"delimiter": ";"}}),
-            pipeline({"format": "whole_file"}), pipeline({"format": "parquet"}), pipeline({"codec": "none"}),
-            pipeline(records={"starts_with": "x"}), pipeline({"format": "jsonl"}, records={"parse": None}),
+            pipeline(),
+            pipeline({"format": "jsonl"}),
+            pipeline({"format": "csv"}),
+            pipeline({"format": "csv", "csv": {"delimiter": ";"}}),
+            pipeline({"format": "whole_file"}),
+            pipeline({"format": "parquet"}),
+            pipeline({"codec": "none"}),
+            pipeline(records={"starts_with": "x"}),
+            pipeline({"format": "jsonl"}, records={"parse": None}),
         )
-    }  # fmt: skip
+    }
     assert len(digests) == 9
-    assert pipeline({"format": "csv", "csv": {}}).transform_digest() == pipeline({"format": "csv"}).transform_digest()
+    assert (
+        pipeline({"format": "csv", "csv": {}}).transform_digest()
+        == pipeline({"format": "csv"}).transform_digest()
+    )
 
 
 def test_records_that_are_to_be_objects_are_asked_for_it_unless_somebody_says_otherwise():
-    for format, asked in (("jsonl", True), ("csv", True), ("text", False), ("parquet", False), ("whole_file", False)):
+    for format, asked in (
+        ("jsonl", True),
+        ("csv", True),
+        ("text", False),
+        ("parquet", False),
+        ("whole_file", False),
+    ):
         parse = pipeline({"format": format}).records.parse
         assert (parse is not None and parse.json_object is True) == asked, format
     own = pipeline({"format": "csv"}, records={"parse": {"json": "a STRING"}, "key": "a"}).records
@@ -85,14 +127,20 @@ def test_what_cannot_be_read_from_its_middle_is_one_piece():
         assert pipeline({"format": format}).split_size_bytes == WHOLE_FILES_BYTES
     for format in ("text", "jsonl", "parquet", "orc", "avro"):
         assert pipeline({"format": format}).split_size_bytes == 32 * 2**20
-    assert LineLimits.of(pipeline(records={"starts_with": "x"})).framing == Framing("starts_with", "x")
+    assert LineLimits.of(pipeline(records={"starts_with": "x"})).framing == Framing(
+        "starts_with", "x"
+    )
     given = pipeline({"format": "csv", "csv": {"columns": ["a"], "delimiter": "\t", "quote": None}})
-    assert LineLimits.of(given).framing == Framing("csv", csv=Csv(columns=("a",), delimiter="\t", quote=None))
+    assert LineLimits.of(given).framing == Framing(
+        "csv", csv=Csv(columns=("a",), delimiter="\t", quote=None)
+    )
 
 
 def test_of_a_file_that_is_not_cut_a_sample_has_the_first_records():
     file = PlannedFile(path="a.parquet", size_bytes=10_000, modified_ms=0, splits=1)
-    assert sample_ranges([file], 4, 1000, WHOLE_FILES_BYTES) == [SampleRange("a.parquet", head=True)]
+    assert sample_ranges([file], 4, 1000, WHOLE_FILES_BYTES) == [
+        SampleRange("a.parquet", head=True)
+    ]
     assert len(sample_ranges([file], 4, 1000)) == 4
 
 
@@ -107,7 +155,13 @@ def test_of_a_file_that_is_not_cut_a_sample_has_the_first_records():
         ("hadoop_snappy", "part-0.snappy", b"\0\0\1\0", "hadoop_snappy", ""),
         ("auto", "a.log.sz", b"\xff\x06\0\0sNaPpY", "snappy", ""),
         ("auto", "a.log", b"\xff\x06\0\0sNaPpY", "snappy", ""),
-        ("auto", "part-0.snappy", b"\0\0\1\0", "plain", "if Hadoop wrote it, set `source.codec: hadoop_snappy`"),
+        (
+            "auto",
+            "part-0.snappy",
+            b"\0\0\1\0",
+            "plain",
+            "if Hadoop wrote it, set `source.codec: hadoop_snappy`",
+        ),
         ("zstd", "a.log", b"\x1f\x8b", "gzip", "does not begin as a file of zstd"),
     ],
 )
@@ -125,7 +179,10 @@ def test_a_tar_archive_and_text_in_another_encoding_are_refused_by_name():
         member.size = 4
         file.addfile(member, io.BytesIO(b"one\n"))
     head = archive.getvalue()[:HEAD_BYTES]
-    assert all("tar archive" in content_problem(head, format, "UTF-8") for format in ("text", "jsonl", "csv"))
+    assert all(
+        "tar archive" in content_problem(head, format, "UTF-8")
+        for format in ("text", "jsonl", "csv")
+    )
     assert content_problem(head, "whole_file", "UTF-8") == ""
     assert content_problem(b"x" * 257 + b"ustar is a word in a line", "text", "UTF-8") == ""
     for encoding in ("UTF-16", "UTF-32"):
@@ -157,17 +214,36 @@ def test_a_table_is_known_by_both_its_ends_and_never_read_as_text():
 def test_a_table_is_empty_if_no_task_saw_a_record_of_any_piece_of_it():
     split_size = pipeline({"format": "parquet", "split_size": "64KiB"}).split_size_bytes
     files = [
-        PlannedFile(path=f"/l/{n}", uri=f"file:/l/{n}", size_bytes=150_000, modified_ms=0, splits=3, format="parquet")
+        PlannedFile(
+            path=f"/l/{n}",
+            uri=f"file:/l/{n}",
+            size_bytes=150_000,
+            modified_ms=0,
+            splits=3,
+            format="parquet",
+        )
         for n in range(3)
     ]
     pieces = [list(file_pieces([file], split_size)) for file in files]
-    records = {piece.split: 0 for piece in (*pieces[0], *pieces[1][:2], *pieces[2][:2])} | {pieces[1][2].split: 1}
-    receipts = [Receipt(0, splits={split: SplitReceipt(records=count)}) for split, count in records.items()]
+    records = {piece.split: 0 for piece in (*pieces[0], *pieces[1][:2], *pieces[2][:2])} | {
+        pieces[1][2].split: 1
+    }
+    receipts = [
+        Receipt(0, splits={split: SplitReceipt(records=count)}) for split, count in records.items()
+    ]
     assert without_records([piece for of_file in pieces for piece in of_file], receipts) == ["/l/0"]
 
 
-def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_the_pieces_with_the_file():
-    file = PlannedFile(path="/l/a", uri="file:/l/a", size_bytes=100, modified_ms=0, splits=1, format="plain", bom=True)
+def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_the_pieces_with_the_file():  # noqa: E501
+    file = PlannedFile(
+        path="/l/a",
+        uri="file:/l/a",
+        size_bytes=100,
+        modified_ms=0,
+        splits=1,
+        format="plain",
+        bom=True,
+    )
     (piece,) = file_pieces([file], 1000)
     for stored, lines, says in (
         (100, 500, ""),
@@ -176,6 +252,8 @@ def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_th
     ):
         file.problem = ""
         receipt = Receipt(0, splits={piece.split: SplitReceipt(read=lines)})
-        wrong_sizes([piece], [PieceReport(piece.split, stored, 500, 3, "")], [receipt], verbatim=False)
+        wrong_sizes(
+            [piece], [PieceReport(piece.split, stored, 500, 3, "")], [receipt], verbatim=False
+        )
         assert file.problem.startswith(says)
         assert bool(says) == bool(file.problem)

@@ -12,7 +12,12 @@ from shipper.config.properties import SQL_DEFAULTS
 
 
 def pipeline(conf: dict[str, str] | None = None, **more: Any) -> Pipeline:
-    base: dict[str, Any] = {"pipeline": "web_access", "source": "/x", "clusters": ["c"], "topic": "t"}
+    base: dict[str, Any] = {
+        "pipeline": "web_access",
+        "source": "/x",
+        "clusters": ["c"],
+        "topic": "t",
+    }
     return Pipeline.model_validate({**base, **more, "runner": {"conf": conf or {}}})
 
 
@@ -20,7 +25,9 @@ def test_the_digest_of_a_pipeline_without_such_settings_is_what_it_was() -> None
     assert pipeline().transform_digest() == "6802ebed9ed3"
     mapped = {"drop": {"a": "value=''"}, "key": "value"}
     plain = pipeline({"spark.executor.memory": "4g", "spark.ui.enabled": "true"}, records=mapped)
-    assert plain.transform_digest() == "a3b0e3929c7b", "a file that was begun before an upgrade could not be finished after it"
+    assert plain.transform_digest() == "a3b0e3929c7b", (
+        "a file that was begun before an upgrade could not be finished after it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,11 +41,15 @@ def test_the_digest_of_a_pipeline_without_such_settings_is_what_it_was() -> None
         ("spark.sql.some.setting.of.tomorrow", "1"),
     ],
 )
-def test_a_setting_that_may_change_what_a_line_becomes_is_part_of_the_transform(key: str, value: str) -> None:
+def test_a_setting_that_may_change_what_a_line_becomes_is_part_of_the_transform(
+    key: str, value: str
+) -> None:
     assert pipeline({key: value}).transform_digest() != pipeline().transform_digest()
 
 
-@pytest.mark.parametrize(("key", "value"), [*SQL_DEFAULTS.items(), ("spark.sql.ansi.enabled", "TRUE")])
+@pytest.mark.parametrize(
+    ("key", "value"), [*SQL_DEFAULTS.items(), ("spark.sql.ansi.enabled", "TRUE")]
+)
 def test_a_default_that_is_written_out_changes_nothing(key: str, value: str) -> None:
     assert pipeline({key: value}).transform_digest() == pipeline().transform_digest()
 
@@ -59,9 +70,18 @@ def test_how_work_is_done_is_not(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("spark.hadoop.mapreduce.input.linerecordreader.line.maxlength", "what it leaves out is counted by nobody"),
-        ("spark.hadoop.mapred.linerecordreader.maxlength", "what it leaves out is counted by nobody"),
-        ("spark.hadoop.mapreduce.input.pathFilter.class", "what it leaves out is counted by nobody"),
+        (
+            "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength",
+            "what it leaves out is counted by nobody",
+        ),
+        (
+            "spark.hadoop.mapred.linerecordreader.maxlength",
+            "what it leaves out is counted by nobody",
+        ),
+        (
+            "spark.hadoop.mapreduce.input.pathFilter.class",
+            "what it leaves out is counted by nobody",
+        ),
         ("spark.hadoop.io.compression.codecs", "which files are unpacked"),
         ("spark.sql.variable.substitute", "passwords included"),
         ("spark.sql.files.ignoreCorruptFiles", "shipped in part"),

@@ -13,8 +13,17 @@ def entry(name: str, children: int = 0, **fields: Any) -> dict[str, Any]:
 
 def test_nodes_of_fields_and_of_plans_in_fields_are_found_with_their_children() -> None:
     inner = [entry("Aggregate"), entry("Relation")]
-    expression = [entry("Alias", 1), entry("Concat", 2), entry("Cast", 1), entry("Literal"), entry("ScalarSubquery", plan=inner)]
-    found = {node.name: node for node in nodes_in([entry("Project", 1, projectList=[expression]), entry("LogicalRDD")])}
+    expression = [
+        entry("Alias", 1),
+        entry("Concat", 2),
+        entry("Cast", 1),
+        entry("Literal"),
+        entry("ScalarSubquery", plan=inner),
+    ]
+    found = {
+        node.name: node
+        for node in nodes_in([entry("Project", 1, projectList=[expression]), entry("LogicalRDD")])
+    }
     assert set(found) == {
         "Project",
         "LogicalRDD",

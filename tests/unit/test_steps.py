@@ -1,4 +1,5 @@
-"""What a step leaves behind when it fails, is stopped, or wakes up when another attempt has done its work."""
+"""What a step leaves behind when it fails, is stopped, or wakes up when another attempt has done
+its work."""
 
 from __future__ import annotations
 
@@ -32,22 +33,36 @@ WINDOW = Window(START, START + dt.timedelta(hours=1))
 
 @pytest.fixture
 def context(tmp_path: Path) -> RunContext:
-    pipeline = Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]})
+    pipeline = Pipeline.model_validate(
+        {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]}
+    )
     cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "127.0.0.1:1"})
     return RunContext(
-        pipeline, {"near": cluster}, tmp_path, WINDOW, RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r"),
+        pipeline,
+        {"near": cluster},
+        tmp_path,
+        WINDOW,
+        RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r"),
         SparkEngine(pipeline),
-    )  # fmt: skip
+    )
 
 
-def shipped(context: RunContext, started_at: dt.datetime, status: str, error: str | None = None) -> ShipResult:
+def shipped(
+    context: RunContext, started_at: dt.datetime, status: str, error: str | None = None
+) -> ShipResult:
     return ShipResult(
-        **context.common("ship"), cluster="near", started_at=started_at, finished_at=started_at, status=status, error=error
+        **context.common("ship"),
+        cluster="near",
+        started_at=started_at,
+        finished_at=started_at,
+        status=status,
+        error=error,
     )
 
 
 def superseded_within(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
-    """As a ship ends whose tasks have found out: it keeps its account, and its error is in the result."""
+    """As a ship ends whose tasks have found out: it keeps its account, and its error is in the
+    result."""
     return shipped(context, started_at, "failed", "a later run took over")
 
 
@@ -63,12 +78,17 @@ def superseded_before(context: RunContext, cluster: str, started_at: dt.datetime
 @pytest.mark.parametrize("later", ["succeeded", "failed"])
 @pytest.mark.parametrize("ship", [superseded_within, superseded_before, woke_up_to_succeed])
 def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult], later: str
+    context: RunContext,
+    monkeypatch: pytest.MonkeyPatch,
+    ship: Callable[..., StepResult],
+    later: str,
 ) -> None:
     error = "the later one's" if later == "failed" else None
 
     def paused(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
-        context.folder.write("ship.near", shipped(context, started_at + dt.timedelta(minutes=5), later, error))
+        context.folder.write(
+            "ship.near", shipped(context, started_at + dt.timedelta(minutes=5), later, error)
+        )
         return ship(context, cluster, started_at)
 
     monkeypatch.setattr("shipper.driver.ship.ship", paused)
@@ -84,12 +104,20 @@ def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
 def test_the_later_attempts_result_holds_wherever_either_was_paused(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, earlier: str, point: int, pauses: str
 ) -> None:
-    """One attempt is paused before each of its accesses to the folder in turn, while the other one writes its result."""
+    """One attempt is paused before each of its accesses to the folder in turn, while the other one
+    writes its result."""
     folder, calls = context.folder, 0
     later = "failed" if earlier == "succeeded" else "succeeded"
-    results = [shipped(context, START, earlier), shipped(context, START + dt.timedelta(minutes=5), later)]
+    results = [
+        shipped(context, START, earlier),
+        shipped(context, START + dt.timedelta(minutes=5), later),
+    ]
     slow, quick = reversed(results) if pauses == "the later" else results
-    accesses = {name: getattr(RunFolder, name) for name in ("read_text", "write_text", "_latest") if hasattr(RunFolder, name)}
+    accesses = {
+        name: getattr(RunFolder, name)
+        for name in ("read_text", "write_text", "_latest")
+        if hasattr(RunFolder, name)
+    }
 
     def paused(name: str, *arguments: Any) -> Any:
         nonlocal calls
@@ -102,7 +130,11 @@ def test_the_later_attempts_result_holds_wherever_either_was_paused(
 
     with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
         for name in accesses:
-            patched.setattr(RunFolder, name, partialmethod(lambda self, name, *rest: paused(name, self, *rest), name))
+            patched.setattr(
+                RunFolder,
+                name,
+                partialmethod(lambda self, name, *rest: paused(name, self, *rest), name),
+            )
         folder.write("ship.near", slow)
     if calls < point:  # the slow one had ended
         folder.write("ship.near", quick)
@@ -110,7 +142,9 @@ def test_the_later_attempts_result_holds_wherever_either_was_paused(
     assert found is not None
     assert found.status == later
     if "killed" not in pauses:
-        assert f'"status": "{later}"' in (folder.read_text("ship.near.json") or ""), "what people and programs read"
+        assert f'"status": "{later}"' in (folder.read_text("ship.near.json") or ""), (
+            "what people and programs read"
+        )
 
 
 def test_an_attempt_whose_clock_is_behind_is_the_later_one_all_the_same(
@@ -136,7 +170,10 @@ def test_without_a_later_one_its_own_failure_is_the_result(
 
 @pytest.mark.parametrize(
     ("step", "cluster", "says"),
-    [(PLAN, None, "nothing was sent"), (GATE_DELIVERY, "near", "what was sent until then, if anything")],
+    [
+        (PLAN, None, "nothing was sent"),
+        (GATE_DELIVERY, "near", "what was sent until then, if anything"),
+    ],
 )
 def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, step: str, cluster: str | None, says: str
@@ -157,23 +194,39 @@ def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_th
     tried: list[str] = []
 
     def planned(context: RunContext, started_at: dt.datetime) -> PlanResult:
-        clusters = [ClusterPlan(cluster="gone", problem="no broker answers"), ClusterPlan(cluster="near")]
+        clusters = [
+            ClusterPlan(cluster="gone", problem="no broker answers"),
+            ClusterPlan(cluster="near"),
+        ]
         return PlanResult(
-            **context.common("plan"), started_at=started_at, finished_at=started_at, source="logs", clusters=clusters
+            **context.common("plan"),
+            started_at=started_at,
+            finished_at=started_at,
+            source="logs",
+            clusters=clusters,
         )
 
     def ship(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
         tried.append(cluster)
         raise Superseded("a later run took over")
 
-    both = replace(context, clusters={"gone": context.clusters["near"], "near": context.clusters["near"]})
+    both = replace(
+        context, clusters={"gone": context.clusters["near"], "near": context.clusters["near"]}
+    )
     monkeypatch.setattr("shipper.driver.plan.plan", planned)
     monkeypatch.setattr("shipper.driver.ship.ship", ship)
-    assert steps.run_steps(both, ["plan", "ship:gone", "gate_delivery:gone", "ship:near", "gate_delivery:near"]) == 1
+    assert (
+        steps.run_steps(
+            both, ["plan", "ship:gone", "gate_delivery:gone", "ship:near", "gate_delivery:near"]
+        )
+        == 1
+    )
     assert tried == ["near", "gone"]
 
 
-def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(context: RunContext) -> None:
+def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(
+    context: RunContext,
+) -> None:
     """Whoever reads report.json would take a failed run for a good one."""
     times = {"started_at": START, "finished_at": START}
     context.folder.write("plan", PlanResult(**context.common("plan"), **times, source="logs"))

@@ -1,4 +1,5 @@
-"""Being stopped: the stack unwinds, an orphan notices, and what the caller ignores stays ignored."""
+"""Being stopped: the stack unwinds, an orphan notices, and what the caller ignores stays
+ignored."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ except Stopped as stopped:
 
 @pytest.fixture(autouse=True)
 def signals_heard() -> Iterator[None]:
-    """A shell starts what it runs in the background with SIGINT ignored, `nohup` with SIGHUP, and processes pass that on."""
+    """A shell starts what it runs in the background with SIGINT ignored, `nohup` with SIGHUP, and
+    processes pass that on."""
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
         signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
@@ -40,10 +42,16 @@ def signals_heard() -> Iterator[None]:
         signal.signal(signum, handler)
 
 
-def waits(limit: float | None = None, then: str = "pass", **environment: str) -> subprocess.Popen[str]:
+def waits(
+    limit: float | None = None, then: str = "pass", **environment: str
+) -> subprocess.Popen[str]:
     program = [sys.executable, "-c", WAITS.format(limit=limit, then=then)]
     child = subprocess.Popen(
-        program, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}, start_new_session=True
+        program,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
@@ -55,7 +63,8 @@ def test_each_signal_unwinds_the_stack_and_is_named(signum: signal.Signals) -> N
     child = waits()
     child.send_signal(signum)
     said, _ = child.communicate(timeout=30)
-    what = "what was sent until then, if anything, is in the ledger, and is not sent again"  # nobody here knows better
+    # nobody here knows better
+    what = "what was sent until then, if anything, is in the ledger, and is not sent again"
     assert said == f"stopped by {signum.name}; {what}; run the same command again for the rest\n"
     assert exit_code(child.returncode) == 128 + signum
 

@@ -29,7 +29,9 @@ class Coordinator:
         monkeypatch.setattr(takeover, "_FENCE_AT_ONCE", 1)
         monkeypatch.setattr(transaction, "fence", self.fence)
 
-    def fence(self, settings: Any, transactional_id: str, topic: str, ends: Callable[[], float]) -> None:
+    def fence(
+        self, settings: Any, transactional_id: str, topic: str, ends: Callable[[], float]
+    ) -> None:
         left = ends() - self.now
         self.now += min(left, self._seconds)
         if left < self._seconds:
@@ -42,7 +44,9 @@ def fences() -> takeover.Fences:
     return takeover.Fences(settings, "_shipper.web")
 
 
-def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """128 tasks x 128 lanes of one run made every later one fail for lack of time."""
     coordinator = Coordinator(monkeypatch, seconds=40.0)
     ids = [f"web.near.{task}.{lane}" for task in range(40) for lane in range(50)]
@@ -70,9 +74,12 @@ class Noting:
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["", "compacted"])
-def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written(compacted: bool) -> None:
-    """Another run announces itself between our reading and our writing, and has more lanes. Compaction may come at any moment; with one key for
-    all announcements our own would then hide the other's (found by model/takeover.pml: ONE_KEY)."""
+def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written(
+    compacted: bool,
+) -> None:
+    """Another run announces itself between our reading and our writing, and has more lanes.
+    Compaction may come at any moment; with one key for all announcements our own would then hide
+    the other's (found by model/takeover.pml: ONE_KEY)."""
     log: Any = MemoryLog()
     cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
 
@@ -94,7 +101,9 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     ours.write_control = write_and_compact  # type: ignore[method-assign]
     fences: Any = Noting(opened())
     settings: Any = SimpleNamespace(transactional=True)
-    fenced = takeover.fence_earlier_runs(ours, settings, "near", "ours", 1, 1, known=known, fences=fences)
+    fenced = takeover.fence_earlier_runs(
+        ours, settings, "near", "ours", 1, 1, known=known, fences=fences
+    )
     lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
     assert {lane for at, lane in fences.fenced if at == fenced.generation} == lanes
     assert fenced.generation == opened().look(CONTROL_NOW).generation
@@ -113,12 +122,19 @@ class Compared(str):
     __hash__ = str.__hash__
 
 
-def test_lanes_that_are_fenced_already_cost_no_look_at_each_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lanes of a run are fenced before our announcement, and a few more of another run after it."""
+def test_lanes_that_are_fenced_already_cost_no_look_at_each_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lanes of a run are fenced before our announcement, and a few more of another run after
+    it."""
     ids_of = takeover.ids_of
-    monkeypatch.setattr(takeover, "ids_of", lambda *asked: [Compared(each) for each in ids_of(*asked)])
+    monkeypatch.setattr(
+        takeover, "ids_of", lambda *asked: [Compared(each) for each in ids_of(*asked)]
+    )
     log: Any = MemoryLog()
-    ledger = LedgerLog(log, Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"}), "web")
+    ledger = LedgerLog(
+        log, Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"}), "web"
+    )
     takeover.announce(ledger, "near", "first", 40, 25)
     known = ledger.look(CONTROL_NOW)
     takeover.announce(ledger, "near", "another", 41, 25)
@@ -135,16 +151,28 @@ def test_what_was_fenced_once_is_not_fenced_by_each_later_run() -> None:
     settings: Any = SimpleNamespace(transactional=True)
     for run_id, tasks in (("large", 12), ("small", 1), ("next", 1)):
         fences: Any = Noting(LedgerLog(log, cluster, "web"))
-        takeover.take_over(LedgerLog(log, cluster, "web"), settings, "near", run_id, tasks, tasks, [], fences=fences)
+        takeover.take_over(
+            LedgerLog(log, cluster, "web"),
+            settings,
+            "near",
+            run_id,
+            tasks,
+            tasks,
+            [],
+            fences=fences,
+        )
     assert [lane for _, lane in fences.fenced] == ["web.near.0.0"]
 
 
 def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over() -> None:
-    """The lane of an earlier run is alive until it is fenced, and may have the right to ship until then."""
+    """The lane of an earlier run is alive until it is fenced, and may have the right to ship until
+    then."""
     log: Any = MemoryLog()
     cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
     split = SplitId(FileId("a.log", 100, 5), 0)
-    committed = encode_chunk("web", ChunkKey(split, 0, "t"), ChunkValue(10, True, 10, 100, 1, "d", 0, "first", "w"))
+    committed = encode_chunk(
+        "web", ChunkKey(split, 0, "t"), ChunkValue(10, True, 10, 100, 1, "d", 0, "first", "w")
+    )
 
     class CommitsUntilItIsFenced(Noting):
         def close(self, transactional_id: str, until: Any) -> None:

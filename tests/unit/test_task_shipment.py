@@ -39,9 +39,13 @@ class Cluster:
         return Chunks("web").feed(sorted(self._ledger.values(), key=lambda record: record.offset))
 
     def commit(self, chunk: Chunk) -> None:
-        self._ledger[chunk.ledger_key] = LogRecord(next(self._offsets), 0, chunk.ledger_key, chunk.ledger_value(None, None))
+        self._ledger[chunk.ledger_key] = LogRecord(
+            next(self._offsets), 0, chunk.ledger_key, chunk.ledger_value(None, None)
+        )
         if chunk.topic:
-            self.topics.setdefault(chunk.topic, []).extend(value or b"" for value in chunk.values[:])
+            self.topics.setdefault(chunk.topic, []).extend(
+                value or b"" for value in chunk.values[:]
+            )
 
     def ship(
         self,
@@ -54,13 +58,29 @@ class Cluster:
         commits: Callable[[Chunk], bool] = lambda chunk: True,
         quarantine: bool = True,
     ) -> None:
-        """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with them if ``ends``, and then the reader says
-        ``sizes``: the bytes that it took from the file, and those of the lines."""
-        rows = [*((NUMBER, line, _signed(spark_hash(line)), 0 if line in bad else None) for line in lines)]
+        """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with
+        them if ``ends``, and then the reader says ``sizes``: the bytes that it took from the file,
+        and those of the lines."""
+        rows = [
+            *(
+                (NUMBER, line, _signed(spark_hash(line)), 0 if line in bad else None)
+                for line in lines
+            )
+        ]
         rows += [(END_ROW, b"%d %d" % sizes if sizes else None, None, None)] if ends else []
-        types = {"split": pa.int64(), "value": pa.binary(), "checksum": pa.int64(), "disposition": pa.int8()}
+        types = {
+            "split": pa.int64(),
+            "value": pa.binary(),
+            "checksum": pa.int64(),
+            "disposition": pa.int8(),
+        }
         columns = zip(*rows, strict=True)
-        batch = pa.record_batch({name: pa.array(column, of) for (name, of), column in zip(types.items(), columns, strict=True)})
+        batch = pa.record_batch(
+            {
+                name: pa.array(column, of)
+                for (name, of), column in zip(types.items(), columns, strict=True)
+            }
+        )
         state = self.chunks().splits.get(SPLIT)
         there = {topic: state.intervals(topic) for _, topic in state.chunks} if state else {}
         quarantines = state.quarantines if state else frozenset[str]()
@@ -72,10 +92,22 @@ class Cluster:
             end_known=bool(state and state.end is not None),
         )
         order = ShipOrder(
-            "web", "c", "r", "w", "d", 1, 0, LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1), {"t": TopicLimit(10_000)}, lanes=1,
-            chunk_size_bytes=1000, topics=("t",), splits={NUMBER: split}, reasons=("check",),
+            "web",
+            "c",
+            "r",
+            "w",
+            "d",
+            1,
+            0,
+            LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
+            {"t": TopicLimit(10_000)},
+            lanes=1,
+            chunk_size_bytes=1000,
+            topics=("t",),
+            splits={NUMBER: split},
+            reasons=("check",),
             quarantine=QuarantineOrder("q", 100) if quarantine else None,
-        )  # fmt: skip
+        )
 
         def submit(chunks: list[Chunk]) -> None:
             for chunk in filter(commits, chunks):
@@ -104,7 +136,8 @@ def test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run() -> None:
 
 
 def test_a_record_that_is_there_fails_no_later_run_that_would_not_send_it_any_more() -> None:
-    """Its time has aged beyond the topic's bounds meanwhile, say. Without a quarantine such a run could never finish the file."""
+    """Its time has aged beyond the topic's bounds meanwhile, say. Without a quarantine such a run
+    could never finish the file."""
     lines = [b"one", b"two", b"three", b"four"]
     cluster = Cluster()
     cluster.ship(lines[:2], ends=False)
@@ -117,7 +150,8 @@ def test_a_record_that_is_there_fails_no_later_run_that_would_not_send_it_any_mo
 
 
 def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before() -> None:
-    """The first run sends line 0 to quarantine, and dies before that. The topic's own chunk may then not have the key of line 0."""
+    """The first run sends line 0 to quarantine, and dies before that. The topic's own chunk may
+    then not have the key of line 0."""
     lines = [b"zero", b"one", b"two"]
     cluster = Cluster()
     cluster.ship(lines, bad=[b"zero"], commits=lambda chunk: chunk.topic != "q")
@@ -138,7 +172,14 @@ def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_befor
         ([], (27, 0), False, 27),
         ([], None, True, 0),
     ],
-    ids=["plain", "packed", "packed-without-a-last-end", "bzip2", "packed-and-empty", "a-split-without-a-line"],
+    ids=[
+        "plain",
+        "packed",
+        "packed-without-a-last-end",
+        "bzip2",
+        "packed-and-empty",
+        "a-split-without-a-line",
+    ],
 )
 def test_the_end_of_a_split_says_how_many_bytes_of_the_file_it_accounts_for(
     lines: list[bytes], sizes: tuple[int, int] | None, counts_bytes: bool, read: int | None

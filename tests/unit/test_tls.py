@@ -1,4 +1,5 @@
-"""Why a TLS handshake would be refused, by listeners of Python's own; tests/integration/test_security.py has a broker's."""
+"""Why a TLS handshake would be refused, by listeners of Python's own;
+tests/integration/test_security.py has a broker's."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev.certificates import Authority, Certified
 
-from shipper.kafka.tls import HandshakeFailed, handshake, hosts_and_ports, is_tls, login_remedy, why_refused
+from shipper.kafka.tls import (
+    HandshakeFailed,
+    handshake,
+    hosts_and_ports,
+    is_tls,
+    login_remedy,
+    why_refused,
+)
 
 
 @contextmanager
@@ -66,13 +74,17 @@ def test_a_right_certificate_is_shown_with_its_end(authority: Authority) -> None
         assert handshake(unverified, "127.0.0.1", port, 10) is None
 
 
-def test_each_wrong_certificate_is_named_with_what_to_do(authority: Authority, tmp_path: Path) -> None:
+def test_each_wrong_certificate_is_named_with_what_to_do(
+    authority: Authority, tmp_path: Path
+) -> None:
     expired = authority.issue("expired", ends=dt.timedelta(days=-1))
     with listener(expired) as port, pytest.raises(HandshakeFailed, match="has expired") as caught:
         handshake(settings(authority), "127.0.0.1", port, 10)
     assert caught.value.final
     with listener(authority.issue("stranger", hosts=("elsewhere.example",))) as port:
-        with pytest.raises(HandshakeFailed, match=r"is not for 127\.0\.0\.1: name the brokers in `bootstrap`"):
+        with pytest.raises(
+            HandshakeFailed, match=r"is not for 127\.0\.0\.1: name the brokers in `bootstrap`"
+        ):
             handshake(settings(authority), "127.0.0.1", port, 10)
         nameless = {**settings(authority), "ssl.endpoint.identification.algorithm": "none"}
         assert handshake(nameless, "127.0.0.1", port, 10) is not None
@@ -83,19 +95,28 @@ def test_each_wrong_certificate_is_named_with_what_to_do(authority: Authority, t
         assert "`ssl.ca.location`" in str(why_refused(settings(other), f"127.0.0.1:{port}", 10))
         assert why_refused(settings(authority), f"127.0.0.1:1,127.0.0.1:{port}", 10) is None
     with pytest.raises(HandshakeFailed, match=r"`ssl\.ca\.location`.* cannot be used"):
-        handshake(settings(authority, **{"ssl.ca.location": "/nowhere/ca.pem"}), "127.0.0.1", port, 10)
+        handshake(
+            settings(authority, **{"ssl.ca.location": "/nowhere/ca.pem"}), "127.0.0.1", port, 10
+        )
 
 
 def test_a_listener_that_wants_a_certificate_says_so_and_takes_one(authority: Authority) -> None:
     own = authority.issue("client", hosts=())
     with listener(authority.issue("broker"), authority.certificate) as port:
-        with pytest.raises(HandshakeFailed, match=r"certificate is wanted .*`ssl\.certificate\.location`"):
+        with pytest.raises(
+            HandshakeFailed, match=r"certificate is wanted .*`ssl\.certificate\.location`"
+        ):
             handshake(settings(authority), "127.0.0.1", port, 10)
         mine = {"ssl.certificate.location": str(own.certificate), "ssl.key.location": str(own.key)}
         assert handshake(settings(authority, **mine), "127.0.0.1", port, 10) is not None
         other = authority.issue("other", hosts=())
         with pytest.raises(HandshakeFailed, match="do they belong together"):
-            handshake(settings(authority, **{**mine, "ssl.key.location": str(other.key)}), "127.0.0.1", port, 10)
+            handshake(
+                settings(authority, **{**mine, "ssl.key.location": str(other.key)}),
+                "127.0.0.1",
+                port,
+                10,
+            )
 
 
 def test_a_port_without_tls_is_told_and_is_not_for_ever(authority: Authority) -> None:
@@ -108,16 +129,27 @@ def test_a_port_without_tls_is_told_and_is_not_for_ever(authority: Authority) ->
 
 
 def test_brokers_are_taken_from_bootstrap_and_login_settings_from_the_mechanism() -> None:
-    assert hosts_and_ports("a:1, SSL://b.example:2,[::1]:3") == [("a", 1), ("b.example", 2), ("::1", 3)]
+    assert hosts_and_ports("a:1, SSL://b.example:2,[::1]:3") == [
+        ("a", 1),
+        ("b.example", 2),
+        ("::1", 3),
+    ]
     assert is_tls({"security.protocol": "SASL_SSL"})
     assert not is_tls({})
     assert "`sasl.username`" in login_remedy({"sasl.mechanism": "scram-sha-256"}, "wrong")
-    assert "`sasl.oauthbearer.client.secret`" in login_remedy({"sasl.mechanisms": "OAUTHBEARER"}, "wrong")
+    assert "`sasl.oauthbearer.client.secret`" in login_remedy(
+        {"sasl.mechanisms": "OAUTHBEARER"}, "wrong"
+    )
     assert "`sasl.kerberos.keytab`" in login_remedy({}, "wrong")
 
 
 def test_a_listener_that_takes_another_mechanism_or_none_is_told_from_a_wrong_password() -> None:
-    said = "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's supported mechanisms: {} (after 2ms in state X)"
+    said = (
+        "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's "
+        "supported mechanisms: {} (after 2ms in state X)"
+    )
     settings = {"sasl.mechanisms": "PLAIN", "security.protocol": "SASL_SSL"}
-    assert "SCRAM-SHA-256,SCRAM-SHA-512." in login_remedy(settings, said.format("SCRAM-SHA-256,SCRAM-SHA-512"))
+    assert "SCRAM-SHA-256,SCRAM-SHA-512." in login_remedy(
+        settings, said.format("SCRAM-SHA-256,SCRAM-SHA-512")
+    )
     assert "`SSL`" in login_remedy(settings, said.format(""))

@@ -1,4 +1,5 @@
-"""When a look at a topic's id counts as an answer. What the cluster says is scripted; tests/chaos/test_recreated.py has a real one."""
+"""When a look at a topic's id counts as an answer. What the cluster says is scripted;
+tests/chaos/test_recreated.py has a real one."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.waiting import wait_until
 
 
 class Cluster:
-    """Scripted cluster. A look answers with ``says``, and waits at ``gate``, both as they were when the look began."""
+    """Scripted cluster. A look answers with ``says``, and waits at ``gate``, both as they were when
+    the look began."""
 
     def __init__(self) -> None:
         self.says = Looked(ids={"t": "A", "u": "U"})
@@ -31,7 +33,12 @@ class Cluster:
         said, gate = self.says, self.gate
         gate.wait(30)
         self.under_way -= 1
-        return Looked(*({t: v for t, v in found.items() if t in topics} for found in (said.ids, said.faults, said.refused)))
+        return Looked(
+            *(
+                {t: v for t, v in found.items() if t in topics}
+                for found in (said.ids, said.faults, said.refused)
+            )
+        )
 
 
 @pytest.fixture
@@ -53,15 +60,20 @@ def in_time() -> float:
     return time.monotonic() + 30
 
 
-def test_what_somebody_saw_before_is_known_without_a_look(cluster: Cluster, watch: TopicIdWatch) -> None:
+def test_what_somebody_saw_before_is_known_without_a_look(
+    cluster: Cluster, watch: TopicIdWatch
+) -> None:
     assert watch.known({"t"}, in_time) == {"t": "A"}
     assert not cluster.looks
     assert watch.known({"t", "u"}, in_time) == {"t": "A", "u": "U"}
     assert cluster.looks == [{"u"}]
 
 
-def test_a_look_that_began_before_the_question_is_no_answer(cluster: Cluster, watch: TopicIdWatch) -> None:
-    """The records may have been acknowledged after the topic was created anew, and the look been answered before."""
+def test_a_look_that_began_before_the_question_is_no_answer(
+    cluster: Cluster, watch: TopicIdWatch
+) -> None:
+    """The records may have been acknowledged after the topic was created anew, and the look been
+    answered before."""
     early, late = threading.Event(), threading.Event()
     cluster.gate = early
     first = watch.ask({"t"})
@@ -77,7 +89,9 @@ def test_a_look_that_began_before_the_question_is_no_answer(cluster: Cluster, wa
     assert watch.known({"t"}, in_time) == {"t": "B"}
 
 
-def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(cluster: Cluster, watch: TopicIdWatch) -> None:
+def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(
+    cluster: Cluster, watch: TopicIdWatch
+) -> None:
     cluster.gate.clear()
     questions = [watch.ask({"t"}) for _ in range(50)]
     time.sleep(0.1)
@@ -95,7 +109,9 @@ def test_an_absent_topic_is_an_answer(cluster: Cluster, watch: TopicIdWatch) -> 
     assert watch.wait_for(watch.ask({"t"}), in_time) == {"t": None}
 
 
-def test_a_fault_is_asked_again_until_somebody_answers(cluster: Cluster, watch: TopicIdWatch) -> None:
+def test_a_fault_is_asked_again_until_somebody_answers(
+    cluster: Cluster, watch: TopicIdWatch
+) -> None:
     cluster.says = Looked(faults={"t": "no broker"})
     question = watch.ask({"t"})
     wait_until(lambda: len(cluster.looks) > 2)
@@ -139,7 +155,9 @@ def test_brokers_that_give_no_ids_are_asked_once(cluster: Cluster, watch: TopicI
     assert cluster.looks == [{"v"}]
 
 
-def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(cluster: Cluster, watch: TopicIdWatch) -> None:
+def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(
+    cluster: Cluster, watch: TopicIdWatch
+) -> None:
     cluster.gate.clear()
     question = watch.ask({"t"})
     threading.Timer(0.1, watch.close).start()

@@ -1,4 +1,5 @@
-"""What is concluded from what a cluster says of its topics. What it says is scripted; tests/integration/test_pool.py has a real one."""
+"""What is concluded from what a cluster says of its topics. What it says is scripted;
+tests/integration/test_pool.py has a real one."""
 
 from __future__ import annotations
 
@@ -56,7 +57,12 @@ def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added
         topics.learn(["t"], 5)
         homes = [topics.home("t", sequence, None) for sequence in range(8)]
         assert homes == [0, 1, 2, 3, 0, 1, 2, 3]
-        assert [bool(topics.partitions("t", home)) for home in homes[:4]] == [True, True, False, True]
+        assert [bool(topics.partitions("t", home)) for home in homes[:4]] == [
+            True,
+            True,
+            False,
+            True,
+        ]
         cluster.says["t"] = TopicState((2,), existing=(*ALL, 4, 5))
         look_again(cluster, topics)
         wait_until(lambda: topics.partitions("t") == (2,))
@@ -64,7 +70,9 @@ def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added
         assert topics.why_unusable("t", 1) == "partition 1 has no leader"
 
 
-def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was_made_anew() -> None:
+def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was_made_anew() -> (
+    None
+):
     cluster = Cluster()
     cluster.says["t"] = TopicState(ALL, existing=ALL)
     with cluster.topics() as topics:
@@ -77,17 +85,28 @@ def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was
         assert [topics.home("t", sequence, 3) for sequence in range(3)] == [0, 1, 0]
 
 
-def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_the_first_look_on() -> None:
+def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_the_first_look_on() -> (  # noqa: E501
+    None
+):
     cluster = Cluster()
-    cluster.says |= {"small": TopicState((0,), existing=(0,)), "t": TopicState((0, 1), existing=ALL)}
+    cluster.says |= {
+        "small": TopicState((0,), existing=(0,)),
+        "t": TopicState((0, 1), existing=ALL),
+    }
     with cluster.topics(only=(2, 3)) as topics:
         topics.learn(["small", "t"], 5)
         for topic in ("small", "t"):
             assert topics.partitions(topic) == ()
             assert not topics.may_be_usable(topic)
             wait_until(lambda topic=topic: topics.unusable_seconds(topic) > 0)
-        assert topics.why_unusable("small") == "it has 1 partitions, and none of 2, 3 (`delivery.partitions`)"
-        assert topics.why_unusable("t") == "none of its partitions 2, 3 (`delivery.partitions`) has a leader"
+        assert (
+            topics.why_unusable("small")
+            == "it has 1 partitions, and none of 2, 3 (`delivery.partitions`)"
+        )
+        assert (
+            topics.why_unusable("t")
+            == "none of its partitions 2, 3 (`delivery.partitions`) has a leader"
+        )
         assert [topics.home("t", sequence, None) for sequence in range(2)] == [2, 3]
         assert not topics.any_usable()
 
@@ -129,7 +148,9 @@ def test_a_probe_that_comes_back_unsent_lets_another_one_go() -> None:
         assert topics.probe("t")
 
 
-def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_should_fit() -> None:
+def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_should_fit() -> (
+    None
+):
     there = {"a": 10_000, "b": 20_000}
     asked: list[list[str]] = []
 
@@ -139,7 +160,12 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
 
     limits = TopicLimits({"known": TopicLimit(5_000)}, ask)
     limits.learn(["a", "b", "known", "absent"])
-    assert [limits.of(topic) for topic in ("a", "b", "known", "absent")] == [10_000, 20_000, 5_000, DEFAULT_LIMIT_BYTES]
+    assert [limits.of(topic) for topic in ("a", "b", "known", "absent")] == [
+        10_000,
+        20_000,
+        5_000,
+        DEFAULT_LIMIT_BYTES,
+    ]
     assert limits.surely("a") == 10_000 - 2048
     assert asked == [["a", "absent", "b"]]
     assert limits.surely_by_now("a") == 10_000 - 2048
@@ -166,7 +192,9 @@ def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted() 
         assert topics.forbidden_seconds("t") == 0
 
 
-def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "GRANT_SECONDS", 0.5)
     cluster = Cluster()
     cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)

@@ -11,7 +11,10 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.replay import RecordPosition, Repaired, _check_topics
 from shipper.errors import ConfigError, UsageError
 
-HEAD = "pipeline: web\nsource: s3a://logs/web/\nclusters: [local, other]\nrecords: {columns: {service: value}}\n"
+HEAD = (
+    "pipeline: web\nsource: s3a://logs/web/\nclusters: [local, other]\nrecords: {columns: "
+    "{service: value}}\n"
+)
 
 
 @pytest.fixture
@@ -21,7 +24,9 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (config / "pipelines").mkdir(parents=True)
     (config / "clusters").mkdir()
     (config / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: ${NOT_SET_HERE}\n")
-    (config / "clusters" / "other.yaml").write_text("cluster: other\nbootstrap: h:1\nledger: {topic: 'audit.{pipeline}'}\n")
+    (config / "clusters" / "other.yaml").write_text(
+        "cluster: other\nbootstrap: h:1\nledger: {topic: 'audit.{pipeline}'}\n"
+    )
 
     def found(more: str) -> list[str]:
         """By `shipper run` and by what Airflow parses: the same."""
@@ -31,7 +36,11 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             load_pipeline(config, "web")
         except ConfigError as error:
             of_one = str(error).splitlines()
-        of_all = [str(fault) for fault in load_all(config).broken.get("web", ()) if "NOT_SET_HERE" not in str(fault)]
+        of_all = [
+            str(fault)
+            for fault in load_all(config).broken.get("web", ())
+            if "NOT_SET_HERE" not in str(fault)
+        ]
         assert [line.partition(": ")[0].rpartition("web.yaml:")[2] for line in of_all] == [
             line.partition(": ")[0].rpartition("web.yaml:")[2] for line in of_one
         ]
@@ -46,13 +55,41 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         ("topic: _shipper.web\n", "5:8: topic: ", "not for records"),
         ("topic: __transaction_state\n", "5:8: topic: ", "not for records"),
         ("topic: audit.other_pipeline\n", "5:8: topic: ", "not for records"),
-        ("topic: t\nquarantine: {topic: _shipper.x}\n", "6:21: quarantine.topic: ", "not for records"),
-        ("topic: t\nquarantine: {topic: audit.web}\n", "6:21: quarantine.topic: ", "not for records"),
-        ("routes: [{topic: '{service}', topics: [a, audit.web]}]\n", "5:43: routes[0].topics[1]: ", "not for records"),
-        ("routes: [{topic: '{service}', topics: [a, _shipper.web]}]\n", "5:43: routes[0].topics[1]: ", "not for records"),
-        ("topic: 'logs.{service}'\n", "5:8: topic: ", "any line could choose any topic.*matching: "),
-        ("routes: [{topic: 'l.{service}', topics: [l.a], matching: l}]\n", "5:58: routes[0].matching: ", "contradict"),
-        ("routes: [{topic: 'l.{service}', topics: [m.a]}]\n", "5:42: routes[0].topics[0]: ", "never leads to 'm.a'"),
+        (
+            "topic: t\nquarantine: {topic: _shipper.x}\n",
+            "6:21: quarantine.topic: ",
+            "not for records",
+        ),
+        (
+            "topic: t\nquarantine: {topic: audit.web}\n",
+            "6:21: quarantine.topic: ",
+            "not for records",
+        ),
+        (
+            "routes: [{topic: '{service}', topics: [a, audit.web]}]\n",
+            "5:43: routes[0].topics[1]: ",
+            "not for records",
+        ),
+        (
+            "routes: [{topic: '{service}', topics: [a, _shipper.web]}]\n",
+            "5:43: routes[0].topics[1]: ",
+            "not for records",
+        ),
+        (
+            "topic: 'logs.{service}'\n",
+            "5:8: topic: ",
+            "any line could choose any topic.*matching: ",
+        ),
+        (
+            "routes: [{topic: 'l.{service}', topics: [l.a], matching: l}]\n",
+            "5:58: routes[0].matching: ",
+            "contradict",
+        ),
+        (
+            "routes: [{topic: 'l.{service}', topics: [m.a]}]\n",
+            "5:42: routes[0].topics[0]: ",
+            "never leads to 'm.a'",
+        ),
         ("routes: [{topic: l, matching: l}]\n", "5:31: routes[0].matching: ", "remove it"),
         (
             "routes: [{topic: 'l.{service}', topics: [l.a]}]\nquarantine: {topic: l.a}\n",
@@ -74,12 +111,19 @@ def test_a_list_or_a_pattern_says_where_lines_may_go(faults, more):
 
 def pipeline(**route):
     return Pipeline.model_validate(
-        {"pipeline": "web", "source": "x", "clusters": ["c"], "records": {"columns": {"s": "value"}}, "routes": [route]}
+        {
+            "pipeline": "web",
+            "source": "x",
+            "clusters": ["c"],
+            "records": {"columns": {"s": "value"}},
+            "routes": [route],
+        }
     )
 
 
 def test_what_a_route_allows_is_no_part_of_the_digest():
-    """It decides what goes to quarantine only; else every half-shipped file would be refused when a topic is added."""
+    """It decides what goes to quarantine only; else every half-shipped file would be refused when a
+    topic is added."""
     digests = {
         pipeline(topic="l.{s}", topics=["l.a"]).transform_digest(),
         pipeline(topic="l.{s}", topics=["l.a", "l.b"]).transform_digest(),
@@ -89,25 +133,48 @@ def test_what_a_route_allows_is_no_part_of_the_digest():
 
 
 def test_a_replay_can_go_where_the_route_allows_only():
-    listed, matching = pipeline(topic="l.{s}", topics=["l.a"]), pipeline(topic="l.{s}", matching="l[.][a-c]+")
+    listed, matching = (
+        pipeline(topic="l.{s}", topics=["l.a"]),
+        pipeline(topic="l.{s}", matching="l[.][a-c]+"),
+    )
     assert [listed.may_ship_to(topic) for topic in ("l.a", "l.b", "l.")] == [True, False, False]
-    assert [matching.may_ship_to(topic) for topic in ("l.abc", "l.x", "m.a")] == [True, False, False]
+    assert [matching.may_ship_to(topic) for topic in ("l.abc", "l.x", "m.a")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_replay_goes_to_no_ledger_whatever_the_pattern_takes():
     anything = pipeline(topic="{s}", matching=".+")
-    assert [anything.may_ship_to(topic) for topic in ("web", "_shipper.web", "__consumer_offsets")] == [True, False, False]
-    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}"}})
+    assert [
+        anything.may_ship_to(topic) for topic in ("web", "_shipper.web", "__consumer_offsets")
+    ] == [True, False, False]
+    cluster = Cluster.model_validate(
+        {"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}"}}
+    )
     for topic in ("audit.web", "_shipper.web", "__consumer_offsets"):
         wanted = [Repaired(RecordPosition("a.log", 0, 1), topic, b"x")]
         with pytest.raises(UsageError, match=f"'{topic}' is a ledger, or Kafka's own"):
             _check_topics(anything, cluster, {topic: 1}, wanted)
-    _check_topics(anything, cluster, {"web": 1}, [Repaired(RecordPosition("a.log", 0, 1), "web", b"x")])
+    _check_topics(
+        anything, cluster, {"web": 1}, [Repaired(RecordPosition("a.log", 0, 1), "web", b"x")]
+    )
 
 
 def test_a_clusters_ledgers_are_reserved_for_every_pipeline():
-    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}.v1"}})
+    cluster = Cluster.model_validate(
+        {"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}.v1"}}
+    )
     reserved = re.compile(cluster.reserved_topics)
-    assert [bool(reserved.fullmatch(topic)) for topic in ("audit.web.v1", "audit.v1", "_shipper.x", "__x", "_x", "audit.web.v2")] == [
-        True, False, True, True, False, False,
-    ]  # fmt: skip
+    assert [
+        bool(reserved.fullmatch(topic))
+        for topic in ("audit.web.v1", "audit.v1", "_shipper.x", "__x", "_x", "audit.web.v2")
+    ] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]

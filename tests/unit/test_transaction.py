@@ -1,4 +1,5 @@
-"""Who may begin a transaction, and when: both rules, without a broker. With one: tests/chaos/test_late_end_txn.py."""
+"""Who may begin a transaction, and when: both rules, without a broker. With one:
+tests/chaos/test_late_end_txn.py."""
 
 from __future__ import annotations
 
@@ -38,14 +39,18 @@ def test_only_one_module_begins_and_commits_transactions() -> None:
         for path in _sources()
         if any(name in (source := path.read_text()) for name in _OF_A_TRANSACTION)
         for node in ast.walk(ast.parse(source))
-        if (getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)) in _OF_A_TRANSACTION
+        if (getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None))
+        in _OF_A_TRANSACTION
     }
     # The bench's other contenders are what shipper is compared with: they promise nothing.
-    assert {user for user in users if not user.startswith("tools/shipper_tools/bench/")} == {"shipper/kafka/transaction.py"}
+    assert {user for user in users if not user.startswith("tools/shipper_tools/bench/")} == {
+        "shipper/kafka/transaction.py"
+    }
 
 
 class Scripted:
-    """A producer that says what it is told to: which of its calls fail, and whether it lost a connection."""
+    """A producer that says what it is told to: which of its calls fail, and whether it lost a
+    connection."""
 
     made: list[Scripted]
     events: list[str]
@@ -98,7 +103,9 @@ def noting(producers: type[Scripted]) -> RightToShip[None]:
     return RightToShip(lambda: producers.events.append("read"))
 
 
-def test_the_right_to_ship_is_read_after_the_opening_and_before_the_first_transaction_and_once(producers: type[Scripted]) -> None:
+def test_the_right_to_ship_is_read_after_the_opening_and_before_the_first_transaction_and_once(
+    producers: type[Scripted],
+) -> None:
     transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
     for _ in range(2):
         transactions.begin(soon)
@@ -120,7 +127,8 @@ def test_nothing_begins_when_somebody_later_may_ship(producers: type[Scripted]) 
 def test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it(
     producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another lane reads while this one is being opened. A later run may announce itself between that read and the fencing."""
+    """Another lane reads while this one is being opened. A later run may announce itself between
+    that read and the fencing."""
     right = noting(producers)
 
     def init(self: Scripted, until: Until) -> None:
@@ -142,7 +150,9 @@ def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[S
     assert (transactions.openings, transactions.sent) == (2, SentBytes(2, 2))
 
 
-def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(producers: type[Scripted]) -> None:
+def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(
+    producers: type[Scripted],
+) -> None:
     transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
     transactions.begin(soon)
     with pytest.raises(KafkaFault, match="_STATE"):
@@ -151,7 +161,9 @@ def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(produc
     assert producers.events[-2:] == ["abort", "discard"]
 
 
-def test_a_transaction_that_may_be_committed_is_not_aborted(producers: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_may_be_committed_is_not_aborted(
+    producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
     transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
     transactions.begin(soon)
 
@@ -168,7 +180,10 @@ def test_a_transaction_that_may_be_committed_is_not_aborted(producers: type[Scri
 def test_opening_is_tried_again_but_not_for_what_no_retry_mends(
     producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults = [KafkaFault("COORDINATOR_NOT_AVAILABLE", "moving"), KafkaFault("INVALID_TRANSACTION_TIMEOUT", "too long")]
+    faults = [
+        KafkaFault("COORDINATOR_NOT_AVAILABLE", "moving"),
+        KafkaFault("INVALID_TRANSACTION_TIMEOUT", "too long"),
+    ]
 
     def init(self: Scripted, until: Until) -> None:
         raise faults.pop(0)

@@ -1,4 +1,5 @@
-"""What decides which records a file becomes is part of the digest. Without that a rerun would finish a file with other records."""
+"""What decides which records a file becomes is part of the digest. Without that a rerun would
+finish a file with other records."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.pieces import file_pieces
 from shipper.report.plan_result import PlannedFile
 
-BASE: dict[str, Any] = {"pipeline": "web", "source": {"path": "logs"}, "clusters": ["c"], "routes": [{"topic": "t"}]}
+BASE: dict[str, Any] = {
+    "pipeline": "web",
+    "source": {"path": "logs"},
+    "clusters": ["c"],
+    "routes": [{"topic": "t"}],
+}
 _ROUTES = [{"topic": "errors", "when": "value LIKE '%ERROR%'"}, {"topic": "t"}]
 
 
@@ -45,6 +51,12 @@ def test_what_decides_the_records_of_a_file_changes_the_digest(changes: dict[str
 def test_a_file_has_the_same_splits_on_any_number_of_cores(path: str) -> None:
     file = PlannedFile(path=path, size_bytes=10**8, modified_ms=5, splits=1)
     machines = [pipeline(runner={"cores": cores}) for cores in (1, 2, 64)]
-    cuts = [[(piece.start, piece.end, piece.split) for piece in file_pieces([file], on.split_size_bytes)] for on in machines]
+    cuts = [
+        [
+            (piece.start, piece.end, piece.split)
+            for piece in file_pieces([file], on.split_size_bytes)
+        ]
+        for on in machines
+    ]
     assert cuts[0] == cuts[1] == cuts[2]
     assert len({machine.transform_digest() for machine in machines}) == 1

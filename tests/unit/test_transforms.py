@@ -35,35 +35,55 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("pipelines", "clusters"):
         (tmp_path / "config" / folder).mkdir(parents=True)
     for name in ("local", "far"):
-        Path(f"config/clusters/{name}.yaml").write_text(f"cluster: {name}\nbootstrap: 127.0.0.1:9092\n")
+        Path(f"config/clusters/{name}.yaml").write_text(
+            f"cluster: {name}\nbootstrap: 127.0.0.1:9092\n"
+        )
     return Path("config")
 
 
 def faults_of(text: str, **leave: Any) -> list[str]:
     Path("config/pipelines/web.yaml").write_text(text)
-    return [str(fault).removeprefix("config/pipelines/web.yaml:") for fault in load_all(Path("config"), **leave).faults]
+    return [
+        str(fault).removeprefix("config/pipelines/web.yaml:")
+        for fault in load_all(Path("config"), **leave).faults
+    ]
 
 
 def pipeline(**more: Any) -> Pipeline:
     base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["local", "far"]}
-    return Pipeline.model_validate({**base, **({} if "routes" in more else {"topic": "logs.web"}), **more})
+    return Pipeline.model_validate(
+        {**base, **({} if "routes" in more else {"topic": "logs.web"}), **more}
+    )
 
 
 @pytest.mark.parametrize(
     ("redact", "expected"),
     [
-        ("[emial]", "5:20: records.redact[0]: found 'emial'; did you mean 'email'? allowed: email, ipv4, ipv6, card, bearer"),
+        (
+            "[emial]",
+            "5:20: records.redact[0]: found 'emial'; did you mean 'email'? allowed: email, ipv4, "
+            "ipv6, card, bearer",
+        ),
         ("[{regex: a, rule: card}]", "`rule` and `regex` contradict each other"),
         ("[{with: x}]", "a rule needs `rule` or `regex`"),
-        ("[{rule: card, with: x, hash: {key: '${KEY}'}}]", "`with` and `hash` contradict each other"),
+        (
+            "[{rule: card, with: x, hash: {key: '${KEY}'}}]",
+            "`with` and `hash` contradict each other",
+        ),
         ("[{regex: '(a)', with: 'x$2'}]", "`with`: $2 is no group of `regex`, which has 1"),
         ("[{regex: '(a)', with: 'x$'}]", "a dollar sign is written $$"),
-        (f"[{{rule: card, hash: {{key: {KEY}}}}}]", "records.redact[0].hash.key: a key is no part of a configuration"),
+        (
+            f"[{{rule: card, hash: {{key: {KEY}}}}}]",
+            "records.redact[0].hash.key: a key is no part of a configuration",
+        ),
         (
             f"[{{rule: card, hash: {{key: '${{KEY:-{KEY}}}'}}}}]",
             "records.redact[0].hash.key: a key is no part of a configuration",
         ),
-        ("[{rule: card, hash: {key: '${UNKNOWN}'}}]", "the environment variable UNKNOWN is not set"),
+        (
+            "[{rule: card, hash: {key: '${UNKNOWN}'}}]",
+            "the environment variable UNKNOWN is not set",
+        ),
         ("[{rule: card, hash: {key: '${SHORT}'}}]", "the key has fewer than 16 characters"),
         ("[{rule: card, hash: {}}]", "records.redact[0].hash.key: missing"),
     ],
@@ -99,7 +119,13 @@ def test_a_key_comes_from_where_the_reference_says_and_shows_nowhere(monkeypatch
 
 def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it():
     plain = pipeline()
-    rules = [["email"], ["ipv4"], ["email", "ipv4"], [{"rule": "email", "with": "x"}], [{"rule": "email", "hash": {"key": KEY}}]]
+    rules = [
+        ["email"],
+        ["ipv4"],
+        ["email", "ipv4"],
+        [{"rule": "email", "with": "x"}],
+        [{"rule": "email", "hash": {"key": KEY}}],
+    ]
     found = {
         pipeline(records={"redact": rule}).transform_digest()
         for rule in [*rules, [{"rule": "email", "hash": {"key": KEY + "x"}}]]
@@ -111,9 +137,18 @@ def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it()
 @pytest.mark.parametrize(
     ("clusters", "expected"),
     [
-        ("{local: {routes: [{topic: a}]}, lcal: {}}", "clusters.lcal: no cluster 'lcal'; did you mean 'local'?"),
-        ("{local: {routes: [{topic: a}, {topic: b}]}}", "clusters.local.routes[0]: the route to 'a' has no `when`"),
-        ("{local: {routes: [{topic: a, when: x}]}}", "clusters.local.routes[0].when: the last route must have no `when`"),
+        (
+            "{local: {routes: [{topic: a}]}, lcal: {}}",
+            "clusters.lcal: no cluster 'lcal'; did you mean 'local'?",
+        ),
+        (
+            "{local: {routes: [{topic: a}, {topic: b}]}}",
+            "clusters.local.routes[0]: the route to 'a' has no `when`",
+        ),
+        (
+            "{local: {routes: [{topic: a, when: x}]}}",
+            "clusters.local.routes[0].when: the last route must have no `when`",
+        ),
         ("{local: {routes: [{topic: 'a.{x}'}]}}", "clusters.local.routes[0].topic: no column 'x'"),
         ("{local: {topic: a}}", "clusters.local.topic: unknown key"),
         (
@@ -134,11 +169,15 @@ def test_what_is_wrong_with_one_cluster_is_said_at_its_place(clusters, expected)
 
 def test_a_cluster_has_what_it_says_and_the_rest_of_the_pipeline():
     found = pipeline(
-        clusters={"local": {"routes": [{"topic": "web"}], "rate_limit": "1MB/s"}, "far": None}, delivery={"rate_limit": "5MB/s"}
+        clusters={"local": {"routes": [{"topic": "web"}], "rate_limit": "1MB/s"}, "far": None},
+        delivery={"rate_limit": "5MB/s"},
     )
     same = pipeline(delivery={"rate_limit": "5MB/s"})
     assert found.clusters == ("local", "far")
-    assert [[route.topic for route in found.on(name).routes] for name in found.clusters] == [["web"], ["logs.web"]]
+    assert [[route.topic for route in found.on(name).routes] for name in found.clusters] == [
+        ["web"],
+        ["logs.web"],
+    ]
     assert [found.on(name).delivery.rate_limit for name in found.clusters] == [1_000_000, 5_000_000]
     assert found.on("far").transform_digest() == same.transform_digest() == found.transform_digest()
     assert found.on("local").transform_digest() == pipeline(topic="web").transform_digest()
@@ -151,7 +190,13 @@ def test_a_cluster_has_what_it_says_and_the_rest_of_the_pipeline():
 def asked(**more: Any) -> Replay:
     hour = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
     return Replay.model_validate(
-        {"id": "r1", "reason": "why not", "window_start": hour, "window_end": hour + dt.timedelta(hours=1), **more}
+        {
+            "id": "r1",
+            "reason": "why not",
+            "window_start": hour,
+            "window_end": hour + dt.timedelta(hours=1),
+            **more,
+        }
     )
 
 
@@ -160,7 +205,9 @@ def test_a_replay_has_a_place_of_its_own_in_its_pipelines_ledger():
     cluster = Cluster.model_validate({"cluster": "local", "bootstrap": "h:1"})
     assert found.name == "web.replay.r1"
     assert cluster.ledger_topic(found.name) == cluster.ledger_topic("web") == "_shipper.web"
-    assert transactional_id(found.name, "local", 0, 3) == "web.local.0.3.replay.r1", "ACLs go by the beginning"
+    assert transactional_id(found.name, "local", 0, 3) == "web.local.0.3.replay.r1", (
+        "ACLs go by the beginning"
+    )
     assert transactional_id("web", "local", 0, 3) == "web.local.0.3"
 
 
@@ -188,11 +235,18 @@ def test_a_prefix_stands_before_every_topic_that_a_record_may_go_to():
 
 @pytest.mark.parametrize(
     ("prefix", "says"),
-    [("_shipper.", "is not for records"), ("a b", "letters, digits"), ("x", "is a topic of the pipeline itself")],
+    [
+        ("_shipper.", "is not for records"),
+        ("a b", "letters, digits"),
+        ("x", "is a topic of the pipeline itself"),
+    ],
 )
 def test_a_prefix_that_leads_nowhere_is_refused(prefix, says):
     with pytest.raises(UsageError, match=says):
-        replayed(pipeline(routes=[{"when": "a", "topic": "xa"}, {"topic": "a"}]), asked(topic_prefix=prefix))
+        replayed(
+            pipeline(routes=[{"when": "a", "topic": "xa"}, {"topic": "a"}]),
+            asked(topic_prefix=prefix),
+        )
 
 
 def test_a_range_of_time_is_a_rule_before_all_others_and_needs_a_time():
@@ -227,14 +281,25 @@ def test_another_range_or_reason_is_another_transform():
         {"id": "r2"},
         {},
     ]
-    assert len({replayed(spec, asked(**other)).transform_digest() for other in others}) == len(others)
+    assert len({replayed(spec, asked(**other)).transform_digest() for other in others}) == len(
+        others
+    )
 
 
 @pytest.mark.parametrize(
-    ("files", "lines", "expected"), [(1, 20, [20]), (2, 5, [3, 2]), (9, 8, [2, 2, 2, 2]), (3, 2, [1, 1]), (0, 5, [])]
+    ("files", "lines", "expected"),
+    [(1, 20, [20]), (2, 5, [3, 2]), (9, 8, [2, 2, 2, 2]), (3, 2, [1, 1]), (0, 5, [])],
 )
 def test_a_preview_shares_its_lines_out_over_a_few_files(files, lines, expected):
-    found = list(heads([PlannedFile(path=f"/{n}", size_bytes=10, modified_ms=0, splits=1) for n in range(files)], lines))
+    found = list(
+        heads(
+            [
+                PlannedFile(path=f"/{n}", size_bytes=10, modified_ms=0, splits=1)
+                for n in range(files)
+            ],
+            lines,
+        )
+    )
     assert [piece.most_lines for piece in found] == expected
     assert len({piece.file.path for piece in found}) == len(expected)
 
@@ -259,11 +324,23 @@ def test_what_was_asked_for_is_found_again_by_its_id(tmp_path):
         (["--from", "2026-11-01"], "--from and --to belong together"),
         (["--window", "2026-11-01/2026-11-02"], "--reason is missing"),
         (["--reason", "r"], "say what is to be replayed"),
-        (["--reason", "r", "--window", "2026-11-01/2026-11-02", "--files", "a"], "contradict each other"),
-        (["--reason", "r", "--window", "2026-11-01/2026-11-02", "--rate", "5"], "a rate has a unit"),
-        (["--reason", "r", "--window", "2026-11-01/2026-11-02", "--cluster", "x"], "does not ship to cluster 'x'; it has local"),
+        (
+            ["--reason", "r", "--window", "2026-11-01/2026-11-02", "--files", "a"],
+            "contradict each other",
+        ),
+        (
+            ["--reason", "r", "--window", "2026-11-01/2026-11-02", "--rate", "5"],
+            "a rate has a unit",
+        ),
+        (
+            ["--reason", "r", "--window", "2026-11-01/2026-11-02", "--cluster", "x"],
+            "does not ship to cluster 'x'; it has local",
+        ),
         (["--reason", "r", "--window", "2026-11-01/2026-11-02", "--id", "A"], "lower-case letters"),
-        (["--reason", "r", "--window", "2026-11-01/2026-11-02"], "Readers of logs.web will see these records once more"),
+        (
+            ["--reason", "r", "--window", "2026-11-01/2026-11-02"],
+            "Readers of logs.web will see these records once more",
+        ),
         (["--id", "gone"], "there is no replay gone of web"),
     ],
 )
@@ -284,12 +361,22 @@ def test_a_path_has_its_time_in_spark_as_in_python():
     assert not re.search(PathTime("%Y%j").in_spark[0], "/12026305/")
 
 
-def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read(tmp_path, monkeypatch):
+def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read(
+    tmp_path, monkeypatch
+):
     config = tmp_path / "config"
     config.mkdir(exist_ok=True)
     (config / "shipper.yaml").write_text("allow: {sources: [logs/, s3a://logs/web/]}\n")
     monkeypatch.chdir(tmp_path)
-    assert named_files(config, ["logs/a.log", "s3a://logs/web/b.log"]) == [str(tmp_path / "logs/a.log"), "s3a://logs/web/b.log"]
-    for elsewhere in ("other/a.log", "logs/../other/a.log", "s3a://logs/web/../secret", "s3a://other/b.log"):
+    assert named_files(config, ["logs/a.log", "s3a://logs/web/b.log"]) == [
+        str(tmp_path / "logs/a.log"),
+        "s3a://logs/web/b.log",
+    ]
+    for elsewhere in (
+        "other/a.log",
+        "logs/../other/a.log",
+        "s3a://logs/web/../secret",
+        "s3a://other/b.log",
+    ):
         with pytest.raises(UsageError, match=r"allow\.sources"):
             named_files(config, [elsewhere])

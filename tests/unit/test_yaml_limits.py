@@ -1,4 +1,5 @@
-"""One file cannot take all pipelines down: what would cost much time or memory is refused, and the others stay."""
+"""One file cannot take all pipelines down: what would cost much time or memory is refused, and the
+others stay."""
 
 from __future__ import annotations
 
@@ -31,18 +32,23 @@ def config(config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (bomb(6), rf"^config/pipelines/bad\.yaml:5:\d+: more than {MOST_VALUES:,} values up to here"),
+        (
+            bomb(6),
+            rf"^config/pipelines/bad\.yaml:5:\d+: more than {MOST_VALUES:,} values up to here",
+        ),
         (bomb(12), r"bad\.yaml:5:\d+: more than"),
         ("a: [" + "x," * MOST_VALUES + "]", r"bad\.yaml:1:\d+: more than"),
         ("a: " + "[" * 100_000, rf"bad\.yaml:1:35: nested more than {DEEPEST} levels deep"),
         ("a: &a [*a]", r"bad\.yaml:1:1: nested too deeply, or an alias that contains itself"),
         (
             f"a: b\nc: {'x' * (LONGEST_TEXT + 1)}",
-            rf"bad\.yaml:2:4: {LONGEST_TEXT + 1:,} characters; a value has {LONGEST_TEXT:,} at most",
+            rf"bad\.yaml:2:4: {LONGEST_TEXT + 1:,} characters; a value has {LONGEST_TEXT:,} at "
+            r"most",
         ),
         (
             "a: " + "x" * LARGEST_BYTES,
-            rf"bad\.yaml: {LARGEST_BYTES + 3:,} bytes; a configuration file has {LARGEST_BYTES:,} at most",
+            rf"bad\.yaml: {LARGEST_BYTES + 3:,} bytes; a configuration file has {LARGEST_BYTES:,} "
+            r"at most",
         ),
     ],
     ids=["bomb", "larger bomb", "long list", "deep", "loop", "long text", "large file"],
@@ -80,7 +86,9 @@ def test_a_source_of_braces_alone_is_looked_at_once(config: Path) -> None:
 
 def test_aliases_and_long_files_of_people_are_taken(config: Path) -> None:
     routes = "\n".join(f"  - {{when: \"value = '{n}'\", topic: logs.web}}" for n in range(1000))
-    text = RIGHT.format("long").replace("topic: logs.web\n", f"routes:\n{routes}\n  - {{topic: logs.web}}\n")
+    text = RIGHT.format("long").replace(
+        "topic: logs.web\n", f"routes:\n{routes}\n  - {{topic: logs.web}}\n"
+    )
     text += "records:\n  columns: &c {a: value}\n  headers: *c\n"
     (config / "pipelines" / "long.yaml").write_text(text)
     assert load_all(config).faults == ()

@@ -1,13 +1,15 @@
 """A Python and a JVM that are warm, for the commands that tests start.
 
-What a command costs is for the most part its start: Python imports, Java loads and compiles, Spark starts. A test of what a command does
-need not pay that. :class:`Warm` runs ``python -m shipper …`` in a fork of a process that has imported everything (server.py), and the
-steps of a run in another (python.py stands in for ``sys.executable``), with a SparkContext of their own in a JVM that stays: what
-PYSPARK_GATEWAY_PORT names is used by pyspark as it is. Commands, their arguments, environments, processes and exit codes are otherwise as
-always. One command at a time: a JVM has one SparkContext.
+What a command costs is for the most part its start: Python imports, Java loads and compiles, Spark
+starts. A test of what a command does need not pay that. :class:`Warm` runs ``python -m shipper …``
+in a fork of a process that has imported everything (server.py), and the steps of a run in another
+(python.py stands in for ``sys.executable``), with a SparkContext of their own in a JVM that stays:
+what PYSPARK_GATEWAY_PORT names is used by pyspark as it is. Commands, their arguments,
+environments, processes and exit codes are otherwise as always. One command at a time: a JVM has one
+SparkContext.
 
-Not for a test of the start itself, of killing, stopping or memory, of Java's own settings, or of secrets in the environment: those are
-marked `cold`.
+Not for a test of the start itself, of killing, stopping or memory, of Java's own settings, or of
+secrets in the environment: those are marked `cold`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def run(
     global _shared
     if _cold:
         command = [sys.executable, "-m", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
     _shared = _shared or Warm()
     return _shared.run(arguments, environment, timeout)
 
@@ -70,14 +74,25 @@ class Warm:
         self.folder = keep.FOLDER if self._kept else Path(self._folder.name)
         self.python = python_of(self.folder)
         (self.folder / "socket").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tests.warm.server", str(self.folder / "socket"), str(self.python)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.warm.server",
+            str(self.folder / "socket"),
+            str(self.python),
+        ]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        self._server = subprocess.Popen(command, cwd=_ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._server = subprocess.Popen(
+            command, cwd=_ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self._ready = False
         self._java: WarmJava | None = None
 
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 300
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        timeout: float = 300,
     ) -> subprocess.CompletedProcess[str]:
         """What ``python -m …`` with these arguments would run."""
         java = self._fresh_java()
@@ -91,7 +106,9 @@ class Warm:
         command = [str(self.python), "-m", *arguments]
         clean = False
         try:
-            done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=timeout, check=False)
+            done = subprocess.run(
+                command, env=given, capture_output=True, text=True, timeout=timeout, check=False
+            )
             clean = java.is_clean()
         finally:
             if not clean:
@@ -120,7 +137,11 @@ class Warm:
             self._java = None
 
     def end(self) -> None:
-        if self._java is not None and self._kept is not None and self._java.process == self._kept.java_process:
+        if (
+            self._java is not None
+            and self._kept is not None
+            and self._java.process == self._kept.java_process
+        ):
             self._java.let_go()
         else:
             self._end_java()

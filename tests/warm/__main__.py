@@ -25,7 +25,9 @@ def main() -> None:
                 java = WarmJava.start(keep.FOLDER, python_of(keep.FOLDER))
                 keep.say(kafka.port, java)
                 print(
-                    f"Kafka at {kafka.bootstrap} and a JVM are warm: run tests in another terminal. Ctrl-C ends them.", flush=True
+                    f"Kafka at {kafka.bootstrap} and a JVM are warm: run tests in another "
+                    "terminal. Ctrl-C ends them.",
+                    flush=True,
                 )
                 while java.process.alive():  # a command that left it unclean ends it
                     time.sleep(0.2)

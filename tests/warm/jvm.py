@@ -23,7 +23,11 @@ from shipper.s3a import LOCK
 from spark_jobs import java
 
 _ROOT = Path(__file__).parents[2]
-_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={java.log_settings().as_uri()}")
+_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    f"-Dlog4j2.configurationFile={java.log_settings().as_uri()}",
+)
 
 _children: list[subprocess.Popen[bytes]] = []
 
@@ -34,7 +38,8 @@ class WarmJava:
     def __init__(self, port: int, secret: str, log: Path, process: ProcessId) -> None:
         self.port, self.secret, self.log, self.process = port, secret, log, process
         self.commands = 0
-        # Without memory management: it speaks to a JVM that may be gone, at any moment at which Python collects garbage.
+        # Without memory management: it speaks to a JVM that may be gone, at any moment at which
+        # Python collects garbage.
         parameters = GatewayParameters(port=port, auth_token=secret, enable_memory_management=False)
         self._gateway = JavaGateway(gateway_parameters=parameters)
 
@@ -46,7 +51,9 @@ class WarmJava:
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
             # S3A's are looked into by who reads S3 alone.
-            "spark.jars": ",".join(map(str, [READER_JAR, *sorted(resolve_jars(LOCK).glob("*.jar"))])),
+            "spark.jars": ",".join(
+                map(str, [READER_JAR, *sorted(resolve_jars(LOCK).glob("*.jar"))])
+            ),
             "spark.ui.showConsoleProgress": "false",
         }
         options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
@@ -59,9 +66,20 @@ class WarmJava:
             "PYSPARK_DRIVER_PYTHON": str(python),
             "PYTHONPATH": str(_ROOT),
         }
-        command = [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *options, "pyspark-shell"]
+        command = [
+            str(Path(_find_spark_home()) / "bin" / "spark-submit"),
+            *options,
+            "pyspark-shell",
+        ]
         with log.open("wb") as file:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=file, stderr=file, cwd=folder)
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                cwd=folder,
+            )
         _children.append(process)
         while not where.exists():
             assert process.poll() is None, log.read_text()
@@ -74,7 +92,9 @@ class WarmJava:
     def is_clean(self) -> bool:
         """Whether it lives and the last command has left no SparkContext in it."""
         try:
-            contexts = getattr(getattr(self._gateway.jvm.org.apache.spark, "SparkContext$"), "MODULE$")
+            contexts = getattr(
+                getattr(self._gateway.jvm.org.apache.spark, "SparkContext$"), "MODULE$"
+            )
             return not contexts.getActive().isDefined()
         except (Py4JError, OSError):
             return False
@@ -103,6 +123,9 @@ class WarmJava:
 def python_of(folder: Path) -> Path:
     """The program that stands in for Python; its warm process listens at ``folder/socket``."""
     python, real = folder / "python", sys.executable
-    python.write_text(f'#!/bin/sh\nexec {real} -I -S {Path(__file__).with_name("python.py")} {folder / "socket"} {real} "$@"\n')
+    python.write_text(
+        f"#!/bin/sh\nexec {real} -I -S {Path(__file__).with_name('python.py')} {folder / 'socket'} "
+        f'{real} "$@"\n'
+    )
     python.chmod(0o755)
     return python

@@ -1,7 +1,9 @@
-"""Kafka's own tools in a JVM that stays, for the independent reader: it starts three of them for each read, a second of CPU each.
+"""Kafka's own tools in a JVM that stays, for the independent reader: it starts three of them for
+each read, a second of CPU each.
 
-What runs is what `shipper_tools.dev.kafka_tools` runs, class and arguments. A tool that fails is run again as always, in a JVM of its own, and
-says what it has to say; but for the consumer, which moves on in the topic.
+What runs is what `shipper_tools.dev.kafka_tools` runs, class and arguments. A tool that fails is
+run again as always, in a JVM of its own, and says what it has to say; but for the consumer, which
+moves on in the topic.
 """
 
 from __future__ import annotations
@@ -43,16 +45,29 @@ class WarmTools:
         self._process: subprocess.Popen[bytes] | None = None
         self._calls = 0
 
-    def run(self, main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0, given: bytes = b"") -> ToolOutput:
+    def run(
+        self,
+        main_class: str,
+        args: Sequence[str],
+        *,
+        timeout_seconds: float = 60.0,
+        given: bytes = b"",
+    ) -> ToolOutput:
         """As :func:`run_kafka_tool`."""
-        if main_class.rpartition(".")[2] in _WARM and not given and self._lock.acquire(blocking=False):
+        if (
+            main_class.rpartition(".")[2] in _WARM
+            and not given
+            and self._lock.acquire(blocking=False)
+        ):
             try:
                 return self._run(main_class, args, timeout_seconds)
             except _RefusedError:
                 pass
             except (Py4JError, OSError) as error:
                 self.end()
-                if main_class.endswith("ConsoleConsumer"):  # it may have committed what it read, and nobody would read that again
+                if main_class.endswith(
+                    "ConsoleConsumer"
+                ):  # it may have committed what it read, and nobody would read that again
                     raise DevServerError(f"the warm {main_class} failed: {error}") from error
             finally:
                 self._lock.release()
@@ -68,7 +83,9 @@ class WarmTools:
             out, err = Path(folder) / "out", Path(folder) / "err"
             # A topic may be larger than the JVM's memory.
             java.java.lang.System.setOut(
-                java.java.io.PrintStream(java.java.io.BufferedOutputStream(java.java.io.FileOutputStream(str(out))))
+                java.java.io.PrintStream(
+                    java.java.io.BufferedOutputStream(java.java.io.FileOutputStream(str(out)))
+                )
             )
             java.java.lang.System.setErr(java.java.io.PrintStream(str(err)))
             self._call(gateway, main_class, words)
@@ -82,7 +99,10 @@ class WarmTools:
         tool = java.java.lang.Class.forName(main_class)
         # Its `main` ends the JVM in any case.
         name = "mainNoExit" if main_class.endswith("GetOffsetShell") else "main"
-        kinds, given = gateway.new_array(java.java.lang.Class, 1), gateway.new_array(java.java.lang.Object, 1)
+        kinds, given = (
+            gateway.new_array(java.java.lang.Class, 1),
+            gateway.new_array(java.java.lang.Object, 1),
+        )
         kinds[0], given[0] = words.getClass(), words
         method = tool.getDeclaredMethod(name, kinds)
         method.setAccessible(True)
@@ -104,10 +124,15 @@ class WarmTools:
                     return_proc=True,
                 )
                 found = GatewayParameters(
-                    port=port, auth_token=secret, enable_memory_management=False, read_timeout=timeout_seconds + 60
+                    port=port,
+                    auth_token=secret,
+                    enable_memory_management=False,
+                    read_timeout=timeout_seconds + 60,
                 )
                 self._gateway = JavaGateway(gateway_parameters=found)
-                self._gateway.jvm.java.lang.System.setProperty("java.awt.headless", "true")  # it is up
+                self._gateway.jvm.java.lang.System.setProperty(
+                    "java.awt.headless", "true"
+                )  # it is up
             self._calls = 0
         return self._gateway
 
@@ -122,7 +147,8 @@ class WarmTools:
 
 @contextlib.contextmanager
 def for_readers() -> Iterator[None]:
-    """While the block runs, `read_topic` and `read_records` use one. They need not wait so long then for a consumer to get going."""
+    """While the block runs, `read_topic` and `read_records` use one. They need not wait so long
+    then for a consumer to get going."""
     tools, before = WarmTools(), (console_consumer.run_kafka_tool, console_consumer._IDLE_MS)
     console_consumer.run_kafka_tool, console_consumer._IDLE_MS = tools.run, 500
     try:

@@ -1,7 +1,9 @@
-"""A broker and a JVM that are kept for the next test: ``make warm`` in one terminal, ``pytest tests/integration/…`` in another, as often as
-it is wanted. One pytest at a time has them; another one beside it starts its own, as all do when nothing is kept.
+"""A broker and a JVM that are kept for the next test: ``make warm`` in one terminal, ``pytest
+tests/integration/…`` in another, as often as it is wanted. One pytest at a time has them; another
+one beside it starts its own, as all do when nothing is kept.
 
-Python is not kept: the next test is to run the code as it is then. Java's part of it (jvm/) is as it was when this started.
+Python is not kept: the next test is to run the code as it is then. Java's part of it (jvm/) is as
+it was when this started.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Kept:
         """Without the topics of earlier tests. It cannot be stopped from here."""
         server = KafkaServer(FOLDER / "kafka", self.kafka_port)
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        topics = [name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")]
+        topics = [
+            name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")
+        ]
         for deleted in admin.delete_topics(topics).values() if topics else []:
             deleted.result()
         return server
@@ -50,7 +54,8 @@ class Kept:
 
 
 def kept() -> Kept | None:
-    """What is kept, for this process alone from now on; None if nothing is, or another one has it."""
+    """What is kept, for this process alone from now on; None if nothing is, or another one
+    has it."""
     global _held
     if _held is None:
         if not STATE.exists():
@@ -75,9 +80,12 @@ def say(kafka_port: int, java: WarmJava) -> None:
     """For :func:`kept`, as long as this process lives. The JVM's secret is for this user alone."""
     keeper = ProcessId.of(os.getpid())
     state = {
-        "keeper": [keeper.pid, keeper.started], "kafka": kafka_port, "java": java.port, "secret": java.secret,
+        "keeper": [keeper.pid, keeper.started],
+        "kafka": kafka_port,
+        "java": java.port,
+        "secret": java.secret,
         "process": [java.process.pid, java.process.started],
-    }  # fmt: skip
+    }
     new = STATE.with_suffix(".new")
     new.touch(0o600)
     new.write_text(json.dumps(state))

@@ -1,4 +1,5 @@
-"""In place of ``python``: a module of shipper's or Spark's runs in a fork of the warm one (server.py), anything else in the real one.
+"""In place of ``python``: a module of shipper's or Spark's runs in a fork of the warm one
+(server.py), anything else in the real one.
 
 Starts without `site` and imports nothing that takes time.
 """

@@ -1,7 +1,9 @@
-"""A Python that has imported what shipper's commands import, and forks for each of them. Run as ``python -m tests.warm.server SOCKET PYTHON``.
+"""A Python that has imported what shipper's commands import, and forks for each of them. Run as
+``python -m tests.warm.server SOCKET PYTHON``.
 
-A command is what ``python -m MODULE ARGUMENT…`` would run, by the same :mod:`runpy`, with the arguments, environment, folder and standard
-streams of whoever asks. The process forks before anything of Spark's or Kafka's was used, and has one thread.
+A command is what ``python -m MODULE ARGUMENT…`` would run, by the same :mod:`runpy`, with the
+arguments, environment, folder and standard streams of whoever asks. The process forks before
+anything of Spark's or Kafka's was used, and has one thread.
 """
 
 from __future__ import annotations
@@ -20,13 +22,31 @@ import struct
 import sys
 from pathlib import Path
 
-#: What reads the environment or looks at the streams when it is imported (`shipper.cli.main`, `shipper.cli.console`) is left to each command.
+#: What reads the environment or looks at the streams when it is imported (`shipper.cli.main`,
+#: `shipper.cli.console`) is left to each command.
 IMPORTED = (
-    "pandas", "pyarrow", "pyspark.sql", "pyspark.worker", "great_expectations", "rich.console", "rich.table", "typer",
-    "shipper.driver.run", "shipper.driver.plan", "shipper.driver.gate_source", "shipper.driver.ship", "shipper.driver.gate_delivery",
-    "spark_jobs.engine", "spark_jobs.gates.source", "spark_jobs.gates.view", "spark_jobs.job", "spark_jobs.session", "spark_jobs.expressions",
-    "shipper.report.page", "py4j.clientserver",
-)  # fmt: skip
+    "pandas",
+    "pyarrow",
+    "pyspark.sql",
+    "pyspark.worker",
+    "great_expectations",
+    "rich.console",
+    "rich.table",
+    "typer",
+    "shipper.driver.run",
+    "shipper.driver.plan",
+    "shipper.driver.gate_source",
+    "shipper.driver.ship",
+    "shipper.driver.gate_delivery",
+    "spark_jobs.engine",
+    "spark_jobs.gates.source",
+    "spark_jobs.gates.view",
+    "spark_jobs.job",
+    "spark_jobs.session",
+    "spark_jobs.expressions",
+    "shipper.report.page",
+    "py4j.clientserver",
+)
 #: A worker daemon makes a process group of its own, which the leader of a session may not.
 _LEADS_ITSELF = "pyspark.daemon"
 _SIZE = struct.Struct("!I")
@@ -54,7 +74,8 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
 
 
 def _serve(path: str) -> Request:
-    """Returns in the process that is to run a command. This one ends when its standard input does."""
+    """Returns in the process that is to run a command. This one ends when its standard
+    input does."""
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
@@ -78,9 +99,17 @@ def _serve(path: str) -> Request:
 
 
 def _refuse_threads() -> None:
-    """A fork has the calling thread alone, and the locks that others held. jemalloc (pyarrow's) prepares its thread for that."""
-    found = {path.name: path.joinpath("comm").read_text().strip() for path in Path("/proc/self/task").iterdir()}
-    lost = [name for number, name in found.items() if int(number) != os.getpid() and name != "jemalloc_bg_thd"]
+    """A fork has the calling thread alone, and the locks that others held. jemalloc (pyarrow's)
+    prepares its thread for that."""
+    found = {
+        path.name: path.joinpath("comm").read_text().strip()
+        for path in Path("/proc/self/task").iterdir()
+    }
+    lost = [
+        name
+        for number, name in found.items()
+        if int(number) != os.getpid() and name != "jemalloc_bg_thd"
+    ]
     assert not lost, f"a fork would lose threads: {lost}"
 
 
@@ -115,7 +144,9 @@ def _stream(number: int) -> io.TextIOWrapper:
     """As Python makes them when it starts: they remember what kind of file they are."""
     errors = "backslashreplace" if number == 2 else "strict"
     binary = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115 - as long as the process
-    return io.TextIOWrapper(binary, encoding="utf-8", errors=errors, line_buffering=number == 2 or os.isatty(number))
+    return io.TextIOWrapper(
+        binary, encoding="utf-8", errors=errors, line_buffering=number == 2 or os.isatty(number)
+    )
 
 
 def _become(request: Request, python: str) -> str:

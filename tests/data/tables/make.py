@@ -1,4 +1,5 @@
-"""Makes the Avro files of this folder anew, with fastavro, cramjam and backports.zstd: ``python make.py``."""
+"""Makes the Avro files of this folder anew, with fastavro, cramjam and backports.zstd: ``python
+make.py``."""
 
 import datetime as dt
 import decimal
@@ -34,9 +35,19 @@ ALL = fastavro.parse_schema(
             {"name": "map", "type": {"type": "map", "values": ["null", "long"]}},
             {
                 "name": "in",
-                "type": ["null", {"type": "record", "name": "In", "fields": [{"name": "x", "type": ["null", "int"]}]}],
+                "type": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "In",
+                        "fields": [{"name": "x", "type": ["null", "int"]}],
+                    },
+                ],
             },
-            {"name": "any", "type": ["null", "string", "long", {"type": "array", "items": "string"}]},
+            {
+                "name": "any",
+                "type": ["null", "string", "long", {"type": "array", "items": "string"}],
+            },
             {"name": "day", "type": logical("int", "date")},
             {"name": "at", "type": logical("long", "timestamp-micros")},
             {"name": "at_ms", "type": logical("long", "timestamp-millis")},
@@ -48,17 +59,46 @@ ALL = fastavro.parse_schema(
     }
 )
 ROW = {
-    "i": 1, "l": 2**62, "f": 1.5, "d": 0.1, "b": True, "s": 'a"\\\n\x01é', "raw": b"\x00\xff", "kind": "HIGH", "four": b"abcd", "list": [1, None, 3],
-    "map": {"k": 1, "n": None}, "in": {"x": 7}, "any": ["p", "q"], "day": dt.date(2026, 11, 1), "at": MOMENT, "at_ms": MOMENT,
-    "local": MOMENT.replace(tzinfo=None), "time": dt.time(1, 2, 3, 4), "money": decimal.Decimal("-12345678901234567890.10"),
+    "i": 1,
+    "l": 2**62,
+    "f": 1.5,
+    "d": 0.1,
+    "b": True,
+    "s": 'a"\\\n\x01é',
+    "raw": b"\x00\xff",
+    "kind": "HIGH",
+    "four": b"abcd",
+    "list": [1, None, 3],
+    "map": {"k": 1, "n": None},
+    "in": {"x": 7},
+    "any": ["p", "q"],
+    "day": dt.date(2026, 11, 1),
+    "at": MOMENT,
+    "at_ms": MOMENT,
+    "local": MOMENT.replace(tzinfo=None),
+    "time": dt.time(1, 2, 3, 4),
+    "money": decimal.Decimal("-12345678901234567890.10"),
     "id": uuid.UUID("00112233-4455-6677-8899-aabbccddeeff"),
-}  # fmt: skip
+}
 BARE = {
-    **ROW, "i": None, "s": None, "d": float("nan"), "list": [], "map": {}, "in": {"x": None}, "any": None, "day": dt.date(1969, 12, 31),
-    "at": dt.datetime(1960, 1, 1, tzinfo=dt.UTC), "money": decimal.Decimal("0.00"),
-}  # fmt: skip
+    **ROW,
+    "i": None,
+    "s": None,
+    "d": float("nan"),
+    "list": [],
+    "map": {},
+    "in": {"x": None},
+    "any": None,
+    "day": dt.date(1969, 12, 31),
+    "at": dt.datetime(1960, 1, 1, tzinfo=dt.UTC),
+    "money": decimal.Decimal("0.00"),
+}
 NUMBERED = fastavro.parse_schema(
-    {"type": "record", "name": "Line", "fields": [{"name": "n", "type": "int"}, {"name": "text", "type": "string"}]}
+    {
+        "type": "record",
+        "name": "Line",
+        "fields": [{"name": "n", "type": "int"}, {"name": "text", "type": "string"}],
+    }
 )
 
 

@@ -1,4 +1,5 @@
-"""Bare producers side by side: round by round, each contender in turn, every measurement into a new topic."""
+"""Bare producers side by side: round by round, each contender in turn, every measurement into a new
+topic."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ _FIRST_RECORDS = 60_000
 """For the warm-up, when nobody knows yet how fast a contender is."""
 
 
-def measure(scenario: Scenario, folder: Path, peers_folder: Path | None, *, with_peers: bool) -> Iterator[Measurement]:
-    """Yield measurements. Round 0 is the warm-up; it also tells how many records each contender sends in the rounds that count."""
+def measure(
+    scenario: Scenario, folder: Path, peers_folder: Path | None, *, with_peers: bool
+) -> Iterator[Measurement]:
+    """Yield measurements. Round 0 is the warm-up; it also tells how many records each contender
+    sends in the rounds that count."""
     senders: list[Sender] = [Lanes(lanes or 8) for lanes in scenario.lanes]
     senders += peers(peers_folder) if with_peers else []
     with World(folder) as world:
@@ -26,15 +30,20 @@ def measure(scenario: Scenario, folder: Path, peers_folder: Path | None, *, with
             for case in scenario.cases():
                 for sender in turned(senders, round_number):
                     key = (case, sender.contender)
-                    measured = _measure(world, sender, case, counts.get(key, _FIRST_RECORDS), round_number)
+                    measured = _measure(
+                        world, sender, case, counts.get(key, _FIRST_RECORDS), round_number
+                    )
                     if measured.seconds:
-                        # A short measurement looks slower than it is, so the next one may be longer, never shorter.
+                        # A short measurement looks slower than it is, so the next one may be
+                        # longer, never shorter.
                         enough = int(measured.records / measured.seconds * scenario.seconds)
                         counts[key] = max(1000, counts.get(key, 0), enough)
                     yield measured
 
 
-def _measure(world: World, sender: Sender, case: Case, records: int, round_number: int) -> Measurement:
+def _measure(
+    world: World, sender: Sender, case: Case, records: int, round_number: int
+) -> Measurement:
     measured = Measurement(case=case, contender=sender.contender, round=round_number)
     with world.topic(case) as topic, world.measured(measured):
         try:

@@ -1,4 +1,5 @@
-"""Files → topic as a user runs it: each contender a fresh process from start to end, with Java's and Python's start and all steps of a run."""
+"""Files → topic as a user runs it: each contender a fresh process from start to end, with Java's
+and Python's start and all steps of a run."""
 
 from __future__ import annotations
 
@@ -37,10 +38,18 @@ _Process = tuple[Contender, Callable[[str, Case, str], _Told]]
 
 
 def measure(
-    scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
+    scenario: Scenario,
+    folder: Path,
+    peers_folder: Path | None,
+    ours: list[Shipment],
+    *,
+    with_peers: bool,
+    say: Say,
 ) -> Iterator[Measurement]:
-    """Yield measurements. No round is a warm-up: a process that has just started is what is measured."""
-    # What loses its parent becomes a child of this process, so that its CPU seconds are counted here when it has ended.
+    """Yield measurements. No round is a warm-up: a process that has just started is what is
+    measured."""
+    # What loses its parent becomes a child of this process, so that its CPU seconds are counted
+    # here when it has ended.
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     files = Files(folder)
     for lines in scenario.lines:
@@ -60,11 +69,15 @@ def measure(
                     yield measured
 
 
-def _run(world: World, measured: Measurement, topic: str, command: list[str], environment: dict[str, str]) -> None:
+def _run(
+    world: World, measured: Measurement, topic: str, command: list[str], environment: dict[str, str]
+) -> None:
     before, used = ended_children_seconds(), set(psutil.Process().children(recursive=True))
     with _peak(measured, used):
         began = time.monotonic()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS
+        )
         measured.seconds = time.monotonic() - began
     for orphan in set(psutil.Process().children()) - used:
         with contextlib.suppress(ChildProcessError):
@@ -75,7 +88,9 @@ def _run(world: World, measured: Measurement, topic: str, command: list[str], en
         measured.error = f"exit code {done.returncode}: {says}"
         return
     try:  # ours reports what its delivery gate has counted; a peer's topic is read
-        measured.records = _delivered(done.stdout) if measured.contender.ours else world.committed_in(topic)
+        measured.records = (
+            _delivered(done.stdout) if measured.contender.ours else world.committed_in(topic)
+        )
         if measured.records != lines:
             measured.error = f"{measured.records:,} of {lines:,} lines delivered: {says}"
     except ShipperError as error:
@@ -84,7 +99,8 @@ def _run(world: World, measured: Measurement, topic: str, command: list[str], en
 
 @contextlib.contextmanager
 def _peak(measured: Measurement, others: set[psutil.Process]) -> Iterator[None]:
-    """Note the most memory (PSS: shared memory counts once) of all processes that start in the ``with`` block, seen twice a second."""
+    """Note the most memory (PSS: shared memory counts once) of all processes that start in the
+    ``with`` block, seen twice a second."""
     over = threading.Event()
 
     def watch() -> None:
@@ -109,7 +125,15 @@ def _pss(process: psutil.Process) -> int:
 def _ours(files: Files, shipment: Shipment) -> _Process:
     def told(bootstrap: str, case: Case, topic: str) -> _Told:
         name = files.write_pipeline(bootstrap, case, shipment, topic, [])
-        words = ["run", name, "--window", files.window(case.lines or 0), "--json", "--config", str(files.config)]
+        words = [
+            "run",
+            name,
+            "--window",
+            files.window(case.lines or 0),
+            "--json",
+            "--config",
+            str(files.config),
+        ]
         environment = runner.environment(load_pipeline(files.config, name).runner)
         return [sys.executable, "-m", "shipper", *words], {**os.environ, **environment}
 
@@ -122,8 +146,15 @@ def _peers(files: Files, peers_folder: Path | None, say: Say) -> list[_Process]:
 
     def sink(bootstrap: str, case: Case, topic: str) -> _Told:
         options = spark_sink.sink_options(bootstrap, case.compression, topic)
-        told = {"input": str(files.folder(case.lines or 0)), "options": options, "jars": ",".join(map(str, jars))}
-        return [sys.executable, spark_sink.__file__, json.dumps(told)], {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        told = {
+            "input": str(files.folder(case.lines or 0)),
+            "options": options,
+            "jars": ",".join(map(str, jars)),
+        }
+        return [sys.executable, spark_sink.__file__, json.dumps(told)], {
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
 
     def sink_of_flink(bootstrap: str, case: Case, topic: str) -> _Told:
         assert built is not None
@@ -137,5 +168,10 @@ def _peers(files: Files, peers_folder: Path | None, say: Say) -> list[_Process]:
 def _delivered(stdout: str) -> int:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         report = json.loads(stdout)
-        return sum(topic["delivered"] for ship in report["ships"] for topic in ship["topics"] if not topic["quarantine"])
+        return sum(
+            topic["delivered"]
+            for ship in report["ships"]
+            for topic in ship["topics"]
+            if not topic["quarantine"]
+        )
     return 0

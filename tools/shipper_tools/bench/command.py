@@ -27,7 +27,9 @@ from shipper_tools.dev.jars import Say
 T = TypeVar("T")
 
 EPILOG = "Example: `shipper bench distance --peers ~/.cache/shipper-peers`"
-_SCENARIOS_HELP = "; ".join(f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items())
+_SCENARIOS_HELP = "; ".join(
+    f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items()
+)
 _WIDTH = 150
 """Of tables that nobody reads on a terminal."""
 
@@ -37,24 +39,46 @@ app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown
 @app.command(epilog=EPILOG)
 def bench(
     scenario: Annotated[str, typer.Argument(help=_SCENARIOS_HELP)],
-    rtt: Annotated[str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")] = None,
-    lanes: Annotated[str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; from files `auto`, too.")] = None,
+    rtt: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")
+    ] = None,
+    lanes: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; from files `auto`, too.")
+    ] = None,
     partitions: Annotated[str | None, typer.Option(metavar="LIST", help="`1,16`.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")] = None,
-    lines: Annotated[int | None, typer.Option(min=8, help="End to end and cold: lines in the files.")] = None,
-    peers: Annotated[Path | None, typer.Option(help="Folder that the peers' build.sh filled.")] = None,
-    with_peers: Annotated[bool, typer.Option("--with-peers/--no-peers", help="Measure what is used instead, too.")] = True,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")
+    ] = None,
+    lines: Annotated[
+        int | None, typer.Option(min=8, help="End to end and cold: lines in the files.")
+    ] = None,
+    peers: Annotated[
+        Path | None, typer.Option(help="Folder that the peers' build.sh filled.")
+    ] = None,
+    with_peers: Annotated[
+        bool, typer.Option("--with-peers/--no-peers", help="Measure what is used instead, too.")
+    ] = True,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="End to end and cold: of the pipeline, `delivery.chunk_size=8MB`."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="End to end and cold: of the pipeline, `delivery.chunk_size=8MB`.",
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json and .html.")] = Path("bench/results"),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json and .html.")] = Path(
+        "bench/results"
+    ),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
 ) -> None:
-    """Measures throughput on a real broker on this machine: bare producers, or from files to the topic; near or far.
+    """Measures throughput on a real broker on this machine: bare producers, or from files to the
+    topic; near or far.
 
-    Every contender in turn, several rounds; median and spread. What it finds is kept as JSON and as a page with plots.
+    Every contender in turn, several rounds; median and spread. What it finds is kept as JSON and as
+    a page with plots.
     """
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
@@ -66,20 +90,33 @@ def bench(
         "rounds": rounds,
         "seconds": seconds,
     }
-    told = replace(SCENARIOS[scenario], **{name: value for name, value in given.items() if value is not None})
+    told = replace(
+        SCENARIOS[scenario], **{name: value for name, value in given.items() if value is not None}
+    )
     pipeline = _pipeline(settings or [])
     err = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
 
-    _leave(_run(told, lambda folder: _measured(told, folder, peers, pipeline, with_peers, say), say), out, as_json, say)
+    _leave(
+        _run(told, lambda folder: _measured(told, folder, peers, pipeline, with_peers, say), say),
+        out,
+        as_json,
+        say,
+    )
 
 
 def _measured(
-    told: Scenario, folder: Path, peers: Path | None, pipeline: dict[str, Any], with_peers: bool, say: Say
+    told: Scenario,
+    folder: Path,
+    peers: Path | None,
+    pipeline: dict[str, Any],
+    with_peers: bool,
+    say: Say,
 ) -> Iterator[Measurement]:
-    """Measure by the scenario's kind. These modules are slow to import, and no other command needs them."""
+    """Measure by the scenario's kind. These modules are slow to import, and no other command needs
+    them."""
     from shipper_tools.bench import bare, cold, files
 
     if told.kind == "bare":
@@ -92,7 +129,9 @@ def _measured(
     return end_to_end.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
 
 
-def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]], say: Say) -> BenchResult:
+def _run(
+    scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]], say: Say
+) -> BenchResult:
     from shipper_tools.bench.machine import describe
 
     machine, date, began = describe(), dt.datetime.now(dt.UTC), time.monotonic()
@@ -104,7 +143,10 @@ def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]], 
     failed = sum(1 for m in measurements if m.error)
     notes = [f"Failed measurements: {failed} of {len(measurements)}."] if failed else []
     if machine.load_before > machine.cores / 4:
-        notes.append("The machine was busy with something else when this began; take the figures for lower bounds.")
+        notes.append(
+            "The machine was busy with something else when this began; take the figures for lower "
+            "bounds."
+        )
     return BenchResult(
         name=scenario.name,
         question=scenario.question,
@@ -120,7 +162,8 @@ def _run(scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]], 
 
 
 def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
-    """Write the files, print the result, and end the command: with 1 if nothing was measured, or something of ours failed."""
+    """Write the files, print the result, and end the command: with 1 if nothing was measured, or
+    something of ours failed."""
     from shipper_tools.bench.page import COLUMNS, by_case, cells, render
 
     paths = result.write(out, render(result))
@@ -138,7 +181,11 @@ def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
         for note in result.notes:
             console.print(note, style="yellow")
     say(f"{paths[0]} and {paths[1].name}")
-    raise typer.Exit(1 if not result.summaries or any(m.error and m.contender.ours for m in result.measurements) else 0)
+    raise typer.Exit(
+        1
+        if not result.summaries or any(m.error and m.contender.ours for m in result.measurements)
+        else 0
+    )
 
 
 def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...] | None:

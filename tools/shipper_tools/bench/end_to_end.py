@@ -1,6 +1,8 @@
-"""Files → Spark → topic, shipper's ship step and Spark's own Kafka sink in turn, in one Spark session of this process.
+"""Files → Spark → topic, shipper's ship step and Spark's own Kafka sink in turn, in one Spark
+session of this process.
 
-It runs the steps of ``shipper run`` by the same code; each measurement is a window of its own, with files of its own, as an hourly run would be.
+It runs the steps of ``shipper run`` by the same code; each measurement is a window of its own, with
+files of its own, as an hourly run would be.
 """
 
 from __future__ import annotations
@@ -40,9 +42,16 @@ _Ship = Callable[[SparkSession, Measurement], None]
 
 
 def measure(
-    scenario: Scenario, folder: Path, peers_folder: Path | None, ours: list[Shipment], *, with_peers: bool, say: Say
+    scenario: Scenario,
+    folder: Path,
+    peers_folder: Path | None,
+    ours: list[Shipment],
+    *,
+    with_peers: bool,
+    say: Say,
 ) -> Iterator[Measurement]:
-    """Yield measurements. Round 0 is the warm-up: the first job of a Spark session takes twice as long."""
+    """Yield measurements. Round 0 is the warm-up: the first job of a Spark session takes twice as
+    long."""
     jars = spark_sink.sink_jars(peers_folder, say) if with_peers else []
     files = Files(folder)
     for lines in scenario.lines:
@@ -51,8 +60,15 @@ def measure(
     with World(folder / "kafka") as world:
         contenders: dict[Case, list[tuple[Contender, _Ship]]] = {}
         for case in scenario.cases():
-            contenders[case] = [_ours(files, world.bootstrap(case), case, one, world.create_topic(case), jars) for one in ours]
-            contenders[case] += [_sink(files, world.bootstrap(case), case, world.create_topic(case))] if jars else []
+            contenders[case] = [
+                _ours(files, world.bootstrap(case), case, one, world.create_topic(case), jars)
+                for one in ours
+            ]
+            contenders[case] += (
+                [_sink(files, world.bootstrap(case), case, world.create_topic(case))]
+                if jars
+                else []
+            )
         with _spark(files) as spark:
             for round_number in range(scenario.rounds + 1):
                 for case in scenario.cases():
@@ -61,14 +77,17 @@ def measure(
                         with world.measured(measured):
                             ship(spark, measured)
                         if not measured.error and measured.records != case.lines:
-                            measured.error = f"{measured.records:,} of {case.lines:,} lines were delivered"
+                            measured.error = (
+                                f"{measured.records:,} of {case.lines:,} lines were delivered"
+                            )
                         measured.bytes = files.size_bytes[case.lines or 0]
                         yield measured
 
 
 @contextmanager
 def _spark(files: Files) -> Iterator[SparkSession]:
-    """Open one session for all measurements, with room for the tasks of each. What it prints goes to standard error."""
+    """Open one session for all measurements, with room for the tasks of each. What it prints goes
+    to standard error."""
     pipelines = [load_pipeline(files.config, name) for name in files.pipelines]
     largest = max(pipelines, key=lambda pipeline: pipeline.runner.cores)
     referred = {found.name for name in files.pipelines for found in references(files.config, name)}
@@ -86,19 +105,31 @@ def _spark(files: Files) -> Iterator[SparkSession]:
         os.close(stdout)
 
 
-def _ours(files: Files, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]) -> tuple[Contender, _Ship]:
+def _ours(
+    files: Files, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]
+) -> tuple[Contender, _Ship]:
     name = files.write_pipeline(bootstrap, case, shipment, topic, jars)
     pipeline, cluster = load_pipeline(files.config, name), load_cluster(files.config, name)
 
     def ship(spark: SparkSession, measured: Measurement) -> None:
-        """Plan and gate, then the ship step against the clock, then the gate that must close the sum."""
+        """Plan and gate, then the ship step against the clock, then the gate that must close the
+        sum."""
         window = parse_window(files.window(case.lines or 0))
-        folder = RunFolder(resolve_uri(files.config, pipeline.runs_uri), name, window.start, window.end, new_run_id())
+        folder = RunFolder(
+            resolve_uri(files.config, pipeline.runs_uri),
+            name,
+            window.start,
+            window.end,
+            new_run_id(),
+        )
 
         def run(*steps: str) -> int:
-            """Run them as a process of their own would, but in this session: connected to nobody."""
+            """Run them as a process of their own would, but in this session: connected to
+            nobody."""
             engine = SparkEngine(pipeline, spark=spark)
-            return run_steps(RunContext(pipeline, {name: cluster}, files.config, window, folder, engine), steps)
+            return run_steps(
+                RunContext(pipeline, {name: cluster}, files.config, window, folder, engine), steps
+            )
 
         if run(PLAN, GATE_SOURCE):
             measured.error = f"plan or source gate of {name} failed"
@@ -114,10 +145,14 @@ def _ours(files: Files, bootstrap: str, case: Case, shipment: Shipment, topic: s
 
 
 def _sink(files: Files, bootstrap: str, case: Case, topic: str) -> tuple[Contender, _Ship]:
-    options, source = spark_sink.sink_options(bootstrap, case.compression, topic), str(files.folder(case.lines or 0))
+    options, source = (
+        spark_sink.sink_options(bootstrap, case.compression, topic),
+        str(files.folder(case.lines or 0)),
+    )
 
     def ship(spark: SparkSession, measured: Measurement) -> None:
-        """Spark counts nothing here: what it was given is taken for delivered if its job did not fail."""
+        """Spark counts nothing here: what it was given is taken for delivered if its job did not
+        fail."""
         with _clock(measured):
             spark_sink.write(spark, source, options)
         measured.records = case.lines or 0
@@ -130,13 +165,18 @@ def _clock(measured: Measurement) -> Iterator[None]:
     before, began = _cpu_seconds(), time.monotonic()
     yield
     measured.seconds = time.monotonic() - began
-    measured.cpu_seconds |= {kind: seconds - before[kind] for kind, seconds in _cpu_seconds().items()}
+    measured.cpu_seconds |= {
+        kind: seconds - before[kind] for kind, seconds in _cpu_seconds().items()
+    }
 
 
 def _cpu_seconds() -> dict[str, float]:
-    """Return the CPU seconds until now of this process, of its JVM, and of Spark's Python workers, also of those that the JVM has seen end."""
+    """Return the CPU seconds until now of this process, of its JVM, and of Spark's Python workers,
+    also of those that the JVM has seen end."""
     me = psutil.Process()
-    jvms = [child for child in me.children() if "org.apache.spark.deploy.SparkSubmit" in child.cmdline()]
+    jvms = [
+        child for child in me.children() if "org.apache.spark.deploy.SparkSubmit" in child.cmdline()
+    ]
     java = sum(map(process_seconds, jvms))
     below = [process for jvm in jvms for process in jvm.children(recursive=True)]
     workers = sum(process_seconds(each, with_reaped=True) for each in [*jvms, *below]) - java

@@ -19,8 +19,18 @@ from shipper_tools.bench.plan import Scenario
 from shipper_tools.bench.results import Case, Contender
 from shipper_tools.samples.services import SERVICES
 
-#: One service per file, as in life. With these the average line has 139 bytes; the demo's own mix has 190.
-_SERVICES_OF_FILES = ("payments", "web", "payments", "system", "payments", "web", "payments", "search")
+#: One service per file, as in life. With these the average line has 139 bytes; the demo's own mix
+#: has 190.
+_SERVICES_OF_FILES = (
+    "payments",
+    "web",
+    "payments",
+    "system",
+    "payments",
+    "web",
+    "payments",
+    "search",
+)
 _HOUR = datetime(2026, 11, 1, 6, tzinfo=UTC)
 _LINES_AT_A_TIME = 50_000
 _SEED = 4
@@ -39,15 +49,21 @@ def shipments(scenario: Scenario, pipeline: Mapping[str, Any]) -> list[Shipment]
     found = []
     for lanes in scenario.lanes:
         told = f"{lanes} lanes" if lanes else "sized by shipper"
-        settings = "; ".join(filter(None, ("exactly once", told, json.dumps(pipeline) if pipeline else "")))
-        contender = Contender(name=f"shipper, {told}" if lanes else "shipper", ours=True, settings=settings)
-        found.append(Shipment(contender, merged(pipeline, {"delivery": {"lanes": lanes}} if lanes else {})))
+        settings = "; ".join(
+            filter(None, ("exactly once", told, json.dumps(pipeline) if pipeline else ""))
+        )
+        contender = Contender(
+            name=f"shipper, {told}" if lanes else "shipper", ours=True, settings=settings
+        )
+        found.append(
+            Shipment(contender, merged(pipeline, {"delivery": {"lanes": lanes}} if lanes else {}))
+        )
     return found
 
 
 class Files:
-    """Log files by their number of lines, and windows that hold them: each measurement is an hour of its own, with files of its own (hard
-    links), as an hourly run would have."""
+    """Log files by their number of lines, and windows that hold them: each measurement is an hour
+    of its own, with files of its own (hard links), as an hourly run would have."""
 
     def __init__(self, folder: Path) -> None:
         self.config = folder / "config"
@@ -75,13 +91,22 @@ class Files:
         start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
         return f"{start}/{start[:-2]}59"
 
-    def write_pipeline(self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]) -> str:
+    def write_pipeline(
+        self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]
+    ) -> str:
         """Write a pipeline with a cluster of its own, and return its name. ``jars``: for Spark."""
         name = f"p{len(self.pipelines)}"
-        self._write("clusters", name, {"cluster": name, "bootstrap": bootstrap, "ledger": {"replication_factor": 1}})
+        self._write(
+            "clusters",
+            name,
+            {"cluster": name, "bootstrap": bootstrap, "ledger": {"replication_factor": 1}},
+        )
         given = {
             "pipeline": name,
-            "source": {"path": str(self._folder / "windows" / "{window_start:%Y%m%d%H}"), "settle": "0s"},
+            "source": {
+                "path": str(self._folder / "windows" / "{window_start:%Y%m%d%H}"),
+                "settle": "0s",
+            },
             "topic": topic,
             "clusters": [name],
             "delivery": {"compression": case.compression},
@@ -109,18 +134,25 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _log_lines(file: int, count: int) -> Iterator[bytes]:
-    """Yield the lines of one file, in the order of their times within each portion; the same for the same arguments."""
+    """Yield the lines of one file, in the order of their times within each portion; the same for
+    the same arguments."""
     name = _SERVICES_OF_FILES[file]
     service = next(service for service in SERVICES if service.name == name)
     maker = service.prepare(Random(f"{_SEED} {name}"))
     rng = Random(f"{_SEED} {name} {file}")
     for begun in range(0, count, _LINES_AT_A_TIME):
-        portion = maker(rng, service.hosts[file % len(service.hosts)], _HOUR, min(_LINES_AT_A_TIME, count - begun))
+        portion = maker(
+            rng,
+            service.hosts[file % len(service.hosts)],
+            _HOUR,
+            min(_LINES_AT_A_TIME, count - begun),
+        )
         yield from (line.encode() for line in portion)
 
 
 def _write_log_files(folder: Path, lines: int) -> int:
-    """Write ``lines`` lines into eight files that settled long ago; return their bytes without line ends."""
+    """Write ``lines`` lines into eight files that settled long ago; return their bytes without line
+    ends."""
     folder.mkdir(parents=True)
     files, size = len(_SERVICES_OF_FILES), 0
     for file, service in enumerate(_SERVICES_OF_FILES):

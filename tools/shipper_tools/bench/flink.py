@@ -1,6 +1,8 @@
-"""Flink's FileSource → KafkaSink, exactly once: the peer that promises what shipper promises. What it is built of, and its command.
+"""Flink's FileSource → KafkaSink, exactly once: the peer that promises what shipper promises. What
+it is built of, and its command.
 
-``python -m shipper_tools.bench.flink PEERS`` fetches it into PEERS/flink, with Maven and as the user's Maven settings say.
+``python -m shipper_tools.bench.flink PEERS`` fetches it into PEERS/flink, with Maven and as the
+user's Maven settings say.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ _JARS = {
     "flink-connector-kafka": CONNECTOR_VERSION,
 }
 _CHECKPOINT_SECONDS = 5
-"""A job whose input has ended waits for the next checkpoint, so with seldom ones a short run would measure that; and each one holds up the
-sending for some round trips. Tried once each on a busy machine at 140 ms: with 2, 5 and 10 s, 2 million lines took 22, 14 and 15 s,
-6 million 36, 35 and 29 s."""
+"""A job whose input has ended waits for the next checkpoint, so with seldom ones a short run would
+measure that; and each one holds up the sending for some round trips. Tried once each on a busy
+machine at 140 ms: with 2, 5 and 10 s, 2 million lines took 22, 14 and 15 s, 6 million 36, 35 and 29
+s."""
 _TRANSACTION_TIMEOUT_MS = 600_000
 """Flink's own default is an hour, which a broker refuses: by default it allows 15 minutes."""
 _HEAP = "2g"
@@ -37,7 +40,8 @@ _HEAP = "2g"
 _SOURCE = Path(__file__).with_name("FlinkSink.java")
 FLINK = Contender(
     name="Flink",
-    settings=f"exactly once; Flink {VERSION}, 2 tasks; checkpoints every {_CHECKPOINT_SECONDS} s; acks=all, linger 100 ms, 1 MB batches",
+    settings=f"exactly once; Flink {VERSION}, 2 tasks; checkpoints every {_CHECKPOINT_SECONDS} s; "
+    "acks=all, linger 100 ms, 1 MB batches",
 )
 
 
@@ -46,19 +50,32 @@ class FlinkNotBuilt(ShipperError):
 
 
 def folder(peers_folder: Path | None, say: Callable[[str], None]) -> Path | None:
-    """Where it is, ready to run; None, and a word about it, if it was not built, or for other versions."""
-    if peers_folder is None or not all((peers_folder / "flink" / jar).is_file() for jar in _jar_names()):
-        say("without Flink: build it with `python -m shipper_tools.bench.flink PEERS`, and name that folder in --peers")
+    """Where it is, ready to run; None, and a word about it, if it was not built, or for other
+    versions."""
+    if peers_folder is None or not all(
+        (peers_folder / "flink" / jar).is_file() for jar in _jar_names()
+    ):
+        say(
+            "without Flink: build it with `python -m shipper_tools.bench.flink PEERS`, and name "
+            "that folder in --peers"
+        )
         return None
     _compile(peers_folder / "flink")
     return peers_folder / "flink"
 
 
 def command(folder: Path, files: Path, topic: str, producer: Mapping[str, str]) -> list[str]:
-    """Ships all files of a folder. Of each run the transactional ids are its own: it has nothing to go on with from another."""
+    """Ships all files of a folder. Of each run the transactional ids are its own: it has nothing to
+    go on with from another."""
     settings = {**producer, "transaction.timeout.ms": str(_TRANSACTION_TIMEOUT_MS)}
     told = [str(files), topic, f"bench-{uuid.uuid4().hex}", str(_CHECKPOINT_SECONDS * 1000)]
-    java = [str(find_java().path), f"-Xmx{_HEAP}", "-cp", f"{folder / 'classes'}{os.pathsep}{folder}/*", "FlinkSink"]
+    java = [
+        str(find_java().path),
+        f"-Xmx{_HEAP}",
+        "-cp",
+        f"{folder / 'classes'}{os.pathsep}{folder}/*",
+        "FlinkSink",
+    ]
     return [*java, *told, *(f"{key}={value}" for key, value in settings.items())]
 
 
@@ -126,9 +143,12 @@ def _run(command: list[str], trouble: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m shipper_tools.bench.flink", description="Builds the Flink contender into PEERS/flink."
+        prog="python -m shipper_tools.bench.flink",
+        description="Builds the Flink contender into PEERS/flink.",
     )
-    parser.add_argument("peers", metavar="PEERS", type=Path, help="the folder that --peers of `shipper bench` names")
+    parser.add_argument(
+        "peers", metavar="PEERS", type=Path, help="the folder that --peers of `shipper bench` names"
+    )
     try:
         print(f"Flink {VERSION} is in {build(parser.parse_args().peers)}")
     except ShipperError as error:

@@ -20,8 +20,17 @@ _PACKAGES = ("confluent-kafka", "pyspark", "pyarrow")
 def describe() -> Machine:
     """Describe the machine without anything that names it or its user."""
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    models = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
-    versions = {"python": platform.python_version(), "java": find_java().version, "broker": JARS, "shipper": _commit()}
+    models = [
+        line.partition(":")[2].strip()
+        for line in info.splitlines()
+        if line.startswith("model name")
+    ]
+    versions = {
+        "python": platform.python_version(),
+        "java": find_java().version,
+        "broker": JARS,
+        "shipper": _commit(),
+    }
     return Machine(
         cpu=models[0] if models else platform.machine(),
         cores=len(psutil.Process().cpu_affinity() or ()),
@@ -34,17 +43,32 @@ def describe() -> Machine:
 
 def _commit() -> str:
     """Return the commit of this checkout; ``+`` if it was changed since."""
-    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or metadata.version("shipper")
+    words = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty=+",
+        "--exclude=*",
+    ]
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False
+    ).stdout.strip() or metadata.version("shipper")
 
 
 def process_seconds(process: psutil.Process, *, with_reaped: bool = False) -> float:
-    """Return user and system time of a process in seconds; 0 if it is gone. ``with_reaped``: and of its children that have ended."""
+    """Return user and system time of a process in seconds; 0 if it is gone. ``with_reaped``: and of
+    its children that have ended."""
     try:
         used = process.cpu_times()
     except psutil.NoSuchProcess:
         return 0.0
-    return float(used.user + used.system + (used.children_user + used.children_system if with_reaped else 0.0))
+    return float(
+        used.user
+        + used.system
+        + (used.children_user + used.children_system if with_reaped else 0.0)
+    )
 
 
 def ended_children_seconds() -> float:

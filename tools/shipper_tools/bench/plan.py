@@ -9,13 +9,16 @@ from typing import Literal, TypeVar
 
 from shipper_tools.bench.results import Case, Contender
 
-SPARK_SINK = Contender(name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches")
+SPARK_SINK = Contender(
+    name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches"
+)
 Turned = TypeVar("Turned")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Every combination of the axes is measured. ``lanes`` are ours alone; None lets shipper choose (not bare)."""
+    """Every combination of the axes is measured. ``lanes`` are ours alone; None lets shipper choose
+    (not bare)."""
 
     name: str
     question: str
@@ -34,11 +37,17 @@ class Scenario:
         bare = self.kind == "bare"
         return [
             Case(
-                rtt_ms=rtt, request_delay_ms=self.request_delay_ms, partitions=partitions, lines=lines,
-                record_bytes=1000 if bare else None, compression="none" if bare else "zstd",
+                rtt_ms=rtt,
+                request_delay_ms=self.request_delay_ms,
+                partitions=partitions,
+                lines=lines,
+                record_bytes=1000 if bare else None,
+                compression="none" if bare else "zstd",
             )
-            for lines, rtt, partitions in itertools.product((None,) if bare else self.lines, self.rtt_ms, self.partitions)
-        ]  # fmt: skip
+            for lines, rtt, partitions in itertools.product(
+                (None,) if bare else self.lines, self.rtt_ms, self.partitions
+            )
+        ]
 
 
 _FAR_AND_NEAR = (0.0, 140.0)
@@ -47,21 +56,24 @@ SCENARIOS = {
     for scenario in (
         Scenario(
             name="distance",
-            question="How many records a second reach one partition over 140 ms, exactly once, and how many with what is used instead?",
+            question="How many records a second reach one partition over 140 ms, exactly once, "
+            "and how many with what is used instead?",
             kind="bare",
             rtt_ms=(140.0,),
             lanes=(32, 48, 64),
         ),
         Scenario(
             name="end-to-end",
-            question="From log files to the topic, exactly once: how fast against Spark's own Kafka sink, near and far?",
+            question="From log files to the topic, exactly once: how fast against Spark's own "
+            "Kafka sink, near and far?",
             kind="end-to-end",
             rtt_ms=_FAR_AND_NEAR,
             partitions=(16, 1),
         ),
         Scenario(
             name="cold",
-            question="As a user runs it: how long does a whole process take from files to the topic, beside Spark's own sink and Flink?",
+            question="As a user runs it: how long does a whole process take from files to the "
+            "topic, beside Spark's own sink and Flink?",
             kind="cold",
             rtt_ms=_FAR_AND_NEAR,
             partitions=(16,),
@@ -69,7 +81,8 @@ SCENARIOS = {
         ),
         Scenario(
             name="slow-broker",
-            question="One partition of a broker that takes 20 ms for each request of a connection: what do lanes bring over one producer?",
+            question="One partition of a broker that takes 20 ms for each request of a "
+            "connection: what do lanes bring over one producer?",
             kind="bare",
             request_delay_ms=20.0,
             lanes=(1, 4, 8, 16),
@@ -79,6 +92,7 @@ SCENARIOS = {
 
 
 def turned(contenders: Sequence[Turned], round_number: int) -> list[Turned]:
-    """Return the contenders in their order, from another one on in each round, so that none always follows the same neighbour."""
+    """Return the contenders in their order, from another one on in each round, so that none always
+    follows the same neighbour."""
     first = round_number % len(contenders) if contenders else 0
     return [*contenders[first:], *contenders[:first]]

@@ -1,4 +1,5 @@
-"""Result of a benchmark as one JSON document: every measurement, a summary of each contender, and the machine."""
+"""Result of a benchmark as one JSON document: every measurement, a summary of each contender, and
+the machine."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Case(_ResultModel):
         parts += [f"{self.rtt_ms:g} ms"]
         parts += [f"{self.request_delay_ms:g} ms per request"] if self.request_delay_ms else []
         parts += [f"{self.partitions} partition{'s' * (self.partitions > 1)}"]
-        parts += ["log lines" if self.record_bytes is None else f"{write_size(self.record_bytes)} random"]
+        parts += [
+            "log lines" if self.record_bytes is None else f"{write_size(self.record_bytes)} random"
+        ]
         parts += [self.compression] if self.compression != "none" else []
         return " · ".join(parts)
 
@@ -67,7 +70,8 @@ class Measurement(_ResultModel):
     bytes: int = 0
     """Of values, uncompressed."""
     seconds: float = 0.0
-    """From the first record handed over to the last one acknowledged or committed; end to end: the ship step; cold: the process."""
+    """From the first record handed over to the last one acknowledged or committed; end to end: the
+    ship step; cold: the process."""
     opening_seconds: float | None = None
     """Time before that: connections, lanes."""
     cpu_seconds: dict[str, float] = Field(default_factory=dict)
@@ -82,8 +86,12 @@ class Measurement(_ResultModel):
         what = f"round {self.round}  {self.case.title}  {self.contender.name}"
         if self.error:
             return f"{what}: FAILED: {self.error}"
-        cpu = ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in self.cpu_seconds.items() if seconds)
-        return f"{what}: {self.records / self.seconds:,.0f} rec/s ({self.seconds:.1f} s; CPU s: {cpu})"
+        cpu = ", ".join(
+            f"{kind} {seconds:.1f}" for kind, seconds in self.cpu_seconds.items() if seconds
+        )
+        return (
+            f"{what}: {self.records / self.seconds:,.0f} rec/s ({self.seconds:.1f} s; CPU s: {cpu})"
+        )
 
 
 class Spread(_ResultModel):
@@ -114,7 +122,11 @@ class Summary(_ResultModel):
     @property
     def client_cpu_per_million(self) -> float:
         """CPU seconds of the sending side: neither broker nor proxy."""
-        return sum(seconds for kind, seconds in self.cpu_seconds_per_million.items() if kind not in ("broker", "proxy"))
+        return sum(
+            seconds
+            for kind, seconds in self.cpu_seconds_per_million.items()
+            if kind not in ("broker", "proxy")
+        )
 
 
 class Machine(_ResultModel):
@@ -125,7 +137,8 @@ class Machine(_ResultModel):
     memory_gb: float
     system: str
     load_before: float
-    """Load average of one minute at the begin: more than a fraction of the cores means that the machine was busy."""
+    """Load average of one minute at the begin: more than a fraction of the cores means that the
+    machine was busy."""
     versions: dict[str, str]
 
 
@@ -141,23 +154,33 @@ class BenchResult(_ResultModel):
     measurements: list[Measurement] = Field(default_factory=list)
 
     def write(self, folder: Path, page: str) -> tuple[Path, Path]:
-        """Write ``DATE-NAME.json`` and ``.html`` to ``folder``, over those of the same day and name."""
+        """Write ``DATE-NAME.json`` and ``.html`` to ``folder``, over those of the same day and
+        name."""
         folder.mkdir(parents=True, exist_ok=True)
-        document, html = (folder / f"{self.date:%Y-%m-%d}-{self.name}.{end}" for end in ("json", "html"))
-        document.write_text(self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
+        document, html = (
+            folder / f"{self.date:%Y-%m-%d}-{self.name}.{end}" for end in ("json", "html")
+        )
+        document.write_text(
+            self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8"
+        )
         html.write_text(page, encoding="utf-8")
         return document, html
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
-    """Return summaries by case and contender, in the order of their first appearance, without warm-ups and failures."""
+    """Return summaries by case and contender, in the order of their first appearance, without
+    warm-ups and failures."""
     groups: dict[tuple[Case, Contender], list[Measurement]] = {}
     for measurement in measurements:
         if measurement.round and measurement.error is None and measurement.seconds:
             groups.setdefault((measurement.case, measurement.contender), []).append(measurement)
     summaries = [_summary(case, contender, rounds) for (case, contender), rounds in groups.items()]
     for summary in summaries:
-        peers = [s.records_per_second.median for s in summaries if s.case == summary.case and not s.contender.ours]
+        peers = [
+            s.records_per_second.median
+            for s in summaries
+            if s.case == summary.case and not s.contender.ours
+        ]
         if summary.contender.ours and peers:
             summary.times_best_peer = round(summary.records_per_second.median / max(peers), 2)
     return summaries
@@ -165,7 +188,10 @@ def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
 
 def _summary(case: Case, contender: Contender, rounds: Sequence[Measurement]) -> Summary:
     kinds = dict.fromkeys(kind for m in rounds for kind in m.cpu_seconds)
-    cpu = {kind: statistics.median(m.cpu_seconds.get(kind, 0.0) / m.records * 1e6 for m in rounds) for kind in kinds}
+    cpu = {
+        kind: statistics.median(m.cpu_seconds.get(kind, 0.0) / m.records * 1e6 for m in rounds)
+        for kind in kinds
+    }
     return Summary(
         case=case,
         contender=contender,

@@ -1,4 +1,5 @@
-"""Spark's own Kafka sink as a user runs it: one script, one fresh process. For ``shipper bench cold``::
+"""Spark's own Kafka sink as a user runs it: one script, one fresh process. For ``shipper bench
+cold``::
 
 python spark_sink.py '{"input": "FOLDER", "options": {…}, "jars": "…"}'
 """
@@ -23,7 +24,9 @@ def producer_options(bootstrap: str, compression: str) -> dict[str, str]:
 
 def sink_options(bootstrap: str, compression: str, topic: str) -> dict[str, str]:
     """Return the options of Spark's Kafka sink."""
-    return {f"kafka.{key}": value for key, value in producer_options(bootstrap, compression).items()} | {"topic": topic}
+    return {
+        f"kafka.{key}": value for key, value in producer_options(bootstrap, compression).items()
+    } | {"topic": topic}
 
 
 def sink_jars(peers_folder: Path | None, say: Callable[[str], None]) -> list[Path]:
@@ -42,7 +45,11 @@ def write(spark: SparkSession, source: str, options: dict[str, str]) -> None:
 def main() -> None:
     told = json.loads(sys.argv[1])
     builder = SparkSession.builder.master("local[2]").config("spark.jars", told["jars"])
-    spark = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g").getOrCreate()
+    spark = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
     write(spark, told["input"], told["options"])
     spark.stop()
 

@@ -28,10 +28,13 @@ _TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
 
 
 class World:
-    """One broker behind a link whose shape changes from case to case. Clients pass the link only if a case has distance."""
+    """One broker behind a link whose shape changes from case to case. Clients pass the link only if
+    a case has distance."""
 
     def __init__(self, folder: Path) -> None:
-        self._server = KafkaServer(folder, far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True)
+        self._server = KafkaServer(
+            folder, far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True
+        )
         self._stack = ExitStack()
         self._link = FaultProxy(self._server.far_listener, self._server.far_port or 0)
         self._numbers = itertools.count(1)
@@ -43,12 +46,22 @@ class World:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stack.close()
 
     def bootstrap(self, case: Case) -> str:
-        """Return where clients begin in this case. :meth:`measured` makes the way there what the case wants."""
-        return self._server.far_bootstrap if case.rtt_ms or case.request_delay_ms else self._server.bootstrap
+        """Return where clients begin in this case. :meth:`measured` makes the way there what the
+        case wants."""
+        return (
+            self._server.far_bootstrap
+            if case.rtt_ms or case.request_delay_ms
+            else self._server.bootstrap
+        )
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -74,19 +87,31 @@ class World:
         """Create a topic for the ``with`` block, and delete it afterwards."""
         name = self.create_topic(case)
         yield name
-        arguments = ["--bootstrap-server", self._server.bootstrap, "--delete", "--if-exists", "--topic", name]
+        arguments = [
+            "--bootstrap-server",
+            self._server.bootstrap,
+            "--delete",
+            "--if-exists",
+            "--topic",
+            name,
+        ]
         run_kafka_tool("org.apache.kafka.tools.TopicCommand", arguments)
 
     @contextmanager
     def measured(self, measured: Measurement) -> Iterator[None]:
-        """Shape the link as the case wants, and add the CPU seconds of broker and proxy in the ``with`` block to the measurement."""
+        """Shape the link as the case wants, and add the CPU seconds of broker and proxy in the
+        ``with`` block to the measurement."""
         case = measured.case
         self._link.shape(rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms)
         processes = dict(zip(("broker", "proxy"), map(psutil.Process, self.pids), strict=True))
         before = {kind: process_seconds(process) for kind, process in processes.items()}
         yield
-        used = {kind: process_seconds(process) - before[kind] for kind, process in processes.items()}
-        measured.cpu_seconds = {kind: round(seconds, 2) for kind, seconds in (measured.cpu_seconds | used).items()}
+        used = {
+            kind: process_seconds(process) - before[kind] for kind, process in processes.items()
+        }
+        measured.cpu_seconds = {
+            kind: round(seconds, 2) for kind, seconds in (measured.cpu_seconds | used).items()
+        }
 
     def records_in(self, topic: str, partitions: int) -> int:
         """Return the sum of the end offsets, which also count the markers of transactions."""
@@ -94,14 +119,18 @@ class World:
         return sum(client.end_offset(topic, partition) for partition in range(partitions))
 
     def committed_in(self, topic: str) -> int:
-        """Count the records that a ``read_committed`` consumer reads: offsets also count markers and what was aborted.
+        """Count the records that a ``read_committed`` consumer reads: offsets also count markers
+        and what was aborted.
 
         Raises OutcomeUnknown if a transaction is still open in the topic.
         """
         reader = ReadBack(self._described)
         ends = reader.ends(lambda name: name == topic)[topic]
         spans = {(topic, partition): OffsetRange(0, end) for partition, end in enumerate(ends)}
-        return sum(seen.records for seen in reader.read(spans, lambda _: _count, _PATIENCE_SECONDS).values())
+        return sum(
+            seen.records
+            for seen in reader.read(spans, lambda _: _count, _PATIENCE_SECONDS).values()
+        )
 
 
 def _count(seen: Seen, messages: list[Message]) -> None:

@@ -43,7 +43,7 @@ routes:
   - {{topic: "logs.{{service}}", topics: [{topics}]}}
 clusters: [demo]
 runner: {{cores: 2, driver_memory: 1g}}
-"""
+"""  # noqa: E501
 
 _CLUSTER_YAML = """\
 # yaml-language-server: $schema={schema}/cluster.json
@@ -52,10 +52,13 @@ bootstrap: {bootstrap}
 """
 
 
-def write_config(folder: Path, *, schema: Path, bootstrap: str, endpoint: str, start: dt.datetime) -> str:
+def write_config(
+    folder: Path, *, schema: Path, bootstrap: str, endpoint: str, start: dt.datetime
+) -> str:
     """Writes the pipeline and its cluster below ``folder`` and returns the pipeline's text.
 
-    ``start`` (a whole hour, UTC) is where its schedule begins: with the hour before now, exactly one window is due.
+    ``start`` (a whole hour, UTC) is where its schedule begins: with the hour before now, exactly
+    one window is due.
     """
     pipeline = _PIPELINE_YAML.format(
         schema=schema,
@@ -67,7 +70,10 @@ def write_config(folder: Path, *, schema: Path, bootstrap: str, endpoint: str, s
         topics=", ".join(topic for topic in TOPICS if topic.startswith("logs.")),
     )
     cluster = _CLUSTER_YAML.format(schema=schema, bootstrap=bootstrap)
-    for path, text in ((f"pipelines/{PIPELINE}.yaml", pipeline), (f"clusters/{CLUSTER}.yaml", cluster)):
+    for path, text in (
+        (f"pipelines/{PIPELINE}.yaml", pipeline),
+        (f"clusters/{CLUSTER}.yaml", cluster),
+    ):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     return pipeline

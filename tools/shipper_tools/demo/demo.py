@@ -1,13 +1,14 @@
-"""The whole of shipper in a few minutes, on this machine alone: real S3, real Kafka, real Airflow, real Spark.
+"""The whole of shipper in a few minutes, on this machine alone: real S3, real Kafka, real Airflow,
+real Spark.
 
 ::
 
     an hour of logs in S3 ─▶ Airflow's scheduler runs the pipeline's DAG ─▶ what is where, counted three times
                        the same window again                            ─▶ 0 sent
 
-Everything lies below ``.dev/demo`` and is made anew each time. All servers are on loopback, on free ports, and are
-stopped at the end, whatever the end is.
-"""
+Everything lies below ``.dev/demo`` and is made anew each time. All servers are on loopback, on free
+ports, and are stopped at the end, whatever the end is.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -31,7 +32,14 @@ from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
-from shipper_tools.demo.config import BUCKET, CLUSTER, PIPELINE, SECRET_VARIABLE, TOPICS, write_config
+from shipper_tools.demo.config import (
+    BUCKET,
+    CLUSTER,
+    PIPELINE,
+    SECRET_VARIABLE,
+    TOPICS,
+    write_config,
+)
 from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
@@ -47,9 +55,14 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
     """Returns the exit code. With ``keep``, S3, Kafka and Airflow stay up until Ctrl-C."""
     dags = ROOT / "dags"
     if not (dags / "shipper_dags.py").exists():
-        raise UsageError(f"The demo needs the project's dags folder, and there is none at {dags}: run it in a clone.")
+        raise UsageError(
+            f"The demo needs the project's dags folder, and there is none at {dags}: run it in a "
+            "clone."
+        )
     dev = ROOT / ".dev"
-    with exclusive(dev / "demo.lock", lambda: console.print("waiting for another demo in this folder to end")):
+    with exclusive(
+        dev / "demo.lock", lambda: console.print("waiting for another demo in this folder to end")
+    ):
         shutil.rmtree(dev / "demo", ignore_errors=True)
         try:
             _Demo(dev / "demo", dags, console).run(lines, keep)
@@ -58,7 +71,9 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
             return 128 + stopped.signum
         except ShipperError as error:
             console.print(error.message, style="red", markup=False, soft_wrap=True)
-            console.print(f"[red]The demo failed.[/] What it left is in {dev / 'demo'}.", soft_wrap=True)
+            console.print(
+                f"[red]The demo failed.[/] What it left is in {dev / 'demo'}.", soft_wrap=True
+            )
             return error.exit_code
     return 0
 
@@ -92,18 +107,26 @@ class _Demo:
             try:
                 written = self._prepare(lines)
                 self._say("the scheduler finds a window that is due, and runs the DAG")
-                run_id = wait_for("a scheduled run", lambda: scheduled_run(self._airflow, PIPELINE), within_seconds=60)
+                run_id = wait_for(
+                    "a scheduled run",
+                    lambda: scheduled_run(self._airflow, PIPELINE),
+                    within_seconds=60,
+                )
                 self._follow(run_id, expected=written.lines)
                 self._say("the same window once more, triggered with window_start and window_end")
                 self._follow(self._trigger_again(), expected=0)
-                self._console.print(f"[bold green]✓[/] done in {time.monotonic() - self._started:.0f} s")
+                self._console.print(
+                    f"[bold green]✓[/] done in {time.monotonic() - self._started:.0f} s"
+                )
                 if keep:
                     self._stay()
             finally:
                 self._airflow.stop()
 
     def _say(self, text: str) -> None:
-        self._console.print(f"[dim]{time.monotonic() - self._started:5.0f} s[/]  {text}", soft_wrap=True)
+        self._console.print(
+            f"[dim]{time.monotonic() - self._started:5.0f} s[/]  {text}", soft_wrap=True
+        )
 
     def _prepare(self, lines: int) -> LogSummary:
         """Airflow takes the longest to start, so the rest is done meanwhile."""
@@ -111,15 +134,25 @@ class _Demo:
         self._say(f"Kafka is up at {bootstrap}, S3 at {endpoint}")
         config = self._folder / "config"
         schema = ROOT / "config" / "schema"
-        text = write_config(config, schema=schema, bootstrap=bootstrap, endpoint=endpoint, start=self._window.start)
+        text = write_config(
+            config, schema=schema, bootstrap=bootstrap, endpoint=endpoint, start=self._window.start
+        )
         self._airflow.launch()
-        self._say(f"Airflow is starting; meanwhile, {lines:,} log lines for the window {self._window}")
-        written = write_logs(self._folder / "logs", start=self._window.start, hours=1, lines=lines, seed=_SEED)
+        self._say(
+            f"Airflow is starting; meanwhile, {lines:,} log lines for the window {self._window}"
+        )
+        written = write_logs(
+            self._folder / "logs", start=self._window.start, hours=1, lines=lines, seed=_SEED
+        )
         self._upload(written)
-        self._say(f"{len(written.files)} files, {written.size_bytes / 1e6:.0f} MB, in s3a://{BUCKET}/")
+        self._say(
+            f"{len(written.files)} files, {written.size_bytes / 1e6:.0f} MB, in s3a://{BUCKET}/"
+        )
         ClusterClient(load_cluster(config, CLUSTER)).create_topics(TOPICS)
         self._say(f"the pipeline, {config / 'pipelines' / PIPELINE}.yaml:")
-        self._console.print(Syntax(text.partition("\n")[2], "yaml", background_color="default", word_wrap=True))
+        self._console.print(
+            Syntax(text.partition("\n")[2], "yaml", background_color="default", word_wrap=True)
+        )
         with self._console.status("waiting for Airflow"):
             self._airflow.wait_ready()
             wait_for("the DAG", lambda: find_dag(self._airflow, PIPELINE), within_seconds=60)
@@ -135,12 +168,16 @@ class _Demo:
             client.put(BUCKET, file.path.relative_to(logs).as_posix(), file.path.read_bytes())
 
     def _trigger_again(self) -> str:
-        window = {"window_start": self._window.start.isoformat(), "window_end": self._window.end.isoformat()}
+        window = {
+            "window_start": self._window.start.isoformat(),
+            "window_end": self._window.end.isoformat(),
+        }
         body = {"dag_run_id": "again", "logical_date": None, "conf": window}
         return str(self._airflow.call("POST", f"dags/{PIPELINE}/dagRuns", body)["dag_run_id"])
 
     def _follow(self, run_id: str, expected: int) -> None:
-        """Raises ShipperError if the run did not send ``expected`` records, or the counts disagree."""
+        """Raises ShipperError if the run did not send ``expected`` records, or the counts
+        disagree."""
         follow(self._airflow, PIPELINE, run_id, self._console)
         report = self._report()
         with self._console.status("counting what is in the topics, with Java's console consumer"):
@@ -148,21 +185,32 @@ class _Demo:
         self._console.print(_table(counts))
         sent, there = sum(c.sent for c in counts.values()), sum(c.topic for c in counts.values())
         if sent != expected or any(count.ledger != count.topic for count in counts.values()):
-            raise ShipperError(f"The counts do not agree: {expected:,} should have been sent. Report: {report.page}")
+            raise ShipperError(
+                f"The counts do not agree: {expected:,} should have been sent. Report: "
+                f"{report.page}"
+            )
         self._say(f"[bold]{sent:,} sent[/]; {there:,} are there. Report: {report.page}")
 
     def _report(self) -> RunReport:
         """Of the last run: a run's id begins with the time."""
 
         def of(run_id: str) -> RunFolder:
-            return RunFolder(str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id)
+            return RunFolder(
+                str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id
+            )
 
-        latest = max(path.name for path in Path(of("any").uri).parent.iterdir())  # ids begin with the time
+        latest = max(
+            path.name for path in Path(of("any").uri).parent.iterdir()
+        )  # ids begin with the time
         return of(latest).need("report", RunReport)
 
     def _count(self, report: RunReport) -> dict[str, _TopicCounts]:
         sent = {topic.topic: topic.delivered for ship in report.ships for topic in ship.topics}
-        ledger = {topic.topic: topic.ledger or 0 for gate in report.delivery_gates for topic in gate.topics}
+        ledger = {
+            topic.topic: topic.ledger or 0
+            for gate in report.delivery_gates
+            for topic in gate.topics
+        }
         with ThreadPoolExecutor(3) as pool:
             there = pool.map(lambda topic: len(read_topic(self._kafka.bootstrap, topic)), TOPICS)
             return {
@@ -173,7 +221,8 @@ class _Demo:
     def _stay(self) -> None:
         console = self._console
         console.print(
-            f"Airflow: [link]{self._airflow.url}[/] (no login)   Kafka: {self._kafka.bootstrap}   S3: {self._s3.endpoint}",
+            f"Airflow: [link]{self._airflow.url}[/] (no login)   Kafka: {self._kafka.bootstrap}   "
+            f"S3: {self._s3.endpoint}",
             soft_wrap=True,
         )
         console.print("Ctrl-C stops all.")

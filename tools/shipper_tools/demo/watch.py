@@ -1,4 +1,5 @@
-"""Following a DAG run from outside: which task is at work, how long each took, what a failed one said."""
+"""Following a DAG run from outside: which task is at work, how long each took, what a failed one
+said."""
 
 from __future__ import annotations
 
@@ -30,10 +31,13 @@ def wait_for(what: str, look: Callable[[], T | None], within_seconds: float) -> 
 
 
 def find_dag(airflow: Airflow, dag_id: str) -> bool | None:
-    """True if Airflow knows the DAG, None if not yet. Raises AirflowError if it cannot read the file."""
+    """True if Airflow knows the DAG, None if not yet. Raises AirflowError if it cannot read the
+    file."""
     errors = airflow.call("GET", "importErrors")["import_errors"]
     if errors:
-        raise AirflowError(f"Airflow cannot read {errors[0]['filename']}: {errors[0]['stack_trace'][-2000:]}")
+        raise AirflowError(
+            f"Airflow cannot read {errors[0]['filename']}: {errors[0]['stack_trace'][-2000:]}"
+        )
     return any(dag["dag_id"] == dag_id for dag in airflow.call("GET", "dags")["dags"]) or None
 
 
@@ -54,7 +58,9 @@ def follow(airflow: Airflow, dag_id: str, run_id: str, console: Console) -> None
     with console.status("waiting for the scheduler") as status:
         while True:
             state = airflow.call("GET", url)["state"]
-            tasks = airflow.call("GET", f"{url}/taskInstances?order_by=start_date")["task_instances"]
+            tasks = airflow.call("GET", f"{url}/taskInstances?order_by=start_date")[
+                "task_instances"
+            ]
             for task in tasks:
                 if task["end_date"] and task["state"] in _MARKS and task["task_id"] not in shown:
                     shown.add(task["task_id"])
@@ -65,28 +71,41 @@ def follow(airflow: Airflow, dag_id: str, run_id: str, console: Console) -> None
             if state == "failed":
                 raise AirflowError(_why(airflow, url, tasks))
             if time.monotonic() - started > _RUN_WITHIN_SECONDS:
-                raise AirflowError(f"the run {run_id} was not over after {_RUN_WITHIN_SECONDS:.0f} seconds")
+                raise AirflowError(
+                    f"the run {run_id} was not over after {_RUN_WITHIN_SECONDS:.0f} seconds"
+                )
             time.sleep(_POLL_SECONDS)
 
 
-_MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("–", "yellow"), "skipped": ("–", "yellow")}
+_MARKS = {
+    "success": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "upstream_failed": ("–", "yellow"),
+    "skipped": ("–", "yellow"),
+}
 
 
 def _line(task: Mapping[str, Any]) -> Text:
     mark, colour = _MARKS[task["state"]]
-    return Text.assemble("  ", (mark, colour), f" {task['task_id']:<24}", (f"{task['duration'] or 0:6.1f} s", "dim"))
+    return Text.assemble(
+        "  ", (mark, colour), f" {task['task_id']:<24}", (f"{task['duration'] or 0:6.1f} s", "dim")
+    )
 
 
 def _at_work(tasks: list[dict[str, Any]], seconds: float) -> str:
     running = [task["task_id"] for task in tasks if task["state"] == "running"]
-    return f"{', '.join(running) or 'between two tasks'} [dim]({seconds:.0f} s since the run began)[/]"
+    return (
+        f"{', '.join(running) or 'between two tasks'} [dim]({seconds:.0f} s since the run began)[/]"
+    )
 
 
 def _why(airflow: Airflow, url: str, tasks: list[dict[str, Any]]) -> str:
     """The end of the log of the task that failed first."""
     failed = [task for task in tasks if task["state"] == "failed"]
     if not failed:
-        return f"the run failed, and no task says why; Airflow's logs are in {airflow.home / 'logs'}"
+        return (
+            f"the run failed, and no task says why; Airflow's logs are in {airflow.home / 'logs'}"
+        )
     task = failed[0]
     log = airflow.call("GET", f"{url}/taskInstances/{task['task_id']}/logs/{task['try_number']}")
     lines = [_event(entry) for entry in log["content"]][-_LOG_LINES:]
@@ -97,5 +116,7 @@ def _why(airflow: Airflow, url: str, tasks: list[dict[str, Any]]) -> str:
 def _event(entry: Any) -> str:
     if not isinstance(entry, dict):
         return str(entry)
-    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    errors = [
+        f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()
+    ]
     return "\n".join([str(entry.get("event", "")), *errors])

@@ -1,8 +1,8 @@
-"""Airflow standalone on loopback (LocalExecutor; SQLite, or the database that it is given), driven from outside as its users do: by CLI and
-REST API.
+"""Airflow standalone on loopback (LocalExecutor; SQLite, or the database that it is given), driven
+from outside as its users do: by CLI and REST API.
 
-A process of its own, because this library does not import Airflow. For demonstrations, development and tests only: whoever reaches the port is
-its administrator.
+A process of its own, because this library does not import Airflow. For demonstrations, development
+and tests only: whoever reaches the port is its administrator.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ class AirflowError(DevServerError):
 
 
 class Airflow(Server):
-    """One Airflow whose database, logs and settings live in its folder; up after some 30 seconds on a small machine.
+    """One Airflow whose database, logs and settings live in its folder; up after some 30 seconds on
+    a small machine.
 
     Args:
-        home: ``AIRFLOW_HOME``.
-        dags: the folder that holds ``shipper_dags.py``.
-        environment: further environment variables, such as ``SHIPPER_CONFIG``; its tasks see them too.
-        port: None for any that is free.
-        database: SQLAlchemy's URL of an empty one, or of what an earlier start left there. None: SQLite, below ``home``.
+        home: ``AIRFLOW_HOME``. dags: the folder that holds ``shipper_dags.py``. environment:
+        further environment variables, such as ``SHIPPER_CONFIG``; its tasks see them too. port:
+        None for any that is free. database: SQLAlchemy's URL of an empty one, or of what an earlier
+        start left there. None: SQLite, below ``home``.
     """
 
     title = "Airflow"
     ready_within_seconds = 150.0
-    #: Its API server takes some five. Its scheduler never ends by itself: it waits for idle workers, who wait for their queue (3.3, LocalExecutor).
+    #: Its API server takes some five. Its scheduler never ends by itself: it waits for idle
+    #: workers, who wait for their queue (3.3, LocalExecutor).
     stop_within_seconds = 8.0
     poll_seconds = 0.5
 
@@ -83,22 +84,43 @@ class Airflow(Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of its processes. `standalone` starts its parts by the name of `airflow`; loopback must not go through a proxy."""
+        """Of its processes. `standalone` starts its parts by the name of `airflow`; loopback must
+        not go through a proxy."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        paths = {"AIRFLOW_HOME": str(self.home), "PATH": path, "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
-        return {**os.environ, **paths, **{f"AIRFLOW__{name}": value for name, value in self._settings().items()}, **self._given}
+        paths = {
+            "AIRFLOW_HOME": str(self.home),
+            "PATH": path,
+            "NO_PROXY": LOOPBACK,
+            "no_proxy": LOOPBACK,
+        }
+        return {
+            **os.environ,
+            **paths,
+            **{f"AIRFLOW__{name}": value for name, value in self._settings().items()},
+            **self._given,
+        }
 
     def start_part(self, name: str) -> None:
-        """Start ``scheduler`` or another of its parts, in place of one that died: `standalone` starts none anew, as an init system would."""
+        """Start ``scheduler`` or another of its parts, in place of one that died: `standalone`
+        starts none anew, as an init system would."""
         self._spawn(name, [self._executable, name], self.environment)
 
     def cli(self, *arguments: str) -> str:
-        """Return what ``airflow ARGUMENTS`` prints. Takes seconds: it imports Airflow. Raises AirflowError."""
+        """Return what ``airflow ARGUMENTS`` prints. Takes seconds: it imports Airflow. Raises
+        AirflowError."""
         done = subprocess.run(
-            [self._executable, *arguments], env=self.environment, cwd=self.home, capture_output=True, text=True, check=False
+            [self._executable, *arguments],
+            env=self.environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
-            raise AirflowError(f"`airflow {' '.join(arguments)}` failed: {(done.stderr or done.stdout).strip()[-2000:]}")
+            raise AirflowError(
+                f"`airflow {' '.join(arguments)}` failed: "
+                f"{(done.stderr or done.stdout).strip()[-2000:]}"
+            )
         return done.stdout
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -106,9 +128,13 @@ class Airflow(Server):
         return self._request(method, f"/api/v2/{path}", body)
 
     def _launch(self) -> None:
-        """Start the process that starts the others. Raises UsageError if Airflow is not installed."""
+        """Start the process that starts the others. Raises UsageError if Airflow is not
+        installed."""
         if not Path(self._executable).exists():
-            raise UsageError(f"There is no Airflow beside {sys.executable}; install it with `uv sync --all-extras`.")
+            raise UsageError(
+                f"There is no Airflow beside {sys.executable}; install it with `uv sync "
+                "--all-extras`."
+            )
         self._folders()
         self._write_settings()
         self._spawn("standalone", [self._executable, "standalone"], self.environment)
@@ -117,7 +143,10 @@ class Airflow(Server):
         """True if its scheduler, DAG processor and API answer."""
         with contextlib.suppress(AirflowError):
             health = self._request("GET", "/api/v2/monitor/health", authorized=False)
-            return all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
+            return all(
+                health[part]["status"] == "healthy"
+                for part in ("metadatabase", "scheduler", "dag_processor")
+            )
         return False
 
     def _settings(self) -> dict[str, str]:
@@ -142,15 +171,25 @@ class Airflow(Server):
         }
 
     def _write_settings(self) -> None:
-        """For people's own commands, `AIRFLOW_HOME=… airflow …`; the processes here have the same by their environment, which comes first."""
+        """For people's own commands, `AIRFLOW_HOME=… airflow …`; the processes here have the same
+        by their environment, which comes first."""
         sections: dict[str, list[str]] = {}
         for name, value in self._settings().items():
             section, _, option = name.lower().partition("__")
             sections.setdefault(section, []).append(f"{option} = {value.replace('%', '%%')}")
-        text = "\n\n".join("\n".join([f"[{section}]", *options]) for section, options in sections.items())
+        text = "\n\n".join(
+            "\n".join([f"[{section}]", *options]) for section, options in sections.items()
+        )
         write_for_us_alone(self.home / "airflow.cfg", f"{text}\n")
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, authorized: bool = True) -> Any:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        authorized: bool = True,
+    ) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if authorized:
             headers["Authorization"] = f"Bearer {self._bearer()}"
@@ -172,7 +211,8 @@ class Airflow(Server):
 
 
 def _keys(file: Path) -> dict[str, str]:
-    """Made once: what was encrypted with a key, such as the password of a connection, can be read with that key alone."""
+    """Made once: what was encrypted with a key, such as the password of a connection, can be read
+    with that key alone."""
     if not file.exists():
         made = {
             "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),

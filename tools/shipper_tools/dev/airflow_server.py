@@ -1,4 +1,5 @@
-"""The Airflow of ``shipper dev up airflow``: standalone, with the DAGs of a checkout and the pipelines of a configuration."""
+"""The Airflow of ``shipper dev up airflow``: standalone, with the DAGs of a checkout and the
+pipelines of a configuration."""
 
 from __future__ import annotations
 
@@ -11,20 +12,22 @@ from shipper.processes import ProcessId
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
-#: Between two looks at the pipelines' files; and what is stored of a DAG follows its file at once, not half a minute later.
+#: Between two looks at the pipelines' files; and what is stored of a DAG follows its file at once,
+#: not half a minute later.
 _PROMPT = {
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
     "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
 }
-#: After how long a file that was saved is a DAG, or the DAG another: that, and the time to read it, on a small machine.
+#: After how long a file that was saved is a DAG, or the DAG another: that, and the time to read it,
+#: on a small machine.
 SAVED_TO_DAG_SECONDS = 15
 _DAGS = Path(__file__).resolve().parents[3] / "dags"
 
 
 class AirflowServer(Airflow):
-    """Its database is a PostgreSQL of its own where one can be started, else SQLite. Runs, connections and variables are there again after the
-    next start.
+    """Its database is a PostgreSQL of its own where one can be started, else SQLite. Runs,
+    connections and variables are there again after the next start.
 
     Args:
         directory: `AIRFLOW_HOME`; the database is below it.
@@ -35,7 +38,9 @@ class AirflowServer(Airflow):
 
     def __init__(self, directory: Path, port: int | None, config: Path, say: Say) -> None:
         self._config = config.absolute()
-        super().__init__(directory, _DAGS, {"SHIPPER_CONFIG": str(self._config), **_PROMPT}, port=port, say=say)
+        super().__init__(
+            directory, _DAGS, {"SHIPPER_CONFIG": str(self._config), **_PROMPT}, port=port, say=say
+        )
         self._postgres: PostgresServer | None = None
 
     @property
@@ -61,16 +66,22 @@ class AirflowServer(Airflow):
             ServerDied: the database did not start.
         """
         if not (_DAGS / "shipper_dags.py").exists():
-            raise UsageError(f"Airflow needs the project's dags folder, and there is none at {_DAGS}: run it in a clone.")
+            raise UsageError(
+                f"Airflow needs the project's dags folder, and there is none at {_DAGS}: run it in "
+                "a clone."
+            )
         if not self._config.is_dir():
-            raise UsageError(f"There is no configuration at {self._config}; `--config DIR` names another.")
+            raise UsageError(
+                f"There is no configuration at {self._config}; `--config DIR` names another."
+            )
         self.database = self._database()
         super()._launch()
 
     def _database(self) -> str | None:
         if why := why_no_postgres():
             self._say(
-                f"Airflow's database is SQLite: {why}. A backfill may find it locked: by the REST API, ask again after a 503."
+                f"Airflow's database is SQLite: {why}. A backfill may find it locked: by the REST "
+                "API, ask again after a 503."
             )
             return None
         self._postgres = PostgresServer(self.directory / "postgres")

@@ -1,4 +1,5 @@
-"""A certificate authority for servers on loopback, by trustme: keys and certificates as PEM files, which Kafka and its clients both read."""
+"""A certificate authority for servers on loopback, by trustme: keys and certificates as PEM files,
+which Kafka and its clients both read."""
 
 from __future__ import annotations
 
@@ -63,10 +64,14 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.certificate)
 
     def issue(
-        self, name: str, *, hosts: tuple[str, ...] = (LOOPBACK, "localhost"), ends: dt.timedelta = dt.timedelta(days=365)
+        self,
+        name: str,
+        *,
+        hosts: tuple[str, ...] = (LOOPBACK, "localhost"),
+        ends: dt.timedelta = dt.timedelta(days=365),
     ) -> Certified:
-        """For ``name`` (its CN, and the name of its files). ``hosts``: addresses and names that it is good for; ``ends``: from now, and may lie in
-        the past."""
+        """For ``name`` (its CN, and the name of its files). ``hosts``: addresses and names that it
+        is good for; ``ends``: from now, and may lie in the past."""
         until = dt.datetime.now(dt.UTC) + ends
         issued = self._ca.issue_cert(
             *(hosts or _NO_HOST),
@@ -76,9 +81,13 @@ class Authority:
             key_type=KeyType.RSA,
         )
         # Kafka reads keys as PKCS#8 only.
-        key = _rsa_key(issued.private_key_pem.bytes()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        key = _rsa_key(issued.private_key_pem.bytes()).private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        )
         certificate = issued.cert_chain_pems[0].bytes()
-        found = Certified(*(self._folder / f"{name}{end}" for end in (".pem", ".key.pem", ".both.pem")))
+        found = Certified(
+            *(self._folder / f"{name}{end}" for end in (".pem", ".key.pem", ".both.pem"))
+        )
         found.certificate.write_bytes(certificate)
         _write(found.key, key)
         _write(found.both, key + certificate)

@@ -31,16 +31,23 @@ app = typer.Typer(
 
 Names = Annotated[
     list[ServerName] | None,
-    typer.Argument(help="Which servers.", show_default=f"up: {', '.join(servers.DEFAULT)}; down: all of them"),
+    typer.Argument(
+        help="Which servers.", show_default=f"up: {', '.join(servers.DEFAULT)}; down: all of them"
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")
+]
 
 
 @app.command(
-    epilog="Examples: `shipper dev up` · `shipper dev up kafka airflow` · `shipper dev up kafka --port 19092` (0: any free port)"
+    epilog="Examples: `shipper dev up` · `shipper dev up kafka airflow` · `shipper dev up kafka "
+    "--port 19092` (0: any free port)"
 )
 def up(
-    names: Annotated[list[ServerName] | None, typer.Argument(help="Which servers.", show_default="kafka s3")] = None,
+    names: Annotated[
+        list[ServerName] | None, typer.Argument(help="Which servers.", show_default="kafka s3")
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -51,49 +58,72 @@ def up(
         ),
     ] = None,
     config: Annotated[
-        Path, typer.Option("--config", envvar="SHIPPER_CONFIG", help="Of Airflow: the folder whose pipelines are its DAGs.")
+        Path,
+        typer.Option(
+            "--config",
+            envvar="SHIPPER_CONFIG",
+            help="Of Airflow: the folder whose pipelines are its DAGs.",
+        ),
     ] = Path("config"),
     secure: Annotated[
-        bool, typer.Option("--secure", help="Kafka with TLS, a user and ACLs (SASL_SSL), and a cluster file to use it.")
+        bool,
+        typer.Option(
+            "--secure",
+            help="Kafka with TLS, a user and ACLs (SASL_SSL), and a cluster file to use it.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start servers on loopback and leave them running.
 
-    By default a Kafka and an S3 server: a target and a source. The S3 server's access key is `shipper`, its secret key `shipper-development-only`.
-    Airflow has the DAGs of this checkout, no login, and PostgreSQL as its database where that is installed.
-    A server that runs already is left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after
-    the next start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
+    By default a Kafka and an S3 server: a target and a source. The S3 server's access key is
+    `shipper`, its secret key `shipper-development-only`. Airflow has the DAGs of this checkout, no
+    login, and PostgreSQL as its database where that is installed. A server that runs already is
+    left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after the next
+    start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
     """
     chosen = list(dict.fromkeys(names)) if names else list(servers.DEFAULT)
     if port is not None and len(chosen) != 1:
-        raise typer.BadParameter("--port needs exactly one server, e.g. `shipper dev up kafka --port 19092`.")
+        raise typer.BadParameter(
+            "--port needs exactly one server, e.g. `shipper dev up kafka --port 19092`."
+        )
     if secure and ServerName.KAFKA not in chosen:
         raise typer.BadParameter("--secure is for kafka.")
     home = dev_home()
     started = [
-        servers.bring_up(name, home, port, _say, secure=secure and name == ServerName.KAFKA, config=config) for name in chosen
+        servers.bring_up(
+            name, home, port, _say, secure=secure and name == ServerName.KAFKA, config=config
+        )
+        for name in chosen
     ]
     if as_json:
         _print_json(started)
     else:
         for server in started:
-            _print(f"{server.name} runs at {_addresses(server)} ({_pids(server)}, data in {_short(server.directory)})")
+            _print(
+                f"{server.name} runs at {_addresses(server)} ({_pids(server)}, data in "
+                f"{_short(server.directory)})"
+            )
             if "secure" in server.addresses:
                 _print(
-                    f"To use it: cp {_short(server.directory / 'secure.yaml')} config/clusters/, and `clusters: [secure]` in a pipeline"
+                    f"To use it: cp {_short(server.directory / 'secure.yaml')} config/clusters/, "
+                    "and `clusters: [secure]` in a pipeline"
                 )
             if server.name == ServerName.AIRFLOW:
                 _print(
-                    f"No login: who reaches the port is its administrator. A pipeline that is saved in {_short(config.absolute())} is a DAG "
-                    f"within {SAVED_TO_DAG_SECONDS} s, paused at first. Its commands: AIRFLOW_HOME={_short(server.directory)} airflow …"
+                    "No login: who reaches the port is its administrator. A pipeline that is "
+                    f"saved in {_short(config.absolute())} is a DAG within "
+                    f"{SAVED_TO_DAG_SECONDS} s, paused at first. Its commands: "
+                    f"AIRFLOW_HOME={_short(server.directory)} airflow …"
                 )
 
 
 @app.command(epilog="Examples: `shipper dev down` · `shipper dev down kafka --purge`")
 def down(
     names: Names = None,
-    purge: Annotated[bool, typer.Option("--purge", help="Delete their data and logs as well.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete their data and logs as well.")
+    ] = False,
 ) -> None:
     """Stop servers. Their data stay, unless --purge is given."""
     home = dev_home()
@@ -129,18 +159,30 @@ def status(as_json: AsJson = False) -> None:
 @app.command(epilog="Example: `shipper dev topic logs.web --partitions 3`")
 def topic(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")],
-    partitions: Annotated[int, typer.Option(min=1, help="How many each has, if it is not there yet.")] = 3,
+    partitions: Annotated[
+        int, typer.Option(min=1, help="How many each has, if it is not there yet.")
+    ] = 3,
 ) -> None:
     """Create topics on the Kafka of `shipper dev up`; one that is there stays as it is."""
     for name in names:
-        arguments = ["--create", "--if-not-exists", "--topic", name, "--partitions", str(partitions)]
-        run_kafka_tool("org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments])
+        arguments = [
+            "--create",
+            "--if-not-exists",
+            "--topic",
+            name,
+            "--partitions",
+            str(partitions),
+        ]
+        run_kafka_tool(
+            "org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments]
+        )
         _print(f"topic {name} is there")
 
 
 @app.command(epilog="Example: `shipper dev read logs.web | wc -l`")
 def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
-    """Print every committed value of a topic of that Kafka, as a `read_committed` consumer sees it, one per line."""
+    """Print every committed value of a topic of that Kafka, as a `read_committed` consumer sees it,
+    one per line."""
     from shipper_tools.dev.console_consumer import read_topic
 
     for value in read_topic(_kafka(), name):
@@ -152,18 +194,30 @@ def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the 
 
 @app.command(epilog="Example: `shipper dev put data/logs/*.log s3a://logs/2026-11-01/06/`")
 def put(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Files on this machine.")],
-    to: Annotated[str, typer.Argument(metavar="s3a://BUCKET/PREFIX/", help="Where to; the bucket is made if it is not there.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE…", exists=True, dir_okay=False, help="Files on this machine."),
+    ],
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar="s3a://BUCKET/PREFIX/", help="Where to; the bucket is made if it is not there."
+        ),
+    ],
 ) -> None:
     """Put files into the S3 server of `shipper dev up`, each under its name."""
     bucket, _, prefix = to.removeprefix("s3a://").partition("/")
     if not to.startswith("s3a://") or not bucket or (prefix and not prefix.endswith("/")):
-        raise typer.BadParameter(f"the last argument is s3a://BUCKET/ or s3a://BUCKET/PREFIX/, and not {to!r}")
+        raise typer.BadParameter(
+            f"the last argument is s3a://BUCKET/ or s3a://BUCKET/PREFIX/, and not {to!r}"
+        )
     client = S3Client(_address(ServerName.S3), ACCESS_KEY, SECRET_KEY)
     client.make_bucket(bucket)
     for file in files:
         client.put(bucket, f"{prefix}{file.name}", file.read_bytes())
-    _print(f"{len(files)} {'file is' if len(files) == 1 else 'files are'} in s3a://{bucket}/{prefix}")
+    _print(
+        f"{len(files)} {'file is' if len(files) == 1 else 'files are'} in s3a://{bucket}/{prefix}"
+    )
 
 
 def _kafka() -> str:
@@ -174,7 +228,9 @@ def _kafka() -> str:
 def _address(name: ServerName) -> str:
     server = next((server for server in servers.running(dev_home()) if server.name == name), None)
     if server is None:
-        raise UsageError(f"{name.capitalize()} is not up here; start it with `shipper dev up {name}`")
+        raise UsageError(
+            f"{name.capitalize()} is not up here; start it with `shipper dev up {name}`"
+        )
     return next(iter(server.addresses.values()))
 
 

@@ -1,7 +1,8 @@
 """A topic as an independent reader sees it: Java's console consumer, isolation read_committed.
 
-It shares no code with the producer under test, neither shipper's nor librdkafka's. Slow (some four seconds a read, and
-some 200,000 records a second) but sure: it ends when everything was read, not when it has become quiet.
+It shares no code with the producer under test, neither shipper's nor librdkafka's. Slow (some four
+seconds a read, and some 200,000 records a second) but sure: it ends when everything was read, not
+when it has become quiet.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 _TOOLS = "org.apache.kafka.tools"
-#: How long the consumer waits for one more record. Short, because a read that ended too early is simply continued.
+#: How long the consumer waits for one more record. Short, because a read that ended too early is
+#: simply continued.
 _IDLE_MS, _LONGEST_IDLE_MS = 2_000, 30_000
-#: What one tool may take, whatever is left of the deadline: a JVM's start alone takes seconds on a busy machine.
+#: What one tool may take, whatever is left of the deadline: a JVM's start alone takes seconds on a
+#: busy machine.
 _TOOL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """One record as read. ``timestamp_ms`` is the record's own (CreateTime) or the broker's, as the topic has it."""
+    """One record as read. ``timestamp_ms`` is the record's own (CreateTime) or the broker's, as the
+    topic has it."""
 
     partition: int
     offset: int
@@ -36,7 +40,8 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class _Marks:
-    """Separators that no record can hold by chance: 128 random bits each, made anew for every read."""
+    """Separators that no record can hold by chance: 128 random bits each, made anew for
+    every read."""
 
     record: bytes
     field: bytes
@@ -45,18 +50,25 @@ class _Marks:
 
     @classmethod
     def new(cls) -> _Marks:
-        return cls(*(f"<{name}:{secrets.token_hex(16)}>".encode() for name in ("record", "field", "header", "null")))
+        return cls(
+            *(
+                f"<{name}:{secrets.token_hex(16)}>".encode()
+                for name in ("record", "field", "header", "null")
+            )
+        )
 
     def nullable(self, data: bytes) -> bytes | None:
         return None if data == self.null else data
 
 
 def read_topic(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> list[bytes]:
-    """Every committed value of ``topic`` up to its present end, byte for byte; in order within each partition.
+    """Every committed value of ``topic`` up to its present end, byte for byte; in order within each
+    partition.
 
     Raises:
-        ValueError: a record has no value (null, a tombstone); :func:`read_records` can tell it from an empty one.
-        DevServerError: there is no such topic, a tool failed, or the end was not reached within ``timeout_seconds``,
+        ValueError: a record has no value (null, a tombstone); :func:`read_records` can tell it from
+        an empty one. DevServerError: there is no such topic, a tool failed, or the end was not
+        reached within ``timeout_seconds``,
             as happens while a transaction is open in the topic.
     """
     marks = _Marks.new()
@@ -67,19 +79,24 @@ def read_topic(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> li
 
 
 def read_records(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> list[ReadRecord]:
-    """Every committed record of ``topic`` up to its present end, with all that belongs to it. Otherwise see above.
+    """Every committed record of ``topic`` up to its present end, with all that belongs to it.
+    Otherwise see above.
 
     Raises:
         DevServerError: as in :func:`read_topic`.
     """
     marks = _Marks.new()
     fields = ["timestamp", "partition", "offset", "headers", "key", "value"]
-    return [_record(line, marks) for line in _read(bootstrap, topic, marks, fields, timeout_seconds)]
+    return [
+        _record(line, marks) for line in _read(bootstrap, topic, marks, fields, timeout_seconds)
+    ]
 
 
-def unbundle(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> list[bytes | None]:
-    """The lines of one Kafka record, as a consumer takes them (docs/consumer-contract.md): of a bundle as many as its header says; any
-    other record is one line.
+def unbundle(
+    value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
+) -> list[bytes | None]:
+    """The lines of one Kafka record, as a consumer takes them (docs/consumer-contract.md): of a
+    bundle as many as its header says; any other record is one line.
 
     Raises ValueError if the value does not hold that many.
     """
@@ -96,7 +113,9 @@ def _record(line: bytes, marks: _Marks) -> ReadRecord:
         partition=int(partition.removeprefix(b"Partition:")),
         offset=int(offset.removeprefix(b"Offset:")),
         timestamp_ms=int(timestamp.partition(b":")[2]),
-        headers=() if headers == b"NO_HEADERS" else tuple(_header(h, marks) for h in headers.split(marks.header)),
+        headers=()
+        if headers == b"NO_HEADERS"
+        else tuple(_header(h, marks) for h in headers.split(marks.header)),
         key=marks.nullable(key),
         value=marks.nullable(value),
     )
@@ -107,15 +126,21 @@ def _header(text: bytes, marks: _Marks) -> tuple[str, bytes | None]:
     return name.decode(), marks.nullable(value)
 
 
-def _read(bootstrap: str, topic: str, marks: _Marks, fields: list[str], timeout_seconds: float) -> Iterator[bytes]:
-    """Run the consumer until its group has passed the end of every partition that was there at the beginning.
+def _read(
+    bootstrap: str, topic: str, marks: _Marks, fields: list[str], timeout_seconds: float
+) -> Iterator[bytes]:
+    """Run the consumer until its group has passed the end of every partition that was there at the
+    beginning.
 
-    A record count would not do: control records and aborted ones take offsets too. Silence would not do either: on a
-    busy machine the consumer may be late. So the consumer commits its position (which moves past control records) when
-    it goes quiet, and is started again, in the same group, until the position says that nothing is left.
+    A record count would not do: control records and aborted ones take offsets too. Silence would
+    not do either: on a busy machine the consumer may be late. So the consumer commits its position
+    (which moves past control records) when it goes quiet, and is started again, in the same group,
+    until the position says that nothing is left.
     """
     deadline = time.monotonic() + timeout_seconds
-    ends = _offsets(_tool(bootstrap, f"{_TOOLS}.GetOffsetShell", ["--topic", topic], deadline), topic)
+    ends = _offsets(
+        _tool(bootstrap, f"{_TOOLS}.GetOffsetShell", ["--topic", topic], deadline), topic
+    )
     if not ends:
         raise DevServerError(f"There is no topic {topic} at {bootstrap}.")
     group = f"shipper-read-{secrets.token_hex(8)}"
@@ -124,23 +149,42 @@ def _read(bootstrap: str, topic: str, marks: _Marks, fields: list[str], timeout_
     while any(passed.get(partition, 0) < end for partition, end in ends.items()):
         if time.monotonic() > deadline:
             raise DevServerError(
-                f"Topic {topic} at {bootstrap} was not read to its end within {timeout_seconds:.0f} s: got to {passed} of "
-                f"{ends} (partition: offset). A transaction may be open there, which holds readers back."
+                f"Topic {topic} at {bootstrap} was not read to its end within "
+                f"{timeout_seconds:.0f} s: got to {passed} of {ends} (partition: offset). A "
+                "transaction may be open there, which holds readers back."
             )
         out = _consume(bootstrap, topic, group, marks, fields, idle_ms, deadline)
         yield from out.split(marks.record)[:-1]
-        idle_ms = min(2 * idle_ms, _LONGEST_IDLE_MS)  # over a bad link joining the group alone may take longer than that
+        idle_ms = min(
+            2 * idle_ms, _LONGEST_IDLE_MS
+        )  # over a bad link joining the group alone may take longer than that
         passed = _positions(bootstrap, topic, group, deadline)
 
 
-def _consume(bootstrap: str, topic: str, group: str, marks: _Marks, fields: list[str], idle_ms: int, deadline: float) -> bytes:
+def _consume(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    marks: _Marks,
+    fields: list[str],
+    idle_ms: int,
+    deadline: float,
+) -> bytes:
     options = {f"print.{field}": "true" for field in fields} | {
         "line.separator": marks.record.decode(),
         "key.separator": marks.field.decode(),
         "headers.separator": marks.header.decode(),
         "null.literal": marks.null.decode(),
     }
-    arguments = ["--topic", topic, "--group", group, "--from-beginning", "--isolation-level", "read_committed"]
+    arguments = [
+        "--topic",
+        topic,
+        "--group",
+        group,
+        "--from-beginning",
+        "--isolation-level",
+        "read_committed",
+    ]
     arguments += ["--timeout-ms", str(idle_ms)]
     for name, value in options.items():
         arguments += ["--formatter-property", f"{name}={value}"]
@@ -151,7 +195,11 @@ def _positions(bootstrap: str, topic: str, group: str, deadline: float) -> dict[
     arguments = ["--describe", "--offsets", "--group", group]
     out = _tool(bootstrap, f"{_TOOLS}.consumer.group.ConsumerGroupCommand", arguments, deadline)
     rows = [line.split() for line in out.decode().splitlines()]
-    return {int(row[2]): int(row[3]) for row in rows if len(row) > 3 and row[:2] == [group, topic] and row[3].isdigit()}
+    return {
+        int(row[2]): int(row[3])
+        for row in rows
+        if len(row) > 3 and row[:2] == [group, topic] and row[3].isdigit()
+    }
 
 
 def _offsets(out: bytes, topic: str) -> dict[int, int]:
@@ -161,5 +209,9 @@ def _offsets(out: bytes, topic: str) -> dict[int, int]:
 
 
 def _tool(bootstrap: str, main_class: str, arguments: list[str], deadline: float) -> bytes:
-    left = max(_TOOL_SECONDS, deadline - time.monotonic())  # a deadline ends the asking, never a tool in the middle of its answer
-    return run_kafka_tool(main_class, ["--bootstrap-server", bootstrap, *arguments], timeout_seconds=left).out
+    left = max(
+        _TOOL_SECONDS, deadline - time.monotonic()
+    )  # a deadline ends the asking, never a tool in the middle of its answer
+    return run_kafka_tool(
+        main_class, ["--bootstrap-server", bootstrap, *arguments], timeout_seconds=left
+    ).out

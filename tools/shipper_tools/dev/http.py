@@ -1,4 +1,5 @@
-"""Requests to servers on loopback, with which a proxy of the environment (http_proxy) has no business."""
+"""Requests to servers on loopback, with which a proxy of the environment (http_proxy) has no
+business."""
 
 from __future__ import annotations
 

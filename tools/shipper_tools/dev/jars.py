@@ -13,7 +13,8 @@ LOCKS = Path(__file__).parent / "locks"
 
 
 def lock_file(name: str) -> Path:
-    """Where the lock called ``name``, e.g. ``kafka-4.3.1``, is kept: here, or with the library if a pipeline needs its jars."""
+    """Where the lock called ``name``, e.g. ``kafka-4.3.1``, is kept: here, or with the library if a
+    pipeline needs its jars."""
     of_library = jars.LOCKS / f"{name}.txt"
     return of_library if of_library.is_file() else LOCKS / f"{name}.txt"
 

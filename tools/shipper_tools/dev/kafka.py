@@ -26,9 +26,11 @@ _PROPERTIES = {
     "node.id": "1",
     "inter.broker.listener.name": "BROKER",
     "controller.listener.names": "CONTROLLER",
-    # Relative to the server's folder, its working directory: a path with a comma would be two log folders.
+    # Relative to the server's folder, its working directory: a path with a comma would be two log
+    # folders.
     "log.dirs": "data",
-    # A missing topic is something that shipper must notice, not something that springs up with default settings.
+    # A missing topic is something that shipper must notice, not something that springs up with
+    # default settings.
     "auto.create.topics.enable": "false",
     # One broker holds the only replica; few partitions start, load and compact faster.
     "offsets.topic.replication.factor": "1",
@@ -41,7 +43,8 @@ _PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "4",
     # A lone consumer need not wait for others to join its group.
     "group.initial.rebalance.delay.ms": "0",
-    # Log lines carry the timestamps of their day: with the default of a week, a backfill's records would be gone at once.
+    # Log lines carry the timestamps of their day: with the default of a week, a backfill's records
+    # would be gone at once.
     "log.retention.ms": "-1",
     # 128 MB by default, a quarter of the heap.
     "log.cleaner.dedupe.buffer.size": "8388608",
@@ -67,11 +70,14 @@ class KafkaServer(Server):
     """A broker, up within 2 to 5 seconds.
 
     Args:
-        properties: broker properties (server.properties) on top of the dev-friendly ones.
-        heap_mb: Java's maximum heap, in MiB. The process takes some 350 MB in all.
-        far_port: a second listener, FAR, is advertised as this port of loopback, where a proxy must listen that leads to
-            :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap` reach the broker through the proxy only.
-        also: further listeners by name, with their port and protocol (``"SECURE": (9093, "SASL_SSL")``); ``properties`` say with which
+        properties: broker properties (server.properties) on top of the dev-friendly ones. heap_mb:
+        Java's maximum heap, in MiB. The process takes some 350 MB in all. far_port: a second
+        listener, FAR, is advertised as this port of loopback, where a proxy must listen that leads
+        to
+            :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap` reach the broker
+            through the proxy only.
+        also: further listeners by name, with their port and protocol (``"SECURE": (9093,
+        "SASL_SSL")``); ``properties`` say with which
             certificates and mechanisms.
         scram: SCRAM users (SHA-256 and SHA-512) and their passwords, made before the first start.
         java_options: further options of its JVM.
@@ -128,7 +134,8 @@ class KafkaServer(Server):
 
     @property
     def log(self) -> Path:
-        """The server's own log: warnings and worse, and its start and stop. 10 MB and one older file at most."""
+        """The server's own log: warnings and worse, and its start and stop. 10 MB and one older
+        file at most."""
         return self._log_of("server")
 
     def stop(self) -> None:
@@ -144,7 +151,11 @@ class KafkaServer(Server):
         new_log(self.log).close()
         # Made by one that whoever started it will stop, which takes seconds more that once.
         self._class_data = ClassData(jars, java, "Kafka")
-        options = [*self._class_data.options(make=self._die_with_parent), *_JAVA_OPTIONS, *self._java_options]
+        options = [
+            *self._class_data.options(make=self._die_with_parent),
+            *_JAVA_OPTIONS,
+            *self._java_options,
+        ]
         command = [str(java.path), f"-Xmx{self._heap_mb}m", *options, "-cp", f"{jars}/*"]
         self._spawn("console", [*command, "kafka.Kafka", "server.properties"])
 
@@ -163,23 +174,42 @@ class KafkaServer(Server):
         if self.far_port:
             clients["FAR"] = (self._far_bound, self.far_port, "PLAINTEXT")
         clients |= {name: (port, port, protocol) for name, (port, protocol) in self._also.items()}
-        bound = [*((name, port) for name, (port, _, _) in clients.items()), ("CONTROLLER", self._controller_port)]
+        bound = [
+            *((name, port) for name, (port, _, _) in clients.items()),
+            ("CONTROLLER", self._controller_port),
+        ]
         listeners = {
             "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in bound),
-            "advertised.listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, (_, port, _) in clients.items()),
+            "advertised.listeners": ",".join(
+                f"{name}://{LOOPBACK}:{port}" for name, (_, port, _) in clients.items()
+            ),
             "listener.security.protocol.map": ",".join(
-                ["CONTROLLER:PLAINTEXT", *(f"{name}:{protocol}" for name, (_, _, protocol) in clients.items())]
+                [
+                    "CONTROLLER:PLAINTEXT",
+                    *(f"{name}:{protocol}" for name, (_, _, protocol) in clients.items()),
+                ]
             ),
             "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
         }
         text = properties_text(_PROPERTIES | listeners | self._properties)
         (self.directory / "server.properties").write_text(text, encoding="ascii")
-        (self.directory / "log4j2.xml").write_text(_LOG4J.format(file="logs/server.log"), encoding="utf-8")
+        (self.directory / "log4j2.xml").write_text(
+            _LOG4J.format(file="logs/server.log"), encoding="utf-8"
+        )
 
     def _format(self, java: Java, jars: Path) -> None:
         class_data = ClassData(jars, java, "StorageTool")
-        command = [str(java.path), *QUICK_JVM, "-Xmx512m", *class_data.options(), *_JAVA_OPTIONS, "-cp", f"{jars}/*"]
-        # Ignoring what is formatted already: a format that was killed half-way is simply done again.
+        command = [
+            str(java.path),
+            *QUICK_JVM,
+            "-Xmx512m",
+            *class_data.options(),
+            *_JAVA_OPTIONS,
+            "-cp",
+            f"{jars}/*",
+        ]
+        # Ignoring what is formatted already: a format that was killed half-way is simply done
+        # again.
         command += ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
         command += ["--cluster-id", self._cluster_id, "--config", "server.properties"]
         for user, password in self._scram.items():
@@ -189,7 +219,11 @@ class KafkaServer(Server):
         class_data.keep()
 
 
-_JAVA_OPTIONS = ("-Dlog4j2.configurationFile=log4j2.xml", "-Djava.awt.headless=true", "-XX:-UsePerfData")
+_JAVA_OPTIONS = (
+    "-Dlog4j2.configurationFile=log4j2.xml",
+    "-Djava.awt.headless=true",
+    "-XX:-UsePerfData",
+)
 
 _API_VERSIONS_KEY = 18
 
@@ -197,12 +231,18 @@ _API_VERSIONS_KEY = 18
 def answers(host: str, port: int, timeout_seconds: float = 2.0) -> bool:
     """Whether a Kafka broker answers there: one ApiVersions request, version 0, over a raw socket.
 
-    A broker opens its port for clients only after its controller let it into the cluster, so one that answers can be
-    asked to make topics. (Protocol: https://kafka.apache.org/protocol, request header version 1.)
+    A broker opens its port for clients only after its controller let it into the cluster, so one
+    that answers can be asked to make topics. (Protocol: https://kafka.apache.org/protocol, request
+    header version 1.)
     """
     client, correlation = b"shipper-dev", 7
-    body = struct.pack(f">hhih{len(client)}s", _API_VERSIONS_KEY, 0, correlation, len(client), client)
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout_seconds) as connection:
+    body = struct.pack(
+        f">hhih{len(client)}s", _API_VERSIONS_KEY, 0, correlation, len(client), client
+    )
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host, port), timeout_seconds) as connection,
+    ):
         connection.settimeout(timeout_seconds)
         connection.sendall(struct.pack(">i", len(body)) + body)
         head = b""
@@ -214,7 +254,10 @@ def answers(host: str, port: int, timeout_seconds: float = 2.0) -> bool:
 
 
 def new_cluster_id() -> str:
-    """A random cluster id as Kafka writes it: 22 characters of base64. Never a leading dash, which tools take for an option."""
-    while (name := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """A random cluster id as Kafka writes it: 22 characters of base64. Never a leading dash, which
+    tools take for an option."""
+    while (name := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
+        "-"
+    ):
         pass
     return name

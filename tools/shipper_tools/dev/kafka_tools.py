@@ -1,4 +1,5 @@
-"""Kafka's own command-line tools, from the same jars as the dev server: an independent view of a cluster."""
+"""Kafka's own command-line tools, from the same jars as the dev server: an independent view of a
+cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _LOG4J = """<Configuration status="ERROR">
   </Appenders>
   <Loggers><Root level="ERROR"><AppenderRef ref="stderr"/></Root></Loggers>
 </Configuration>
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,11 @@ class ToolOutput:
     err: str
 
 
-def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0, given: bytes = b"") -> ToolOutput:
-    """Run a class of Kafka's jars, e.g. ``org.apache.kafka.tools.TopicCommand``, to its end (a second at least). ``given``: what it
-    reads from standard input.
+def run_kafka_tool(
+    main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0, given: bytes = b""
+) -> ToolOutput:
+    """Run a class of Kafka's jars, e.g. ``org.apache.kafka.tools.TopicCommand``, to its end (a
+    second at least). ``given``: what it reads from standard input.
 
     Raises:
         DevServerError: it failed, or did not end within ``timeout_seconds``; says what it wrote.
@@ -45,7 +48,14 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
     name = main_class.rpartition(".")[2]
     class_data = ClassData(jars, java, name)
     with _log_settings() as settings:
-        options = [*QUICK_JVM, "-Xmx512m", *class_data.options(), f"-Dlog4j2.configurationFile={settings}", "-cp", f"{jars}/*"]
+        options = [
+            *QUICK_JVM,
+            "-Xmx512m",
+            *class_data.options(),
+            f"-Dlog4j2.configurationFile={settings}",
+            "-cp",
+            f"{jars}/*",
+        ]
         try:
             done = subprocess.run(
                 [str(java.path), *options, main_class, *args],
@@ -55,13 +65,17 @@ def run_kafka_tool(main_class: str, args: Sequence[str], *, timeout_seconds: flo
                 check=False,
             )
         except subprocess.TimeoutExpired as late:
-            raise DevServerError(f"Kafka's {name} {' '.join(args)} did not end within {timeout_seconds:.0f} s.") from late
+            raise DevServerError(
+                f"Kafka's {name} {' '.join(args)} did not end within {timeout_seconds:.0f} s."
+            ) from late
         finally:
             class_data.keep()
     err = done.stderr.decode(errors="replace")
     if done.returncode != 0:
         said = (done.stdout.decode(errors="replace") + err).strip()
-        raise DevServerError(f"Kafka's {name} {' '.join(args)} failed (exit code {done.returncode}): {said[-2000:]}")
+        raise DevServerError(
+            f"Kafka's {name} {' '.join(args)} failed (exit code {done.returncode}): {said[-2000:]}"
+        )
     return ToolOutput(done.stdout, err)
 
 

@@ -25,7 +25,8 @@ _claims: list[socket.socket] = []
 def why_unusable(port: int) -> str | None:
     """Why a server could not listen on ``port`` of loopback right now; None if it could."""
     with socket.socket() as probe:
-        # As servers do it: connections of a server that has just gone (TIME_WAIT) do not count, listeners do.
+        # As servers do it: connections of a server that has just gone (TIME_WAIT) do not count,
+        # listeners do.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -37,16 +38,22 @@ def why_unusable(port: int) -> str | None:
 
 
 def free_port() -> int:
-    """A port that nothing listens on, which no other process that asks here is given while this one lives.
+    """A port that nothing listens on, which no other process that asks here is given while this one
+    lives.
 
-    It lies below the range from which the kernel takes the near ends of connections: any client on this machine could
-    take a port of that range between this answer and the server's start. Who asks at the same moment, a thread or
-    another process, is kept off by the UDP port of the same number, which is bound as long as this process lives.
+    It lies below the range from which the kernel takes the near ends of connections: any client on
+    this machine could take a port of that range between this answer and the server's start. Who
+    asks at the same moment, a thread or another process, is kept off by the UDP port of the same
+    number, which is bound as long as this process lives.
 
     Raises:
         OSError: hundreds of ports in a row were taken.
     """
-    below = min(_FIRST_EPHEMERAL, int(_EPHEMERAL.read_text().split()[0])) if _EPHEMERAL.exists() else _FIRST_EPHEMERAL
+    below = (
+        min(_FIRST_EPHEMERAL, int(_EPHEMERAL.read_text().split()[0]))
+        if _EPHEMERAL.exists()
+        else _FIRST_EPHEMERAL
+    )
     for _ in range(_TRIES):
         port = random.randrange(_LOWEST, below)
         claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -1,4 +1,5 @@
-"""A real PostgreSQL on loopback, from the programs of the system's package. Airflow's database, where SQLite would be too small."""
+"""A real PostgreSQL on loopback, from the programs of the system's package. Airflow's database,
+where SQLite would be too small."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from shipper_tools.dev.process import write_for_us_alone
 from shipper_tools.dev.server import Server
 
 USER = "airflow"
-#: Where packages put what they do not put on the path, below /usr: Debian's, and those of postgresql.org for Red Hat.
+#: Where packages put what they do not put on the path, below /usr: Debian's, and those of
+#: postgresql.org for Red Hat.
 _FOLDERS = ("lib/postgresql/*/bin", "pgsql-*/bin")
 _DRIVERS = ("psycopg2", "asyncpg")
 #: A server for experiments: a machine that loses its power may take the data along.
@@ -31,7 +33,8 @@ _SETTINGS = {
 
 
 def why_no_postgres() -> str | None:
-    """What is missing, in words that a sentence can go on with; None if a server can be started, and Airflow can talk to it."""
+    """What is missing, in words that a sentence can go on with; None if a server can be started,
+    and Airflow can talk to it."""
     if _programs() is None:
         return "no PostgreSQL is installed (Debian: `apt-get install postgresql`)"
     if missing := [name for name in _DRIVERS if find_spec(name) is None]:
@@ -40,7 +43,9 @@ def why_no_postgres() -> str | None:
         try:
             subprocess.run([*_as_somebody(), "true"], cwd="/", capture_output=True, check=True)
         except (OSError, subprocess.CalledProcessError, ServerDied):
-            return "PostgreSQL does not run as root, and `setpriv` cannot run it as somebody else here"
+            return (
+                "PostgreSQL does not run as root, and `setpriv` cannot run it as somebody else here"
+            )
     return None
 
 
@@ -48,8 +53,19 @@ def _programs() -> Path | None:
     """The folder of ``initdb`` and ``postgres``, of the newest version."""
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else []
-    folders += sorted((each for pattern in _FOLDERS for each in Path("/usr").glob(pattern)), key=_version, reverse=True)
-    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
+    folders += sorted(
+        (each for pattern in _FOLDERS for each in Path("/usr").glob(pattern)),
+        key=_version,
+        reverse=True,
+    )
+    return next(
+        (
+            folder
+            for folder in folders
+            if (folder / "initdb").exists() and (folder / "postgres").exists()
+        ),
+        None,
+    )
 
 
 def _version(folder: Path) -> float:
@@ -86,8 +102,19 @@ class PostgresServer(Server):
         self._folders()
         if not (self._data / "PG_VERSION").exists():
             self._make(programs)
-        settings = [argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")]
-        command = [str(programs / "postgres"), "-D", str(self._data), "-h", LOOPBACK, "-p", str(self.port), *settings]
+        settings = [
+            argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")
+        ]
+        command = [
+            str(programs / "postgres"),
+            "-D",
+            str(self._data),
+            "-h",
+            LOOPBACK,
+            "-p",
+            str(self.port),
+            *settings,
+        ]
         self._spawn("postgres", [*_as_somebody(), *command])
 
     def _answers(self) -> bool:
@@ -111,21 +138,25 @@ class PostgresServer(Server):
         return file.read_text().strip()
 
     def _make(self, programs: Path) -> None:
-        shutil.rmtree(self._data, ignore_errors=True)  # half of one, of a start that was interrupted
+        shutil.rmtree(
+            self._data, ignore_errors=True
+        )  # half of one, of a start that was interrupted
         self._data.mkdir(mode=0o700)
         if os.geteuid() == 0:
             user = _somebody()
             os.chown(self._data, user.pw_uid, user.pw_gid)
         password = self.directory / "password"
         write_for_us_alone(password, secrets.token_urlsafe(24) + "\n")
-        options = f"--username {USER} --auth scram-sha-256 --encoding UTF8 --locale C --no-sync".split()
+        options = (
+            f"--username {USER} --auth scram-sha-256 --encoding UTF8 --locale C --no-sync".split()
+        )
         places = ["--pgdata", str(self._data), "--pwfile", str(password)]
         self._make_data([*_as_somebody(), str(programs / "initdb"), *places, *options])
 
 
 def _as_somebody() -> list[str]:
-    """PostgreSQL refuses to run as root. As root it is run as somebody else, with root's right to pass through folders: those above its own may
-    be root's alone."""
+    """PostgreSQL refuses to run as root. As root it is run as somebody else, with root's right to
+    pass through folders: those above its own may be root's alone."""
     if os.geteuid() != 0:
         return []
     user, passes = _somebody(), "+dac_override"
@@ -140,4 +171,6 @@ def _somebody() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise ServerDied("PostgreSQL does not run as root, and there is neither an account `postgres` nor `nobody`.")
+    raise ServerDied(
+        "PostgreSQL does not run as root, and there is neither an account `postgres` nor `nobody`."
+    )

@@ -16,13 +16,17 @@ import psutil
 
 from shipper.processes import ProcessId, session_members
 
-#: Waits until nobody holds the other end of its stdin any more, then sees that the server has ended. psutil's kill spares a stranger who
-#: has got the number since.
-_WATCHDOG = "import sys, psutil; server = psutil.Process(int(sys.argv[1])); sys.stdin.buffer.read(); server.kill()"
+#: Waits until nobody holds the other end of its stdin any more, then sees that the server has
+#: ended. psutil's kill spares a stranger who has got the number since.
+_WATCHDOG = (
+    "import sys, psutil; server = psutil.Process(int(sys.argv[1])); sys.stdin.buffer.read(); "
+    "server.kill()"
+)
 
 
 def stop(process: ProcessId, grace_seconds: float) -> None:
-    """Ask with TERM, insist with KILL after ``grace_seconds``, return when it is gone. Does nothing if it is."""
+    """Ask with TERM, insist with KILL after ``grace_seconds``, return when it is gone. Does nothing
+    if it is."""
     send(process, signal.SIGTERM)
     send(process, signal.SIGCONT)  # a paused process would not hear the TERM
     if not _gone_within(process, grace_seconds):
@@ -31,8 +35,9 @@ def stop(process: ProcessId, grace_seconds: float) -> None:
 
 
 def stop_family(process: ProcessId, grace_seconds: float) -> None:
-    """Ends a process that leads a session, all of that session, and all that these have started in sessions of their own, as :func:`stop`
-    does. What a process that died left behind is found by the session alone."""
+    """Ends a process that leads a session, all of that session, and all that these have started in
+    sessions of their own, as :func:`stop` does. What a process that died left behind is found by
+    the session alone."""
     family = _family(process)
     stop(process, grace_seconds)
     family |= _family(process)  # what it started meanwhile
@@ -46,7 +51,8 @@ def stop_family(process: ProcessId, grace_seconds: float) -> None:
 
 
 def _left_after(seconds: float, family: set[psutil.Process]) -> list[psutil.Process]:
-    """Wait until they have ended. psutil's own wait fails where a process is reaped by another one while it opens a handle for it."""
+    """Wait until they have ended. psutil's own wait fails where a process is reaped by another one
+    while it opens a handle for it."""
     deadline = time.monotonic() + seconds
     while (left := [member for member in family if _runs(member)]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -90,18 +96,25 @@ def _gone_within(process: ProcessId, seconds: float) -> bool:
 
 
 def _is_ending(process: ProcessId) -> bool:
-    """Whether only its first thread has ended, which makes it look dead; until the others have, its ports are taken."""
+    """Whether only its first thread has ended, which makes it look dead; until the others have, its
+    ports are taken."""
     try:
         seen = psutil.Process(process.pid)
-        return seen.status() == psutil.STATUS_ZOMBIE and len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
+        return (
+            seen.status() == psutil.STATUS_ZOMBIE
+            and len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
+        )
     except (psutil.Error, OSError):
         return False
 
 
 class ServerProcess:
-    """A server that :func:`spawn` started. With a watchdog it lives no longer than this object and this process."""
+    """A server that :func:`spawn` started. With a watchdog it lives no longer than this object and
+    this process."""
 
-    def __init__(self, child: subprocess.Popen[bytes], watchdog: subprocess.Popen[bytes] | None) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], watchdog: subprocess.Popen[bytes] | None
+    ) -> None:
         self.id = ProcessId.of(child.pid)
         self._child = child
         self._watchdog = watchdog
@@ -115,18 +128,21 @@ class ServerProcess:
         stop(self.id, grace_seconds)
         self._child.wait()
         if self._watchdog is not None:
-            self._watchdog.communicate()  # closes the pipe; the watchdog finds nothing left to kill and ends
+            # closes the pipe; the watchdog finds nothing left to kill and ends
+            self._watchdog.communicate()
 
 
 def new_log(path: Path) -> BinaryIO:
-    """Open the log of a process that starts. The log of the process before it is kept as ``NAME.1``: it may say why that one died."""
+    """Open the log of a process that starts. The log of the process before it is kept as
+    ``NAME.1``: it may say why that one died."""
     with contextlib.suppress(FileNotFoundError):
         path.replace(path.with_name(f"{path.name}.1"))
     return path.open("wb")
 
 
 def write_for_us_alone(file: Path, text: str) -> None:
-    """Write a file that nobody else may read. A reader sees the old file or the new one, never half of one."""
+    """Write a file that nobody else may read. A reader sees the old file or the new one, never half
+    of one."""
     partial = file.with_name(f"{file.name}.{os.getpid()}")
     partial.unlink(missing_ok=True)
     partial.touch(mode=0o600)
@@ -135,22 +151,34 @@ def write_for_us_alone(file: Path, text: str) -> None:
 
 
 def spawn(
-    argv: list[str], *, cwd: Path, output: Path, die_with_parent: bool, environment: Mapping[str, str] | None = None
+    argv: list[str],
+    *,
+    cwd: Path,
+    output: Path,
+    die_with_parent: bool,
+    environment: Mapping[str, str] | None = None,
 ) -> ServerProcess:
-    """Start a server apart from the terminal: in a session of its own (Ctrl-C does not reach it), output to a file. ``environment``: in place
-    of this process's.
+    """Start a server apart from the terminal: in a session of its own (Ctrl-C does not reach it),
+    output to a file. ``environment``: in place of this process's.
 
-    With ``die_with_parent`` a second, tiny process watches this one through a pipe and kills the server when this
-    process is gone, however it went. Linux's PR_SET_PDEATHSIG would do without the second process, but it fires when
-    the *thread* that started the server ends, needs a hook between fork and exec, and exists on Linux only.
-    Limit: a child that was forked from this process without exec holds the pipe too, and the server lives as long.
+    With ``die_with_parent`` a second, tiny process watches this one through a pipe and kills the
+    server when this process is gone, however it went. Linux's PR_SET_PDEATHSIG would do without the
+    second process, but it fires when the *thread* that started the server ends, needs a hook
+    between fork and exec, and exists on Linux only. Limit: a child that was forked from this
+    process without exec holds the pipe too, and the server lives as long.
 
     Raises:
         OSError: the program cannot be started.
     """
     with new_log(output) as log:
         child = subprocess.Popen(
-            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            argv,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         return ServerProcess(child, _watch(child.pid) if die_with_parent else None)

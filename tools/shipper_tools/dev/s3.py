@@ -1,4 +1,5 @@
-"""A real S3 server on loopback: S3Proxy, which keeps objects as files and checks signatures, in one Java process."""
+"""A real S3 server on loopback: S3Proxy, which keeps objects as files and checks signatures, in one
+Java process."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from shipper_tools.dev.server import Server
 
 #: The lock that names S3Proxy's jars.
 JARS = "s3proxy-4.1.0"
-#: Whoever reaches the port is the administrator; they are the same everywhere, so that an example can name them.
+#: Whoever reaches the port is the administrator; they are the same everywhere, so that an example
+#: can name them.
 ACCESS_KEY, SECRET_KEY = "shipper", "shipper-development-only"
 
 _LOGBACK = """<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger{0}: %msg%n</pattern></encoder></appender>
   <root level="WARN"><appender-ref ref="console"/></root>
 </configuration>
-"""
+"""  # noqa: E501
 
 
 class S3Server(Server):
@@ -71,12 +73,31 @@ class S3Server(Server):
             **({} if self._anonymous else credentials),
             "s3proxy.v4-max-non-chunked-request-size": str(128 << 20),
             "jclouds.provider": "filesystem-nio2",
-            "jclouds.filesystem.basedir": str(self.directory / "data"),  # relative to its working directory, it lists nothing
+            "jclouds.filesystem.basedir": str(
+                self.directory / "data"
+            ),  # relative to its working directory, it lists nothing
         }
-        (self.directory / "s3proxy.properties").write_text(properties_text(properties), encoding="ascii")
+        (self.directory / "s3proxy.properties").write_text(
+            properties_text(properties), encoding="ascii"
+        )
         (self.directory / "logback.xml").write_text(_LOGBACK, encoding="ascii")
-        options = [*QUICK_JVM, "-Xmx256m", "-Dlogback.configurationFile=logback.xml", "-cp", f"{jars}/*"]
-        self._spawn("console", [str(java.path), *options, "org.gaul.s3proxy.Main", "--properties", "s3proxy.properties"])
+        options = [
+            *QUICK_JVM,
+            "-Xmx256m",
+            "-Dlogback.configurationFile=logback.xml",
+            "-cp",
+            f"{jars}/*",
+        ]
+        self._spawn(
+            "console",
+            [
+                str(java.path),
+                *options,
+                "org.gaul.s3proxy.Main",
+                "--properties",
+                "s3proxy.properties",
+            ],
+        )
 
     def _answers(self) -> bool:
         return http.answers(self.endpoint)

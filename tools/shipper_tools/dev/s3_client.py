@@ -1,4 +1,5 @@
-"""The little that development needs of an S3 client: buckets and objects, with or without a signature.
+"""The little that development needs of an S3 client: buckets and objects, with or without a
+signature.
 
 (Signature version 4: https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html)
 """
@@ -46,7 +47,9 @@ class S3Client:
 
     def put(self, bucket: str, key: str, content: bytes) -> str:
         """Its ETag."""
-        return self._request("PUT", f"/{bucket}/{quote(key)}", content)[1].get("ETag", "").strip('"')
+        return (
+            self._request("PUT", f"/{bucket}/{quote(key)}", content)[1].get("ETag", "").strip('"')
+        )
 
     def get(self, bucket: str, key: str) -> bytes:
         return self._request("GET", f"/{bucket}/{quote(key)}")[0]
@@ -57,31 +60,59 @@ class S3Client:
     def keys(self, bucket: str) -> list[str]:
         """Up to a thousand."""
         answer = ElementTree.fromstring(self._request("GET", f"/{bucket}")[0])
-        return [element.text or "" for element in answer.iter() if element.tag.rpartition("}")[2] == "Key"]
+        return [
+            element.text or ""
+            for element in answer.iter()
+            if element.tag.rpartition("}")[2] == "Key"
+        ]
 
-    def _request(self, method: str, path: str, content: bytes = b"") -> tuple[bytes, Mapping[str, str]]:
+    def _request(
+        self, method: str, path: str, content: bytes = b""
+    ) -> tuple[bytes, Mapping[str, str]]:
         headers = self._signed(method, path, hashlib.sha256(content).hexdigest())
         if method == "PUT":
             headers["Content-Type"] = "application/octet-stream"
         data = content if method == "PUT" else None
         try:
-            with _DIRECT.open(urllib.request.Request(self.endpoint + path, data, headers, method=method), timeout=60) as answer:
+            with _DIRECT.open(
+                urllib.request.Request(self.endpoint + path, data, headers, method=method),
+                timeout=60,
+            ) as answer:
                 return answer.read(), dict(answer.headers.items())
         except urllib.error.HTTPError as error:
             raise S3Refused(error.code, error.read().decode(errors="replace")[:500]) from error
 
     def _signed(self, method: str, path: str, content_hash: str) -> dict[str, str]:
         now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
-        headers = {"host": urlsplit(self.endpoint).netloc, "x-amz-content-sha256": content_hash, "x-amz-date": now}
+        headers = {
+            "host": urlsplit(self.endpoint).netloc,
+            "x-amz-content-sha256": content_hash,
+            "x-amz-date": now,
+        }
         names = ";".join(headers)
         canonical = "\n".join(
-            [method, path, "", *(f"{name}:{value}" for name, value in headers.items()), "", names, content_hash]
+            [
+                method,
+                path,
+                "",
+                *(f"{name}:{value}" for name, value in headers.items()),
+                "",
+                names,
+                content_hash,
+            ]
         )
         scope = f"{now[:8]}/{_REGION}/s3/aws4_request"
-        to_sign = "\n".join(["AWS4-HMAC-SHA256", now, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        to_sign = "\n".join(
+            ["AWS4-HMAC-SHA256", now, scope, hashlib.sha256(canonical.encode()).hexdigest()]
+        )
         key = f"AWS4{self.secret_key}".encode()
         for part in scope.split("/"):
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
         signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
         credential = f"Credential={self.access_key}/{scope}"
-        return {**headers, "Authorization": f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"}
+        return {
+            **headers,
+            "Authorization": (
+                f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
+            ),
+        }

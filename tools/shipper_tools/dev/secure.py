@@ -1,4 +1,5 @@
-"""The Kafka of ``shipper dev up kafka --secure``: SASL_SSL with an authority of its own, one user with ACLs, and the cluster file to use it."""
+"""The Kafka of ``shipper dev up kafka --secure``: SASL_SSL with an authority of its own, one user
+with ACLs, and the cluster file to use it."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ RIGHTS = (
 class SecureKafka:
     """``launch`` and ``wait_ready`` its ``server``, then :meth:`finish`.
 
-    The open listener beside SECURE is on loopback too, and whoever comes by it may do anything: the broker's own, and that of `dev topic` and
-    `dev read`.
+    The open listener beside SECURE is on loopback too, and whoever comes by it may do anything: the
+    broker's own, and that of `dev topic` and `dev read`.
     """
 
     def __init__(self, folder: Path, port: int | None, say: Say) -> None:
@@ -37,7 +38,9 @@ class SecureKafka:
             self.password_file.write_text(secrets.token_urlsafe(18) + "\n")
         password = self.password_file.read_text().strip()
         ports = {"SECURE": port} if port else {}
-        self._kafka = SecuredKafka(folder, {USER: password}, ports=ports, acls=True, die_with_parent=False, say=say)
+        self._kafka = SecuredKafka(
+            folder, {USER: password}, ports=ports, acls=True, die_with_parent=False, say=say
+        )
         self.server = self._kafka.server
 
     @property

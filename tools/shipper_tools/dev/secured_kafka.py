@@ -1,5 +1,5 @@
-"""A real broker that wants TLS and a login, with a certificate of an authority of its own; with every mechanism that clients log in by, and
-with ACLs if asked for."""
+"""A real broker that wants TLS and a login, with a certificate of an authority of its own; with
+every mechanism that clients log in by, and with ACLs if asked for."""
 
 from __future__ import annotations
 
@@ -29,9 +29,15 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, free_port
 
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-#: Listener → protocol. SECURE wants a login; MUTUAL a client's certificate; TLS nothing; EXPIRED and STRANGER are like TLS, with a certificate
-#: of yesterday, and with one for another name.
-LISTENERS = {"SECURE": "SASL_SSL", "TLS": "SSL", "MUTUAL": "SSL", "EXPIRED": "SSL", "STRANGER": "SSL"}
+#: Listener → protocol. SECURE wants a login; MUTUAL a client's certificate; TLS nothing; EXPIRED
+#: and STRANGER are like TLS, with a certificate of yesterday, and with one for another name.
+LISTENERS = {
+    "SECURE": "SASL_SSL",
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "EXPIRED": "SSL",
+    "STRANGER": "SSL",
+}
 _SASL = "org.apache.kafka.common.security"
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
@@ -69,13 +75,11 @@ class SecuredKafka:
             kafka.properties("shipper", password)  # for a cluster file, beside kafka.bootstrap
 
     Args:
-        directory: for the server and the certificates.
-        users: their passwords, for PLAIN and SCRAM.
-        listeners: which of :data:`LISTENERS`; each gets a free port.
-        ports: of listeners that are to have a certain one.
-        port: of the open listener, whose clients are super users; loopback alone can reach it. None for a free one.
-        acls: whoever is not granted something may do nothing; see :meth:`grant`.
-        issuer: whose tokens OAUTHBEARER takes.
+        directory: for the server and the certificates. users: their passwords, for PLAIN and SCRAM.
+        listeners: which of :data:`LISTENERS`; each gets a free port. ports: of listeners that are
+        to have a certain one. port: of the open listener, whose clients are super users; loopback
+        alone can reach it. None for a free one. acls: whoever is not granted something may do
+        nothing; see :meth:`grant`. issuer: whose tokens OAUTHBEARER takes.
     """
 
     def __init__(
@@ -96,7 +100,11 @@ class SecuredKafka:
         self.ca = self.authority.certificate
         """The authority's certificate."""
         self._ports = {name: (ports or {}).get(name) or free_port() for name in listeners}
-        java = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks_url}"] if issuer else []
+        java = (
+            [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks_url}"]
+            if issuer
+            else []
+        )
         properties = self._certificates() | self._logins()
         if acls:
             properties |= {
@@ -131,13 +139,20 @@ class SecuredKafka:
         for name in self._ports:
             own = certificates[name]() if name in certificates else ordinary
             found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(own.both)
-            found[f"listener.name.{name.lower()}.ssl.client.auth"] = "required" if name == "MUTUAL" else "none"
+            found[f"listener.name.{name.lower()}.ssl.client.auth"] = (
+                "required" if name == "MUTUAL" else "none"
+            )
         return found
 
     def _logins(self) -> dict[str, str]:
         if "SECURE" not in self._ports:
             return {}
-        mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", *(["OAUTHBEARER"] if self._issuer else [])]
+        mechanisms = [
+            "PLAIN",
+            "SCRAM-SHA-256",
+            "SCRAM-SHA-512",
+            *(["OAUTHBEARER"] if self._issuer else []),
+        ]
         at = "listener.name.secure"
         plain = "".join(f' user_{user}="{password}"' for user, password in self._users.items())
         found = {
@@ -148,8 +163,8 @@ class SecuredKafka:
         }
         if self._issuer:
             found |= {
-                f"{at}.oauthbearer.sasl.jaas.config": f"{_SASL}.oauthbearer.OAuthBearerLoginModule required;",
-                f"{at}.oauthbearer.sasl.server.callback.handler.class": f"{_SASL}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+                f"{at}.oauthbearer.sasl.jaas.config": f"{_SASL}.oauthbearer.OAuthBearerLoginModule required;",  # noqa: E501
+                f"{at}.oauthbearer.sasl.server.callback.handler.class": f"{_SASL}.oauthbearer.OAuthBearerValidatorCallbackHandler",  # noqa: E501
                 "sasl.oauthbearer.jwks.endpoint.url": self._issuer.jwks_url,
                 "sasl.oauthbearer.expected.audience": self._issuer.audience,
                 "sasl.oauthbearer.expected.issuer": self._issuer.url,
@@ -158,15 +173,23 @@ class SecuredKafka:
 
     @property
     def bootstrap(self) -> str:
-        """Of the listener that wants TLS and a login; ``server.bootstrap`` is that of the open one."""
+        """Of the listener that wants TLS and a login; ``server.bootstrap`` is that of the
+        open one."""
         return self.at("SECURE")
 
     def at(self, listener: str) -> str:
         return f"{LOOPBACK}:{self._ports[listener]}"
 
-    def properties(self, user: str, password: str, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
-        """For SECURE; with OAUTHBEARER ``user`` and ``password`` are a client of the issuer's and its secret."""
-        common = {"security.protocol": "SASL_SSL", "sasl.mechanisms": mechanism, "ssl.ca.location": str(self.ca)}
+    def properties(
+        self, user: str, password: str, mechanism: Mechanism = "SCRAM-SHA-512"
+    ) -> dict[str, str]:
+        """For SECURE; with OAUTHBEARER ``user`` and ``password`` are a client of the issuer's and
+        its secret."""
+        common = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": mechanism,
+            "ssl.ca.location": str(self.ca),
+        }
         if mechanism != "OAUTHBEARER":
             return {**common, "sasl.username": user, "sasl.password": password}
         assert self._issuer is not None
@@ -191,7 +214,10 @@ class SecuredKafka:
     def client_keystore(self, user: str, password: str) -> dict[str, str]:
         """As :meth:`client_certificate`, as PKCS#12."""
         own = self.authority.issue(user, hosts=())
-        return {"ssl.keystore.location": str(own.as_pkcs12(password)), "ssl.keystore.password": password}
+        return {
+            "ssl.keystore.location": str(own.as_pkcs12(password)),
+            "ssl.keystore.password": password,
+        }
 
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Allows ``user`` these. The broker must run."""
@@ -202,7 +228,15 @@ class SecuredKafka:
     def revoke(self, user: str, rights: Iterable[Right]) -> None:
         """Takes them away again."""
         filters = [
-            AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation, b.permission_type)
+            AclBindingFilter(
+                b.restype,
+                b.name,
+                b.resource_pattern_type,
+                b.principal,
+                b.host,
+                b.operation,
+                b.permission_type,
+            )
             for b in _bindings(user, rights)
         ]
         admin = self._admin()
@@ -210,7 +244,8 @@ class SecuredKafka:
             future.result(30)
 
     def set_password(self, user: str, password: str) -> None:
-        """For SCRAM-SHA-512, which reads it at each login; whoever is logged in stays so. The broker must run."""
+        """For SCRAM-SHA-512, which reads it at each login; whoever is logged in stays so. The
+        broker must run."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         change = UserScramCredentialUpsertion(user, info, password.encode())
         admin = self._admin()
@@ -224,7 +259,12 @@ class SecuredKafka:
         self.server.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.server.stop()
 
 

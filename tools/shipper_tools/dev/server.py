@@ -1,4 +1,5 @@
-"""The life of a dev server's processes, whatever the server is: started, asked until it answers, stopped, its last words kept."""
+"""The life of a dev server's processes, whatever the server is: started, asked until it answers,
+stopped, its last words kept."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _LAST_LINES = 25
 
 
 class Server(ABC):
-    """A server whose data live in ``directory`` and are there again after the next start. One server at a time may use it.
+    """A server whose data live in ``directory`` and are there again after the next start. One
+    server at a time may use it.
 
     ::
 
@@ -29,9 +31,10 @@ class Server(ABC):
             ...
 
     Args:
-        directory: made if it is not there. Logs are in ``logs`` below it.
-        port: where clients connect. None takes a free one at the first start and keeps it for the later ones.
-        die_with_parent: the server ends when this process does, even by kill -9. For tests. Without it the server
+        directory: made if it is not there. Logs are in ``logs`` below it. port: where clients
+        connect. None takes a free one at the first start and keeps it for the later ones.
+        die_with_parent: the server ends when this process does, even by kill -9. For tests. Without
+        it the server
             goes on until somebody stops it.
         say: gets a line for people when jars have to be fetched.
     """
@@ -42,7 +45,12 @@ class Server(ABC):
     poll_seconds: ClassVar[float] = 0.05
 
     def __init__(
-        self, directory: Path, port: int | None = None, *, die_with_parent: bool = False, say: Say = lambda line: None
+        self,
+        directory: Path,
+        port: int | None = None,
+        *,
+        die_with_parent: bool = False,
+        say: Say = lambda line: None,
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
@@ -55,7 +63,9 @@ class Server(ABC):
     def address(self) -> str:
         """``127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was given."""
         if self.port is None:
-            raise ServerDied(f"{self.title} in {self.directory} has no port before its first start.")
+            raise ServerDied(
+                f"{self.title} in {self.directory} has no port before its first start."
+            )
         return f"{LOOPBACK}:{self.port}"
 
     @property
@@ -84,15 +94,16 @@ class Server(ABC):
         """Start and wait until the server answers. Do nothing if it runs.
 
         Raises:
-            PortTaken: somebody else listens on the port; nothing was started.
-            ServerDied: a process stopped or did not answer in time; the message ends with its last lines.
-            JavaMissing, JarsUnavailable: what the server needs is not there.
+            PortTaken: somebody else listens on the port; nothing was started. ServerDied: a process
+            stopped or did not answer in time; the message ends with its last lines. JavaMissing,
+            JarsUnavailable: what the server needs is not there.
         """
         self.launch()
         self.wait_ready()
 
     def launch(self) -> None:
-        """Carry out the first half of :meth:`start`: the processes are there, and do not answer yet."""
+        """Carry out the first half of :meth:`start`: the processes are there, and do not answer
+        yet."""
         if self.running:
             return
         self.stop()
@@ -106,12 +117,13 @@ class Server(ABC):
             raise
 
     def wait_ready(self, within_seconds: float | None = None) -> None:
-        """Carry out the second half of :meth:`start`. Stops the processes if they do not answer in time, or on Ctrl-C."""
+        """Carry out the second half of :meth:`start`. Stops the processes if they do not answer in
+        time, or on Ctrl-C."""
         self._wait(self._answers, within_seconds or self.ready_within_seconds)
 
     def stop(self) -> None:
-        """End the processes, the last one first, with what they started: TERM, and KILL if that takes longer than
-        ``stop_within_seconds``. Do nothing if none runs."""
+        """End the processes, the last one first, with what they started: TERM, and KILL if that
+        takes longer than ``stop_within_seconds``. Do nothing if none runs."""
         while self._parts:
             _, part = self._parts.popitem()
             stop_family(part.id, self.stop_within_seconds)
@@ -121,7 +133,12 @@ class Server(ABC):
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     @abstractmethod
@@ -143,7 +160,9 @@ class Server(ABC):
         for name in ("logs", *names):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
 
-    def _spawn(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def _spawn(
+        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         """Start a process in the server's folder; its output goes to ``logs/NAME.log``."""
         self._parts[name] = spawn(
             list(argv),
@@ -155,10 +174,14 @@ class Server(ABC):
 
     def _make_data(self, argv: Sequence[str]) -> None:
         """Run the command that makes the folder of data. Raises ServerDied."""
-        done = subprocess.run(argv, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            argv, cwd=self.directory, capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode:
             said = (done.stdout + done.stderr).strip()[-3000:]
-            raise ServerDied(f"The data of {self.title} in {self.directory} cannot be made. It said:\n{said}")
+            raise ServerDied(
+                f"The data of {self.title} in {self.directory} cannot be made. It said:\n{said}"
+            )
 
     def _wait(self, holds: Callable[[], object], within_seconds: float) -> None:
         deadline = time.monotonic() + within_seconds
@@ -168,9 +191,15 @@ class Server(ABC):
                     raise ServerDied(f"{self.title} in {self.directory} was not launched.")
                 for name, part in self._parts.items():
                     if (code := part.exit_code()) is not None:
-                        raise ServerDied(f"{self.title} stopped while starting ({name}: exit code {code}).{self._last_words()}")
+                        raise ServerDied(
+                            f"{self.title} stopped while starting ({name}: exit code "
+                            f"{code}).{self._last_words()}"
+                        )
                 if time.monotonic() > deadline:
-                    raise ServerDied(f"{self.title} did not answer within {within_seconds:.0f} seconds.{self._last_words()}")
+                    raise ServerDied(
+                        f"{self.title} did not answer within {within_seconds:.0f} "
+                        f"seconds.{self._last_words()}"
+                    )
                 time.sleep(self.poll_seconds)
         except BaseException:
             self.stop()
@@ -178,5 +207,9 @@ class Server(ABC):
 
     def _last_words(self) -> str:
         logs = [log for log in self._logs() if log.exists()]
-        words = [line for log in logs for line in log.read_text(errors="replace").splitlines()[-_LAST_LINES:]]
+        words = [
+            line
+            for log in logs
+            for line in log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        ]
         return "\n".join([" Its last words:", *words, f"(all of them: {self.directory / 'logs'})"])

@@ -37,57 +37,88 @@ class ServerName(StrEnum):
 DEFAULT = (ServerName.KAFKA, ServerName.S3)
 #: Where the example configuration expects them.
 _PORTS: Mapping[ServerName, int] = {
-    ServerName.KAFKA: 9092, ServerName.S3: 9000, ServerName.HDFS: 8020, ServerName.SPARK: 7077, ServerName.AIRFLOW: 8080,
-}  # fmt: skip
+    ServerName.KAFKA: 9092,
+    ServerName.S3: 9000,
+    ServerName.HDFS: 8020,
+    ServerName.SPARK: 7077,
+    ServerName.AIRFLOW: 8080,
+}
 _SECURE_PORT = 9093
 _NAMED_IN: Mapping[ServerName, str] = {
-    ServerName.KAFKA: "config/clusters", ServerName.S3: "`source.s3`", ServerName.HDFS: "`source.path`", ServerName.SPARK: "`runner.master`",
-}  # fmt: skip
+    ServerName.KAFKA: "config/clusters",
+    ServerName.S3: "`source.s3`",
+    ServerName.HDFS: "`source.path`",
+    ServerName.SPARK: "`runner.master`",
+}
 
 
 def secure_folder(home: Path) -> Path:
-    """Where the secured Kafka lives: users are made with a broker's data, so it has data of its own."""
+    """Where the secured Kafka lives: users are made with a broker's data, so it has data of its
+    own."""
     return home / "kafka-secure"
 
 
 def bring_up(
-    name: ServerName, home: Path, port: int | None, say: Say, *, secure: bool = False, config: Path = Path("config")
+    name: ServerName,
+    home: Path,
+    port: int | None,
+    say: Say,
+    *,
+    secure: bool = False,
+    config: Path = Path("config"),
 ) -> ServerState:
-    """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual one, 0 for any. ``secure``: of Kafka, the
-    one with TLS, a user and ACLs. ``config``: whose pipelines Airflow runs.
+    """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual
+    one, 0 for any. ``secure``: of Kafka, the one with TLS, a user and ACLs. ``config``: whose
+    pipelines Airflow runs.
 
     Raises:
-        PortTaken: somebody else listens there. Nothing was started.
-        DevServerError: it runs on another port than the one asked for, or for another configuration, or did not start.
+        PortTaken: somebody else listens there. Nothing was started. DevServerError: it runs on
+        another port than the one asked for, or for another configuration, or did not start.
     """
-    with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
+    with exclusive(
+        home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")
+    ):
         known = state.load(home, name)
         if known is not None and known.running:
             _check_port(known, port)
             if secure != ("secure" in known.addresses):
                 what = "without --secure" if secure else "with --secure"
-                raise DevServerError(f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay.")
+                raise DevServerError(
+                    f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay."
+                )
             if known.addresses.get("config", str(config.absolute())) != str(config.absolute()):
                 what = f"with the configuration {known.addresses['config']}"
-                raise DevServerError(f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay.")
+                raise DevServerError(
+                    f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay."
+                )
             say(f"{name} runs already")
             return known
         if known is not None:
-            known.stop(STOP_WITHIN_SECONDS)  # of several processes one died; the others would be in the way
+            known.stop(
+                STOP_WITHIN_SECONDS
+            )  # of several processes one died; the others would be in the way
         say(f"starting {name} …")
         secured = _secured(home, port, say) if secure else None
-        server = secured.server if secured else _server(name, home, (_PORTS[name] if port is None else port) or None, say, config)
+        server = (
+            secured.server
+            if secured
+            else _server(name, home, (_PORTS[name] if port is None else port) or None, say, config)
+        )
         try:
             server.launch()
         except PortTaken as taken:
             too = f" and name that one in {_NAMED_IN[name]} too" if name in _NAMED_IN else ""
             raise PortTaken(
-                f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` in another folder), or "
-                f"choose another port with `shipper dev up {name} --port PORT` (0: any free one){too}."
+                f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` "
+                f"in another folder), or choose another port with `shipper dev up {name} --port "
+                f"PORT` (0: any free one){too}."
             ) from taken
         addresses = secured.addresses if secured else server.addresses
-        started = ServerState(name, addresses, secure_folder(home) if secured else home / name, server.processes)
-        # Before it is ready: should this command be killed now, the next one finds the server and can stop it.
+        started = ServerState(
+            name, addresses, secure_folder(home) if secured else home / name, server.processes
+        )
+        # Before it is ready: should this command be killed now, the next one finds the server and
+        # can stop it.
         state.save(home, started)
         try:
             server.wait_ready()
@@ -106,8 +137,8 @@ def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
     number = (_SECURE_PORT if port is None else port) or None
     if number and (reason := why_unusable(number)):
         raise PortTaken(
-            f"Kafka cannot listen: port {number} on {LOOPBACK} {reason}. Choose another one with `shipper dev up kafka --secure --port PORT` "
-            "(0: any free one)."
+            f"Kafka cannot listen: port {number} on {LOOPBACK} {reason}. Choose another one with "
+            "`shipper dev up kafka --secure --port PORT` (0: any free one)."
         )
     return SecureKafka(secure_folder(home), number, say)
 
@@ -116,8 +147,11 @@ def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Pa
     if name == ServerName.AIRFLOW:
         return AirflowServer(home / name, port, config, say)
     kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer | SparkServer]] = {
-        ServerName.KAFKA: KafkaServer, ServerName.S3: S3Server, ServerName.HDFS: HdfsServer, ServerName.SPARK: SparkServer,
-    }  # fmt: skip
+        ServerName.KAFKA: KafkaServer,
+        ServerName.S3: S3Server,
+        ServerName.HDFS: HdfsServer,
+        ServerName.SPARK: SparkServer,
+    }
     return kinds[name](home / name, port, say=say)
 
 
@@ -125,19 +159,23 @@ def _check_port(known: ServerState, port: int | None) -> None:
     if port and not any(address.endswith(f":{port}") for address in known.addresses.values()):
         addresses = ", ".join(known.addresses.values())
         raise DevServerError(
-            f"{known.name} runs already, at {addresses}, not on port {port}. To move it: `shipper dev down {known.name}` "
-            "first; its data stay."
+            f"{known.name} runs already, at {addresses}, not on port {port}. To move it: `shipper "
+            f"dev down {known.name}` first; its data stay."
         )
 
 
 def take_down(name: ServerName, home: Path, say: Say) -> None:
     """Stop a server if it runs. Its data stay."""
-    with exclusive(home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")):
+    with exclusive(
+        home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")
+    ):
         known = state.load(home, name)
         if known is None or not known.running:
             say(f"{name} is not running")
         if known is not None:
-            known.stop(STOP_WITHIN_SECONDS)  # of several processes one may have died; the others are stopped
+            known.stop(
+                STOP_WITHIN_SECONDS
+            )  # of several processes one may have died; the others are stopped
             state.forget(home, name)
 
 

@@ -1,4 +1,5 @@
-"""A real standalone Spark: a master and its workers, each a Java process of its own on loopback, from pyspark's own jars."""
+"""A real standalone Spark: a master and its workers, each a Java process of its own on loopback,
+from pyspark's own jars."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ from shipper_tools.dev.server import Server
 
 
 class SparkServer(Server):
-    """Jobs run on it with ``runner: {kind: standalone, master: …}``, the master being :attr:`master`.
+    """Jobs run on it with ``runner: {kind: standalone, master: …}``, the master being
+    :attr:`master`.
 
-    Executors inherit ``environment``, and with it what their Python finds; a job brings its own by `runner.archive`. What they write is below
-    ``work`` and ``local``. An executor ends with its worker.
+    Executors inherit ``environment``, and with it what their Python finds; a job brings its own by
+    `runner.archive`. What they write is below ``work`` and ``local``. An executor ends with its
+    worker.
 
     Args:
         workers: how many.
@@ -51,7 +54,8 @@ class SparkServer(Server):
 
     @property
     def master(self) -> str:
-        """``spark://127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was given."""
+        """``spark://127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was
+        given."""
         return f"spark://{self.address}"
 
     @property
@@ -61,20 +65,31 @@ class SparkServer(Server):
 
     def start_worker(self, number: int) -> None:
         """Start a worker, also in place of one that was killed. Does not wait for it."""
-        size = ["--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self.directory / "work" / str(number))]
+        size = [
+            "--cores",
+            str(self._cores),
+            "--memory",
+            self._memory,
+            "--work-dir",
+            str(self.directory / "work" / str(number)),
+        ]
         here = ["--host", LOOPBACK, "--webui-port", str(free_port())]
-        self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *here, *size, self.master)
+        self._start(
+            f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *here, *size, self.master
+        )
 
     def worker(self, number: int) -> ServerProcess:
         """Return a worker's process."""
         return self._parts[f"worker-{number}"]
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker, as by kill -9. Its executors see that and end; the master notices by the closed connection."""
+        """Kill a worker, as by kill -9. Its executors see that and end; the master notices by the
+        closed connection."""
         self._parts.pop(f"worker-{number}").stop(0)
 
     def _launch(self) -> None:
-        """Start the master and, when it listens, the workers: one that finds no master tries again only after seconds."""
+        """Start the master and, when it listens, the workers: one that finds no master tries again
+        only after seconds."""
         find_java()
         self._page = free_port()
         self._folders()
@@ -92,12 +107,18 @@ class SparkServer(Server):
         return json_at(f"{self.addresses['page']}/json/")
 
     def _start(self, name: str, main: str, *arguments: str) -> None:
-        self._spawn(name, [str(spark_home() / "bin" / "spark-class"), main, *arguments], self._environment())
+        self._spawn(
+            name, [str(spark_home() / "bin" / "spark-class"), main, *arguments], self._environment()
+        )
 
     def _environment(self) -> dict[str, str]:
         """Return the environment without what this process may have been told of another Spark."""
         given = os.environ if self._given is None else self._given
-        kept = {name: value for name, value in given.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        kept = {
+            name: value
+            for name, value in given.items()
+            if not name.startswith(("SPARK_", "PYSPARK_"))
+        }
         options = " ".join(QUICK_JVM)
         return {
             **kept,

@@ -35,7 +35,8 @@ class ServerState:
         return all(process.alive() for process in self.processes)
 
     def stop(self, grace_seconds: float) -> None:
-        """End its processes, the last one first, each within ``grace_seconds`` and with what it started."""
+        """End its processes, the last one first, each within ``grace_seconds`` and with what it
+        started."""
         for process in reversed(self.processes):
             stop_family(process, grace_seconds)
 
@@ -50,7 +51,10 @@ def save(home: Path, state: ServerState) -> None:
     path = _file(home, state.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_suffix(".tmp")
-    document = asdict(state) | {"directory": str(state.directory), "addresses": dict(state.addresses)}
+    document = asdict(state) | {
+        "directory": str(state.directory),
+        "addresses": dict(state.addresses),
+    }
     half.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     half.replace(path)
 
@@ -68,14 +72,17 @@ def load(home: Path, name: str) -> ServerState | None:
             name=name,
             addresses={str(key): str(value) for key, value in document["addresses"].items()},
             directory=Path(document["directory"]),
-            processes=tuple(ProcessId(int(entry["pid"]), str(entry["started"])) for entry in document["processes"]),
+            processes=tuple(
+                ProcessId(int(entry["pid"]), str(entry["started"]))
+                for entry in document["processes"]
+            ),
         )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise DevServerError(
-            f"{path} does not say where {name} runs ({type(problem).__name__}: {problem}). Stop the server by hand if it "
-            "runs, and delete the file."
+            f"{path} does not say where {name} runs ({type(problem).__name__}: {problem}). Stop "
+            "the server by hand if it runs, and delete the file."
         ) from problem
 
 

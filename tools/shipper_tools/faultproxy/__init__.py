@@ -1,4 +1,5 @@
-"""A TCP proxy in a process of its own that makes a link to a real broker long, narrow or broken, on demand.
+"""A TCP proxy in a process of its own that makes a link to a real broker long, narrow or broken, on
+demand.
 
 By hand, controlled by lines on standard input, one JSON document back for each::
 
@@ -7,7 +8,8 @@ By hand, controlled by lines on standard input, one JSON document back for each:
     {"do": "cut"}
     {"cut": 3}
 
-In a test, one proxy for each listener that a broker advertises, since clients reconnect to what is advertised::
+In a test, one proxy for each listener that a broker advertises, since clients reconnect to what is
+advertised::
 
     far_port = free_port()
     with KafkaServer(tmp_path, far_port=far_port) as kafka, FaultProxy(kafka.far_listener, far_port, rtt_ms=140) as link:
@@ -16,6 +18,6 @@ In a test, one proxy for each listener that a broker advertises, since clients r
         link.wait_held(10)
         link.release()            # it reaches the broker also when its client has hung up meanwhile
 
-Limits: a client's connect succeeds also when the broker is gone, and is reset then. Holds and ``request_delay_ms`` understand
-Kafka's framing without TLS only.
-"""
+Limits: a client's connect succeeds also when the broker is gone, and is reset then. Holds and
+``request_delay_ms`` understand Kafka's framing without TLS only.
+"""  # noqa: E501

@@ -17,7 +17,8 @@ from shipper_tools.faultproxy.link import Conditions, FaultLink
 
 
 def obey(link: FaultLink, command: dict[str, Any]) -> dict[str, Any]:
-    """Carries out one command, and says what it did; raises KeyError, TypeError or ValueError for one that is none."""
+    """Carries out one command, and says what it did; raises KeyError, TypeError or ValueError for
+    one that is none."""
     do = command.pop("do")
     if do == "shape":
         unknown = command.keys() - asdict(link.shape).keys()
@@ -45,7 +46,12 @@ def obey(link: FaultLink, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _counts(link: FaultLink) -> dict[str, Any]:
-    return {**asdict(link.counts), "open": len(link.connections), "held": link.held(), "cpu_seconds": time.process_time()}
+    return {
+        **asdict(link.counts),
+        "open": len(link.connections),
+        "held": link.held(),
+        "cpu_seconds": time.process_time(),
+    }
 
 
 async def _serve(listener: socket.socket, link: FaultLink) -> None:
@@ -89,7 +95,9 @@ def _address(text: str) -> tuple[str, int]:
 
 def _given_shape(arguments: argparse.Namespace) -> Conditions:
     if not (arguments.rtt or arguments.jitter or arguments.bandwidth or arguments.request_delay):
-        return Conditions()  # FaultProxy tells it later, and need not wait for an import of half a second
+        return (
+            Conditions()
+        )  # FaultProxy tells it later, and need not wait for an import of half a second
     from shipper.config.units import parse_duration, parse_size
 
     return Conditions(
@@ -107,12 +115,16 @@ def main(argv: list[str] | None = None) -> None:
         description=faultproxy.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--listen", default="127.0.0.1:0", help="HOST:PORT; port 0 takes any free one")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:0", help="HOST:PORT; port 0 takes any free one"
+    )
     parser.add_argument("--to", required=True, help="HOST:PORT to connect to")
     parser.add_argument("--rtt", help="round trip, e.g. 140ms")
     parser.add_argument("--jitter", help="up to this much more each way")
     parser.add_argument("--bandwidth", help="bytes per second in each direction, e.g. 10MB")
-    parser.add_argument("--request-delay", help="each Kafka request of a connection takes this long")
+    parser.add_argument(
+        "--request-delay", help="each Kafka request of a connection takes this long"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the jitter")
     arguments = parser.parse_args(argv)
     shape = _given_shape(arguments)

@@ -1,4 +1,5 @@
-"""Where Kafka's requests and responses begin in a stream of bytes, without reading what is in them."""
+"""Where Kafka's requests and responses begin in a stream of bytes, without reading what is
+in them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _LARGEST_FRAME_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class FramePart:
-    """Bytes of one frame, as many of them as arrived together: [start, stop) of the data that were fed."""
+    """Bytes of one frame, as many of them as arrived together: [start, stop) of the data that were
+    fed."""
 
     start: int
     stop: int
@@ -27,8 +29,8 @@ class FramePart:
 
 
 class FrameReader:
-    """Cuts a stream into frames as it arrives. Each begins with four bytes of length. Something that is no frame (a length
-    that is no length) ends the cutting: all that follows is one part."""
+    """Cuts a stream into frames as it arrives. Each begins with four bytes of length. Something
+    that is no frame (a length that is no length) ends the cutting: all that follows is one part."""
 
     def __init__(self, head: struct.Struct) -> None:
         self._head = head

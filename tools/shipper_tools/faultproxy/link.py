@@ -1,8 +1,8 @@
 """A TCP link that can be long, narrow, uneven or broken: the inside of the proxy's process.
 
-Bytes are stamped when they arrive and handed on when they are due, so latency never limits the rate: what is under way waits in
-a queue. Sockets are read and written without asyncio's streams, which copy more than once; at 140 ms and 150 MB/s this costs
-about a tenth of a core.
+Bytes are stamped when they arrive and handed on when they are due, so latency never limits the
+rate: what is under way waits in a queue. Sockets are read and written without asyncio's streams,
+which copy more than once; at 140 ms and 150 MB/s this costs about a tenth of a core.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
 
 _READ_BYTES = 1 << 18
-#: Less than this is copied out of its buffer, so that thousands of small messages under way do not hold a buffer each.
+#: Less than this is copied out of its buffer, so that thousands of small messages under way do not
+#: hold a buffer each.
 _SMALL_BYTES = 1 << 15
 #: As much as may be under way in one direction of one connection: 900 MB/s at 70 ms one way.
 _MOST_QUEUED_BYTES = 64_000_000
@@ -32,7 +33,8 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Conditions:
-    """What the link is like; 0: no limit, no delay. All of it may change while connections are open; bytes under way keep their times."""
+    """What the link is like; 0: no limit, no delay. All of it may change while connections are
+    open; bytes under way keep their times."""
 
     rtt_ms: float = 0.0
     """Round trip: half of it each way. A connection's handshake takes one as well."""
@@ -41,7 +43,8 @@ class Conditions:
     bytes_per_second: float = 0.0
     """In each direction, over all connections."""
     request_delay_ms: float = 0.0
-    """Kafka requests are handed on one after the other, each after this: a broker that is slow per request, per connection."""
+    """Kafka requests are handed on one after the other, each after this: a broker that is slow per
+    request, per connection."""
 
     @property
     def one_way_seconds(self) -> float:
@@ -74,7 +77,8 @@ CONNECTING = -1
 
 @dataclass
 class Exchange:
-    """A request and its answer, or the opening of a connection, as the client sees them. Times are of the machine's monotonic clock."""
+    """A request and its answer, or the opening of a connection, as the client sees them. Times are
+    of the machine's monotonic clock."""
 
     connection: int
     api_key: int
@@ -100,7 +104,8 @@ class FaultLink:
         self.exchanges: list[Exchange] | None = None
         """All since it was asked to note them; None: it was not."""
         self.buffers: list[memoryview] = []
-        """Used once and to be used again: memory that the process has touched already costs no page faults (measured at 140 ms: half of all CPU)."""
+        """Used once and to be used again: memory that the process has touched already costs no page
+        faults (measured at 140 ms: half of all CPU)."""
         self.free_at = {"up": 0.0, "down": 0.0}
         """When a narrow link will have passed on all that it took, by direction."""
 
@@ -144,7 +149,8 @@ class FaultLink:
         return sum(pipe.held for pipe in self._pipes())
 
     def release(self) -> int:
-        """Lets everything go that is held; nothing further will be held. Returns how many requests or responses it were."""
+        """Lets everything go that is held; nothing further will be held. Returns how many requests
+        or responses it were."""
         self.hold_request = self.hold_response = None
         return sum(pipe.release() for pipe in self._pipes())
 
@@ -153,8 +159,8 @@ class FaultLink:
 
 
 class Connection:
-    """Two sockets and a pipe in each direction. It lives until both pipes are done: a request that is held reaches the broker
-    also when its client gave up long before."""
+    """Two sockets and a pipe in each direction. It lives until both pipes are done: a request that
+    is held reaches the broker also when its client gave up long before."""
 
     def __init__(self, link: FaultLink, near: socket.socket) -> None:
         self.link = link
@@ -180,7 +186,8 @@ class Connection:
             self.close(reset=True)
             return
         began = loop.time()
-        # A real handshake takes a round trip; this one ended on loopback, before any byte could be delayed.
+        # A real handshake takes a round trip; this one ended on loopback, before any byte could be
+        # delayed.
         await asyncio.sleep(2 * self.link.shape.one_way_seconds)
         if self.link.exchanges is not None:
             self.link.exchanges.append(Exchange(self.number, CONNECTING, began, loop.time()))
@@ -222,7 +229,12 @@ class Pipe:
     """One direction of a connection."""
 
     def __init__(
-        self, connection: Connection, source: socket.socket, sink: socket.socket, direction: str, frames: FrameReader
+        self,
+        connection: Connection,
+        source: socket.socket,
+        sink: socket.socket,
+        direction: str,
+        frames: FrameReader,
     ) -> None:
         self.source = source
         self.done = False
@@ -257,7 +269,10 @@ class Pipe:
 
     def _read_on(self) -> None:
         self._reopener = None
-        if not (self._reading or self._ended or self.done or self._link.stalled) and self._queued_bytes < _MOST_QUEUED_BYTES:
+        if (
+            not (self._reading or self._ended or self.done or self._link.stalled)
+            and self._queued_bytes < _MOST_QUEUED_BYTES
+        ):
             self._reading = True
             self._loop.add_reader(self.source, self._read)
 
@@ -274,10 +289,15 @@ class Pipe:
             self._read_off()
             self._reopener = self._loop.call_later(backlog - _NARROW_QUEUE_SECONDS, self._read_on)
             return
-        buffer = self._link.buffers.pop() if self._link.buffers else memoryview(bytearray(_READ_BYTES))
+        buffer = (
+            self._link.buffers.pop() if self._link.buffers else memoryview(bytearray(_READ_BYTES))
+        )
         try:
-            # A narrow link takes about a hundredth of a second's worth at a time, else it would pass on in bursts.
-            size = self.source.recv_into(buffer, max(1500, min(_READ_BYTES, int(limit / 100))) if limit else 0)
+            # A narrow link takes about a hundredth of a second's worth at a time, else it would
+            # pass on in bursts.
+            size = self.source.recv_into(
+                buffer, max(1500, min(_READ_BYTES, int(limit / 100))) if limit else 0
+            )
         except (BlockingIOError, InterruptedError):
             self._link.buffers.append(buffer)
             return
@@ -308,7 +328,8 @@ class Pipe:
                 self._pump()
 
     def _take(self, data: memoryview, buffer: memoryview | None, now: float) -> None:
-        """Cuts what was read into items. ``buffer``, if it is to be used again, goes with the last of them."""
+        """Cuts what was read into items. ``buffer``, if it is to be used again, goes with the last
+        of them."""
         due = self._due(len(data), now)
         cut = 0
         for part in self._frames.parts(data):
@@ -321,7 +342,9 @@ class Pipe:
                 self._put(data[cut : part.start], due)
                 cut = part.start
             if slow:
-                self._request_free_at = max(due, self._request_free_at) + self._link.shape.request_delay_ms / 1000
+                self._request_free_at = (
+                    max(due, self._request_free_at) + self._link.shape.request_delay_ms / 1000
+                )
             if hold or slow:
                 self._put(data[cut : part.stop], math.inf if hold else self._request_free_at)
                 self.held += hold
@@ -363,7 +386,9 @@ class Pipe:
             if (asked := self._connection.asked.pop(head[1], None)) is not None:
                 asked.answered = now + self._link.shape.one_way_seconds
         else:
-            self._connection.asked[head[3]] = found = Exchange(self._connection.number, head[1], now)
+            self._connection.asked[head[3]] = found = Exchange(
+                self._connection.number, head[1], now
+            )
             exchanges.append(found)
 
     def _put(self, data: memoryview, due: float) -> None:
@@ -387,7 +412,8 @@ class Pipe:
             self._read_on()
 
     def _send(self, item: _Item) -> bool:
-        """Whether the item is off the queue; if not, the pump goes on when the sink can take more, or never."""
+        """Whether the item is off the queue; if not, the pump goes on when the sink can take more,
+        or never."""
         try:
             if item.data is None:
                 self._sink.shutdown(socket.SHUT_WR)

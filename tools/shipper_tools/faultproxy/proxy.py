@@ -1,4 +1,5 @@
-"""The proxy for whoever steers it: :class:`FaultProxy` starts its process and tells it what to do."""
+"""The proxy for whoever steers it: :class:`FaultProxy` starts its process and tells it what
+to do."""
 
 from __future__ import annotations
 
@@ -30,11 +31,12 @@ class FaultProxyError(ShipperError):
 
 
 class FaultProxy:
-    """Starts and stops the process, and tells it what to do. Every method returns when it is done. Threads may share it.
+    """Starts and stops the process, and tells it what to do. Every method returns when it is done.
+    Threads may share it.
 
     Args:
-        to: where it connects to, ``HOST:PORT``.
-        port: where it listens on loopback; 0 for any free one, known as :attr:`port` once it was started.
+        to: where it connects to, ``HOST:PORT``. port: where it listens on loopback; 0 for any free
+        one, known as :attr:`port` once it was started.
     """
 
     def __init__(self, to: str, port: int = 0, **shape: Unpack[LinkShape]) -> None:
@@ -59,14 +61,26 @@ class FaultProxy:
     def start(self) -> FaultProxy:
         """Raises FaultProxyError, for example when the port is taken."""
         root = Path(__file__).resolve().parents[2]
-        # The process ends when its standard input does, that is when this process ends, however it does.
+        # The process ends when its standard input does, that is when this process ends, however it
+        # does.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "shipper_tools.faultproxy", "--listen", self.address, "--to", self.to],
+            [
+                sys.executable,
+                "-m",
+                "shipper_tools.faultproxy",
+                "--listen",
+                self.address,
+                "--to",
+                self.to,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+            },
         )
         self.port = int(self._answer()["listening"].rpartition(":")[2])
         self.shape(**self._shape)
@@ -83,11 +97,17 @@ class FaultProxy:
     def __enter__(self) -> FaultProxy:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def shape(self, **shape: Unpack[LinkShape]) -> None:
-        """Changes what the link is like, also for connections that are open. Bytes under way keep their times."""
+        """Changes what the link is like, also for connections that are open. Bytes under way keep
+        their times."""
         self._tell("shape", **shape)
 
     def cut(self) -> int:
@@ -107,12 +127,14 @@ class FaultProxy:
         self._tell("resume")
 
     def hold_request(self, api_key: int) -> None:
-        """The next Kafka request with this API key (0 Produce, 22 InitProducerId, 24 AddPartitionsToTxn, 26 EndTxn) does not
-        reach the broker before :meth:`release`, nor does what the same connection sends after it."""
+        """The next Kafka request with this API key (0 Produce, 22 InitProducerId, 24
+        AddPartitionsToTxn, 26 EndTxn) does not reach the broker before :meth:`release`, nor does
+        what the same connection sends after it."""
         self._tell("hold_request", api_key=api_key)
 
     def hold_response(self, api_key: int) -> None:
-        """The next such request is carried out, but its response, and those after it, do not arrive before :meth:`release`."""
+        """The next such request is carried out, but its response, and those after it, do not arrive
+        before :meth:`release`."""
         self._tell("hold_response", api_key=api_key)
 
     def wait_held(self, timeout_seconds: float) -> bool:
@@ -125,12 +147,13 @@ class FaultProxy:
         return True
 
     def release(self) -> int:
-        """Lets go what is held and disarms what would be; returns how many requests and responses were held."""
+        """Lets go what is held and disarms what would be; returns how many requests and responses
+        were held."""
         return int(self._tell("release")["release"])
 
     def counts(self) -> dict[str, Any]:
-        """``open``, ``accepted`` and ``closed_by_fault`` connections, ``held``, ``bytes_up``, ``bytes_down``, ``requests`` by API key
-        (as text), and the process' ``cpu_seconds``."""
+        """``open``, ``accepted`` and ``closed_by_fault`` connections, ``held``, ``bytes_up``,
+        ``bytes_down``, ``requests`` by API key (as text), and the process' ``cpu_seconds``."""
         return self._tell("counts")
 
     def note_exchanges(self) -> None:
@@ -150,7 +173,9 @@ class FaultProxy:
                 process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
                 process.stdin.flush()
             except OSError as error:
-                raise FaultProxyError(f"the proxy to {self.to} died (exit code {process.poll()})") from error
+                raise FaultProxyError(
+                    f"the proxy to {self.to} died (exit code {process.poll()})"
+                ) from error
             answer = self._answer()
         if "error" in answer:
             raise FaultProxyError(f"the proxy to {self.to} cannot {do}: {answer['error']}")
@@ -160,6 +185,9 @@ class FaultProxy:
         process = self._process
         line = process.stdout.readline() if process and process.stdout else ""
         if not line:
-            raise FaultProxyError(f"the proxy to {self.to} ended; its standard error says why (is port {self.port} taken?)")
+            raise FaultProxyError(
+                f"the proxy to {self.to} ended; its standard error says why (is port {self.port} "
+                "taken?)"
+            )
         found: dict[str, Any] = json.loads(line)
         return found

@@ -57,19 +57,25 @@ class LogSummary:
 def write_logs(root: Path, *, start: datetime, hours: int, lines: int, seed: int) -> LogSummary:
     """Write ``lines`` lines over ``hours`` hours from ``start`` on.
 
-    The files are ``root/{%Y-%m-%d}/{%H}/{service}-{host}.log``, every other host's gzipped (``.log.gz``). A line's
-    time lies in the hour of its folder, and a file was last changed at the end of that hour, so it has settled. Every
-    line ends with a newline; a stack trace is several lines. The same arguments give the same bytes
-    (gzipped ones: with the same zlib). Files of the same name are overwritten, others are left alone.
+    The files are ``root/{%Y-%m-%d}/{%H}/{service}-{host}.log``, every other host's gzipped
+    (``.log.gz``). A line's time lies in the hour of its folder, and a file was last changed at the
+    end of that hour, so it has settled. Every line ends with a newline; a stack trace is several
+    lines. The same arguments give the same bytes (gzipped ones: with the same zlib). Files of the
+    same name are overwritten, others are left alone.
 
     Raises:
-        ValueError: ``start`` is not a whole hour in UTC, or there are no hours, or fewer than no lines.
+        ValueError: ``start`` is not a whole hour in UTC, or there are no hours, or fewer than no
+        lines.
     """
-    if start.utcoffset() != timedelta(0) or start != start.replace(minute=0, second=0, microsecond=0):
+    if start.utcoffset() != timedelta(0) or start != start.replace(
+        minute=0, second=0, microsecond=0
+    ):
         raise ValueError(f"start must be a whole hour in UTC, not {start.isoformat()}")
     if hours < 1 or lines < 0:
         raise ValueError(f"cannot write {lines} lines over {hours} hours")
-    makers = {service.name: service.prepare(Random(f"{seed} {service.name}")) for service in SERVICES}
+    makers = {
+        service.name: service.prepare(Random(f"{seed} {service.name}")) for service in SERVICES
+    }
     return LogSummary(
         tuple(
             _write(root, hour, service, host, count, makers[service.name], seed)
@@ -78,7 +84,9 @@ def write_logs(root: Path, *, start: datetime, hours: int, lines: int, seed: int
     )
 
 
-def _shares(start: datetime, hours: int, lines: int, seed: int) -> Iterator[tuple[datetime, Service, str, int]]:
+def _shares(
+    start: datetime, hours: int, lines: int, seed: int
+) -> Iterator[tuple[datetime, Service, str, int]]:
     """Who writes how much in which hour: more by day than by night, no two hosts quite the same."""
     rng = Random(f"{seed} shares")
     slots, weights = [], []
@@ -87,7 +95,9 @@ def _shares(start: datetime, hours: int, lines: int, seed: int) -> Iterator[tupl
         for service in SERVICES:
             for host in service.hosts:
                 slots.append((hour, service, host))
-                weights.append(daylight * service.share / len(service.hosts) * rng.uniform(0.8, 1.2))
+                weights.append(
+                    daylight * service.share / len(service.hosts) * rng.uniform(0.8, 1.2)
+                )
     for slot, count in zip(slots, _apportion(lines, weights), strict=True):
         if count:
             yield (*slot, count)
@@ -100,7 +110,9 @@ def _apportion(total: int, weights: Sequence[float]) -> list[int]:
     return [after - before for before, after in itertools.pairwise(edges)]
 
 
-def _write(root: Path, hour: datetime, service: Service, host: str, lines: int, maker: LineMaker, seed: int) -> LogFile:
+def _write(
+    root: Path, hour: datetime, service: Service, host: str, lines: int, maker: LineMaker, seed: int
+) -> LogFile:
     rng = Random(f"{seed} {service.name} {host} {hour.isoformat()}")
     content = "".join(f"{line}\n" for line in maker(rng, host, hour, lines)).encode()
     gzipped = service.hosts.index(host) % 2 == 0

@@ -1,7 +1,8 @@
 """Five made-up services and the log lines that they write, each in a format of its own.
 
-The lines are drawn from pools that are rendered once per service, so that a line costs a few look-ups. Addresses are
-from the ranges that are set aside for documentation and tests (198.18.0.0/15, 2001:db8::/32, example.com).
+The lines are drawn from pools that are rendered once per service, so that a line costs a few
+look-ups. Addresses are from the ranges that are set aside for documentation and tests
+(198.18.0.0/15, 2001:db8::/32, example.com).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from shipper_tools.samples import words
 
 T = TypeVar("T")
 
-#: ``(random source, host, hour, n)`` gives ``n`` lines in the order of their times, without line ends.
+#: ``(random source, host, hour, n)`` gives ``n`` lines in the order of their times, without line
+#: ends.
 LineMaker = Callable[[Random, str, datetime, int], list[str]]
 
 _POOL = 4096
@@ -44,7 +46,8 @@ class Service:
 
 
 def _pool(rng: Random, items: Sequence[T]) -> list[T]:
-    """A pool in which the first of ``items`` are the frequent ones (Zipf's law), as with pages and clients."""
+    """A pool in which the first of ``items`` are the frequent ones (Zipf's law), as with pages and
+    clients."""
     return rng.choices(items, weights=[1 / rank for rank in range(1, len(items) + 1)], k=_POOL)
 
 
@@ -59,8 +62,10 @@ def _moments(rng: Random, n: int) -> list[tuple[int, int]]:
 
 
 def _seconds(pattern: str, hour: datetime) -> list[str]:
-    """Return every second of an hour; ``pattern`` takes ``{h}`` (the hour itself), ``{mon}``, and once ``{ms}`` (minutes:seconds)."""
-    # Not strftime's %b: that goes by the locale, and the same seed must give the same bytes everywhere.
+    """Return every second of an hour; ``pattern`` takes ``{h}`` (the hour itself), ``{mon}``, and
+    once ``{ms}`` (minutes:seconds)."""
+    # Not strftime's %b: that goes by the locale, and the same seed must give the same bytes
+    # everywhere.
     before, after = pattern.format(h=hour, mon=_MONTHS[hour.month - 1], ms="\0").split("\0")
     return [f"{before}{clock}{after}" for clock in _MINUTES_AND_SECONDS]
 
@@ -89,22 +94,33 @@ def _web(pools: Random) -> LineMaker:
 
 def _client(rng: Random) -> str:
     if rng.random() < 0.12:
-        return f"2001:db8:{rng.getrandbits(16):x}:{rng.getrandbits(16):x}::{rng.getrandbits(16):x} - -"
+        return (
+            f"2001:db8:{rng.getrandbits(16):x}:{rng.getrandbits(16):x}::{rng.getrandbits(16):x} - -"
+        )
     user = rng.choice(words.USERS) if rng.random() < 0.03 else "-"
     return f"198.{rng.choice((18, 19))}.{rng.randrange(256)}.{rng.randrange(256)} - {user}"
 
 
 def _request(rng: Random, path: str) -> str:
-    method = "POST" if path.startswith(("/login", "/cart", "/checkout")) else rng.choices(("GET", "HEAD"), (97, 3))[0]
+    method = (
+        "POST"
+        if path.startswith(("/login", "/cart", "/checkout"))
+        else rng.choices(("GET", "HEAD"), (97, 3))[0]
+    )
     status = rng.choices((200, 304, 301, 404, 403, 500, 502, 503), (860, 60, 25, 35, 6, 5, 6, 3))[0]
     size = 0 if status == 304 or method == "HEAD" else int(2500 * rng.lognormvariate(0, 1.3))
-    return f'"{method} {path.format(id=rng.randrange(10**5))} HTTP/{rng.choice(("1.1", "2.0"))}" {status} {size}'
+    return (
+        f'"{method} {path.format(id=rng.randrange(10**5))} HTTP/{rng.choice(("1.1", "2.0"))}" '
+        f"{status} {size}"
+    )
 
 
 def _api(pools: Random) -> LineMaker:
     """An application that logs one JSON object per line, UTF-8 as it is."""
     durations = _milliseconds(pools, 18, 1.1)
-    tails = [_api_tail(pools, route, pools.choice(durations)) for route in _pool(pools, words.ROUTES)]
+    tails = [
+        _api_tail(pools, route, pools.choice(durations)) for route in _pool(pools, words.ROUTES)
+    ]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
         stamps = _seconds("{h:%Y-%m-%dT%H}:{ms}.", hour)
@@ -119,17 +135,24 @@ def _api(pools: Random) -> LineMaker:
 
 
 def _api_tail(rng: Random, route: str, duration_ms: float) -> str:
-    status = rng.choices((200, 201, 204, 400, 401, 404, 409, 422, 500, 503), (800, 70, 40, 20, 15, 25, 5, 10, 10, 5))[0]
+    status = rng.choices(
+        (200, 201, 204, 400, 401, 404, 409, 422, 500, 503), (800, 70, 40, 20, 15, 25, 5, 10, 10, 5)
+    )[0]
     level = "ERROR" if status >= 500 else "WARN" if status >= 400 else "INFO"
     method, path = route.split(" ")
     entry: dict[str, object] = {"level": level, "method": method, "route": path, "status": status}
-    entry |= {"duration_ms": duration_ms, "user": rng.choice(words.EMAILS), "city": rng.choice(words.CITIES)}
+    entry |= {
+        "duration_ms": duration_ms,
+        "user": rng.choice(words.EMAILS),
+        "city": rng.choice(words.CITIES),
+    }
     entry["message"] = rng.choice(words.API_ERRORS) if status >= 500 else "request completed"
     return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))[1:]
 
 
 def _payments(pools: Random) -> LineMaker:
-    """A Java application with Logback's pattern, and a stack trace of several lines now and then."""
+    """A Java application with Logback's pattern, and a stack trace of several lines now and
+    then."""
     entries = [_payment_entry(pools) for _ in range(_POOL)]
 
     def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
@@ -143,7 +166,9 @@ def _payments(pools: Random) -> LineMaker:
         for (second, ms), (message, *trace) in zip(_moments(rng, len(chosen)), chosen, strict=True):
             written.append(f"{stamps[second]}{_MILLISECONDS[ms]} {message}")
             written += trace
-        return written[:n]  # the last trace may go on in the next file, as it does when a log is rotated
+        return written[
+            :n
+        ]  # the last trace may go on in the next file, as it does when a log is rotated
 
     return lines
 
@@ -153,12 +178,25 @@ def _payment_entry(rng: Random) -> list[str]:
     order, amount = f"ord-{rng.randrange(10**7):07d}", f"{rng.lognormvariate(3.5, 1):.2f} EUR"
     if rng.random() >= 0.008:
         level, logger, text = rng.choices(words.PAYMENT_EVENTS, words.PAYMENT_WEIGHTS)[0]
-        return [f"{level:<5} {thread} {logger} - {text.format(order=order, amount=amount, name=rng.choice(words.NAMES))}"]
+        return [
+            f"{level:<5} {thread} {logger} - "
+            f"{text.format(order=order, amount=amount, name=rng.choice(words.NAMES))}"
+        ]
     error, cause = rng.choice(words.EXCEPTIONS)
-    frames = [f"\tat {frame}({frame.split('.')[-2]}.java:{rng.randrange(20, 900)})" for frame in words.FRAMES]
+    frames = [
+        f"\tat {frame}({frame.split('.')[-2]}.java:{rng.randrange(20, 900)})"
+        for frame in words.FRAMES
+    ]
     shown = rng.randrange(6, len(frames))
     head = f"ERROR {thread} c.e.payments.CaptureService - capture of {order} failed"
-    return [head, f"{error} ({order})", *frames[:shown], f"Caused by: {cause}", *frames[:3], f"\t... {shown} more"]
+    return [
+        head,
+        f"{error} ({order})",
+        *frames[:shown],
+        f"Caused by: {cause}",
+        *frames[:3],
+        f"\t... {shown} more",
+    ]
 
 
 def _system(pools: Random) -> LineMaker:
@@ -185,8 +223,10 @@ def _search(pools: Random) -> LineMaker:
     """key=value pairs (logfmt)."""
     took = _milliseconds(pools, 35, 0.9)
     tails = [
-        f'level={"info" if ms < 400 else "warn"} query="{query}" hits={int(pools.lognormvariate(3, 2))} '
-        f"took_ms={ms} cache={pools.choices(('hit', 'miss'), (7, 3))[0]} lang={pools.choice(words.LANGUAGES)}"
+        f'level={"info" if ms < 400 else "warn"} query="{query}" '
+        f"hits={int(pools.lognormvariate(3, 2))} "
+        f"took_ms={ms} cache={pools.choices(('hit', 'miss'), (7, 3))[0]} "
+        f"lang={pools.choice(words.LANGUAGES)}"
         for query, ms in zip(_pool(pools, words.QUERIES), took, strict=True)
     ]
 
@@ -194,7 +234,9 @@ def _search(pools: Random) -> LineMaker:
         stamps = _seconds("ts={h:%Y-%m-%dT%H}:{ms}.", hour)
         middle = f"Z service=search host={host} "
         chosen = zip(_moments(rng, n), rng.choices(tails, k=n), strict=True)
-        return [f"{stamps[second]}{_MILLISECONDS[ms]}{middle}{tail}" for (second, ms), tail in chosen]
+        return [
+            f"{stamps[second]}{_MILLISECONDS[ms]}{middle}{tail}" for (second, ms), tail in chosen
+        ]
 
     return lines
 
