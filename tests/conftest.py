@@ -5,6 +5,8 @@ import os
 import sys
 from typing import Any
 
+import pytest
+
 if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], "__file__"):
     # A worker's main module is none that anybody could name, which pyspark takes for a doctest of
     # its own and ends the process.
@@ -15,6 +17,7 @@ if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], 
 _TOGETHER = {"tests/unit/test_gates_suite.py": "tests/unit/test_gates_source.py"}
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     """Keep the tests of a file, and of files that wait for the same import, in one worker."""
     if config.getvalue("dist") != "loadfile":

@@ -8,6 +8,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shipper.config.checks import (
     DuplicateFilesCheck,
@@ -45,51 +46,55 @@ class Listing:
     """Paths of files that begin with a UTF-8 byte order mark."""
 
 
-def expected(check: ListingCheck) -> str:
-    match check:
-        case FilesCheck():
-            return between(figure(check.min), figure(check.max), "files")
-        case TotalBytesCheck():
-            return between(size(check.min_bytes), size(check.max_bytes))
-        case FreshnessCheck():
-            return f"newest file ≤ {write_duration(check.max_age_seconds)} before the window's end"
-        case FilesPerCheck():
-            return (
-                f"{between(figure(check.min), figure(check.max), 'files')} in every "
-                f"{write_duration(check.every_seconds)}"
-            )
-        case SizeVsHistoryCheck():
-            return f"median of the last {check.runs} runs ± {rate(check.tolerance)}"
-        case DuplicateFilesCheck():
-            return "no two files with the same content"
-        case NoBomCheck():
-            return "no file begins with a byte order mark"
+class Look(NamedTuple):
+    """What a check expects, and how to find what there is."""
 
-
-def find(check: ListingCheck, listing: Listing) -> CheckFigures:
+    expected: str
+    find: Callable[[], CheckFigures]
     """Raises what the history or the comparison of files raises: then the check cannot be
     evaluated."""
+
+
+def look(check: ListingCheck, listing: Listing) -> Look:
     plan = listing.plan
     match check:
         case FilesCheck():
             count = len(plan.own_files)
-            return CheckFigures((Bound(count, check.min, check.max),), plural(count, "file"))
+            return Look(
+                between(figure(check.min), figure(check.max), "files"),
+                lambda: CheckFigures((Bound(count, check.min, check.max),), plural(count, "file")),
+            )
         case TotalBytesCheck():
-            total = sum(file.size_bytes for file in plan.own_files)
-            return CheckFigures(
-                (Bound(total, check.min_bytes, check.max_bytes),),
-                f"{format_bytes(total)} ({total:,} bytes)",
+            return Look(
+                between(size(check.min_bytes), size(check.max_bytes)),
+                lambda: _total_bytes(check, plan),
             )
         case FreshnessCheck():
-            return _freshness(check, plan)
+            age = write_duration(check.max_age_seconds)
+            return Look(
+                f"newest file ≤ {age} before the window's end", lambda: _freshness(check, plan)
+            )
         case FilesPerCheck():
-            return _files_per(check, listing)
+            files = between(figure(check.min), figure(check.max), "files")
+            return Look(
+                f"{files} in every {write_duration(check.every_seconds)}",
+                lambda: _files_per(check, listing),
+            )
         case SizeVsHistoryCheck():
-            return _size_vs_history(check, plan, listing.history(check))
+            return Look(
+                f"median of the last {check.runs} runs ± {rate(check.tolerance)}",
+                lambda: _size_vs_history(check, plan, listing.history(check)),
+            )
         case DuplicateFilesCheck():
-            return _duplicate_files(listing)
+            return Look("no two files with the same content", lambda: _duplicate_files(listing))
         case NoBomCheck():
-            return _no_bom(listing)
+            return Look("no file begins with a byte order mark", lambda: _no_bom(listing))
+
+
+def _total_bytes(check: TotalBytesCheck, plan: PlanResult) -> CheckFigures:
+    total = sum(file.size_bytes for file in plan.own_files)
+    bound = Bound(total, check.min_bytes, check.max_bytes)
+    return CheckFigures((bound,), f"{format_bytes(total)} ({total:,} bytes)")
 
 
 def _freshness(check: FreshnessCheck, plan: PlanResult) -> CheckFigures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pyspark.errors import AnalysisException
 
@@ -88,15 +88,12 @@ def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> 
     return SourceVerdict(results, scans)
 
 
-def _looked_at_listing(check: Any, of: Listing) -> Unjudged:
-    if not isinstance(check, get_args(ListingCheck)):
-        name = str(getattr(check, "check", type(check).__name__))
-        return Unjudged(name, "block", "a check that shipper knows", f"there is no check {name!r}")
-    expected = listing.expected(check)
+def _looked_at_listing(check: ListingCheck, of: Listing) -> Unjudged:
+    asked = listing.look(check, of)
     try:
-        return Unjudged(check.title, check.severity, expected, listing.find(check, of))
+        return Unjudged(check.title, check.severity, asked.expected, asked.find())
     except Exception as error:
-        return Unjudged(check.title, check.severity, expected, reason.of_building(error))
+        return Unjudged(check.title, check.severity, asked.expected, reason.of_building(error))
 
 
 def _look_at_lines(

@@ -253,7 +253,7 @@ def test_files_per_takes_its_own_time_before_the_sources() -> None:
 
 def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other() -> None:
     root = Path(__file__).resolve().parents[2]
-    gates, guide = ((root / "docs" / f"{name}.md").read_text() for name in ("gates", "guide"))
+    gates = (root / "docs" / "gates.md").read_text()
     of_gates = (
         gates.partition("## Checks of the listing")[2].partition("## ")[0],
         gates.partition("## Checks of lines")[2].partition("## ")[0],
@@ -261,10 +261,6 @@ def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other()
     assert sorted(
         name for table in of_gates for name in re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     ) == sorted(NAMES)
-    of_guide = re.findall(
-        r"^\| (?:the listing|lines, in a sample or all) \| (.+) \|$", guide, re.MULTILINE
-    )
-    assert sorted(name for row in of_guide for name in re.findall(r"`(\w+)`", row)) == sorted(NAMES)
     caught = re.findall(
         r"^\| .+ \| `(\w+)\S*` \|$", gates.partition("## What catches what")[2], re.MULTILINE
     )

@@ -532,15 +532,6 @@ def test_a_check_that_nothing_could_fail_blocks():
     assert "neither `min` nor `max`" in result.observed
 
 
-def test_a_check_of_a_kind_that_shipper_does_not_know_blocks():
-    class Strange:
-        check, severity = "strange", "warn"
-
-    (result,) = gate([Strange()]).results
-    assert closed([result]) == [result]
-    assert "there is no check 'strange'" in result.observed
-
-
 def test_great_expectations_decides_and_must_have_looked(monkeypatch):
     def answering(holds, **figures):
         monkeypatch.setattr(
