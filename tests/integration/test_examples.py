@@ -138,9 +138,9 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> Topics:
 
 
 def commands(example: str) -> list[list[str]]:
-    """Of the README, word by word, without `uv run`."""
+    """Return the commands of the README, word by word."""
     (block,) = re.findall(r"```sh\n(.*?)```", (EXAMPLES / example / "README.md").read_text(), re.S)
-    return [found.split() for found in re.findall(r"uv run (shipper [^\n&]+)", block)]
+    return [found.split() for found in re.findall(r"(?:^|&& )(shipper [^\n&]+)", block, re.M)]
 
 
 @pytest.mark.parametrize(
