@@ -46,7 +46,7 @@ class Listing:
     """Paths of files that begin with a UTF-8 byte order mark."""
 
 
-class Look(NamedTuple):
+class ListingLook(NamedTuple):
     """What a check expects, and how to find what there is."""
 
     expected: str
@@ -55,40 +55,42 @@ class Look(NamedTuple):
     evaluated."""
 
 
-def look(check: ListingCheck, listing: Listing) -> Look:
+def look(check: ListingCheck, listing: Listing) -> ListingLook:
     plan = listing.plan
     match check:
         case FilesCheck():
             count = len(plan.own_files)
-            return Look(
+            return ListingLook(
                 between(figure(check.min), figure(check.max), "files"),
                 lambda: CheckFigures((Bound(count, check.min, check.max),), plural(count, "file")),
             )
         case TotalBytesCheck():
-            return Look(
+            return ListingLook(
                 between(size(check.min_bytes), size(check.max_bytes)),
                 lambda: _total_bytes(check, plan),
             )
         case FreshnessCheck():
             age = write_duration(check.max_age_seconds)
-            return Look(
+            return ListingLook(
                 f"newest file ≤ {age} before the window's end", lambda: _freshness(check, plan)
             )
         case FilesPerCheck():
             files = between(figure(check.min), figure(check.max), "files")
-            return Look(
+            return ListingLook(
                 f"{files} in every {write_duration(check.every_seconds)}",
                 lambda: _files_per(check, listing),
             )
         case SizeVsHistoryCheck():
-            return Look(
+            return ListingLook(
                 f"median of the last {check.runs} runs ± {rate(check.tolerance)}",
                 lambda: _size_vs_history(check, plan, listing.history(check)),
             )
         case DuplicateFilesCheck():
-            return Look("no two files with the same content", lambda: _duplicate_files(listing))
+            return ListingLook(
+                "no two files with the same content", lambda: _duplicate_files(listing)
+            )
         case NoBomCheck():
-            return Look("no file begins with a byte order mark", lambda: _no_bom(listing))
+            return ListingLook("no file begins with a byte order mark", lambda: _no_bom(listing))
 
 
 def _total_bytes(check: TotalBytesCheck, plan: PlanResult) -> CheckFigures:
