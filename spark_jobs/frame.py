@@ -28,7 +28,17 @@ from shipper.config.rules import (
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
 from shipper.errors import ConfigError
 from shipper.types import Header
-from shipper.worker.marks import END, MARK, SIZES, SWALLOWED
+from shipper.worker.marks import (
+    BLOCK,
+    END,
+    ENDS,
+    HASHES,
+    MARK,
+    RECORDS,
+    SIZES,
+    SUM,
+    SWALLOWED,
+)
 from spark_jobs.avro import AvroValues, header, struct_as_json
 from spark_jobs.redact import redaction
 
@@ -56,6 +66,11 @@ LINES = StructType(
         StructField(SPLIT_START, LongType()),
         StructField(SIZES, StringType()),
         StructField(SWALLOWED, LongType()),
+        StructField(BLOCK, BinaryType()),
+        StructField(ENDS, BinaryType()),
+        StructField(HASHES, BinaryType()),
+        StructField(RECORDS, LongType()),
+        StructField(SUM, LongType()),
     ]
 )
 
@@ -168,6 +183,32 @@ def records(
         # say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
+
+
+def crosses_in_blocks(pipeline: Pipeline) -> bool:
+    """Whether no expression looks at a record: they leave as they were read, to one topic."""
+    mapping = pipeline.records
+    looked_at = (
+        mapping.key is not None
+        or mapping.timestamp is not None
+        or bool(mapping.headers and mapping.bundle is None)
+    )
+    return (
+        mapping.ships_lines
+        and not looked_at
+        and not names(pipeline)
+        and len(fixed_topics(pipeline)) == 1
+        and not (pipeline.source.format == "csv" and pipeline.quarantine is not None)
+    )
+
+
+def blocks(frame: DataFrame) -> DataFrame:
+    """The sink's columns where no expression looks at a record: split, value, ends, hashes; and
+    `checksum`, the sum of a block's hashes, for Spark's own sum."""
+    column = {"value": BLOCK, "ends": ENDS, "hashes": HASHES, "checksum": SUM}
+    return frame.select(
+        "split", *[F.col(sql_column(of)).alias(name) for name, of in column.items()]
+    )
 
 
 def headers_of_files(

@@ -84,8 +84,8 @@ def split_slices(
     is broken or all of an empty split. ``splits``: those that there are; without them no row is
     marked, and nothing ends."""
     part: SplitSlice | None = None
-    for batch in batches:
-        for number, start, end in _runs(batch.column("split")):
+    for arrived in batches:
+        for number, batch, start, end in _pieces(arrived):
             split, mark = unmarked(number, splits)
             if part is not None and part.split != split:
                 yield part
@@ -115,6 +115,43 @@ def split_slices(
                 start += count
     if part is not None:
         yield part
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int, int]]:
+    """(split and mark, records, first row, end), one after the other."""
+    if "ends" not in batch.schema.names:
+        for number, start, end in _runs(batch.column("split")):
+            yield number, batch, start, end
+        return
+    split, ends = batch.column("split").to_pylist(), batch.column("ends")
+    value, hashes = batch.column("value"), batch.column("hashes")
+    for row, number in enumerate(split):
+        if ends[row].is_valid:
+            records = _unblocked(value, ends, hashes, row)
+            yield number, records, 0, records.num_rows
+        else:
+            yield number, batch, row, row + 1
+
+
+def _unblocked(
+    value: pa.BinaryArray, ends: pa.BinaryArray, hashes: pa.BinaryArray, row: int
+) -> pa.RecordBatch:
+    """The records of a block, where they lie in memory."""
+    offsets, data, sums = (_content(column, row) for column in (ends, value, hashes))
+    count = offsets.size // 4 - 1
+    return pa.record_batch(
+        [
+            pa.Array.from_buffers(pa.binary(), count, [None, offsets, data], 0),
+            pa.Array.from_buffers(pa.int64(), count, [None, sums], 0),
+        ],
+        names=["value", "checksum"],
+    )
+
+
+def _content(column: pa.BinaryArray, row: int) -> pa.Buffer:
+    _, offsets, data = column.buffers()
+    first, end = np.frombuffer(offsets, np.int32, 2, 4 * (column.offset + row))
+    return data.slice(int(first), int(end - first)) if data is not None else pa.py_buffer(b"")
 
 
 def _sizes(text: bytes | None) -> tuple[int | None, int | None]:

@@ -19,6 +19,11 @@ SIZES = "sizes!"
 #: header) how many line ends stand in its quotes: a stray quote makes one row of all up to the next
 #: quote, so these may be as many records. Null for every other record.
 SWALLOWED = "swallowed!"
+#: Columns of a block: records that cross to Python in one row, since no expression looks at them.
+#: Their bytes, where each begins and the last one ends (32-bit offsets, as Arrow has them), Spark's
+#: hash of each, their number, and the sum of their hashes modulo 2^64.
+#: jvm/shipper/lines/Block.java makes them.
+BLOCK, ENDS, HASHES, RECORDS, SUM = "block!", "ends!", "hashes!", "records!", "sum!"
 #: A line that is longer than allowed; its value is its beginning.
 TOO_LONG = 1
 #: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was

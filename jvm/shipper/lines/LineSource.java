@@ -39,7 +39,12 @@ public final class LineSource implements TableProvider {
             .add("record_number", DataTypes.LongType)
             .add("split_start", DataTypes.LongType)
             .add("sizes!", DataTypes.StringType)
-            .add("swallowed!", DataTypes.LongType);
+            .add("swallowed!", DataTypes.LongType)
+            .add("block!", DataTypes.BinaryType)
+            .add("ends!", DataTypes.BinaryType)
+            .add("hashes!", DataTypes.BinaryType)
+            .add("records!", DataTypes.LongType)
+            .add("sum!", DataTypes.LongType);
 
     private static final AtomicLong IDS = new AtomicLong();
     private static final Map<String, Read> READS = new ConcurrentHashMap<>();

@@ -1,6 +1,8 @@
 package shipper.lines;
 
 import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.Queue;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -44,6 +46,9 @@ record ReaderFactory(
         private long longBytes;
         /** That the piece ends here is still to be said. */
         private boolean ends;
+        /** With blocks: rows that are still to be given. */
+        private final Queue<Runnable> rows = new ArrayDeque<>();
+        private final Block block = column("block!") < 0 ? null : new Block();
 
         Reader(Piece[] pieces) {
             this.pieces = pieces;
@@ -67,6 +72,9 @@ record ReaderFactory(
 
         @Override
         public boolean next() throws IOException {
+            if (block != null) {
+                return nextBlock();
+            }
             if (ends) {
                 ends = false;
                 ended();
@@ -112,6 +120,90 @@ record ReaderFactory(
                 }
             }
             return false;
+        }
+
+        private boolean nextBlock() throws IOException {
+            while (rows.isEmpty()) {
+                if (records == null && at + 1 >= pieces.length) {
+                    return false;
+                }
+                try {
+                    fill();
+                } catch (IOException | RuntimeException error) {
+                    if (mayPass(error)) {
+                        throw error;
+                    }
+                    giveBlock();
+                    end(error);
+                    rows.add(this::broken);
+                }
+            }
+            rows.remove().run();
+            return true;
+        }
+
+        /** Reads what makes the next rows, if any: a block, and what comes behind it. */
+        private void fill() throws IOException {
+            if (records == null) {
+                Piece piece = pieces[++at];
+                stored = unpacked = -1;
+                if (piece.format().equals("unreadable")) {
+                    if (standsForFile(piece)) {
+                        block.add(new byte[0], 0);
+                        give(piece.split() ^ Long.MIN_VALUE, UNREADABLE);
+                    }
+                    if (limits.ends()) {
+                        rows.add(this::ended);
+                    }
+                    return;
+                }
+                begin(piece);
+            }
+            while (!block.isFull()) {
+                long before = records.unpacked();
+                if (count >= pieces[at].mostLines() || !records.next()) {
+                    giveBlock();
+                    end(null);
+                    if (limits.ends()) {
+                        rows.add(this::ended);
+                    }
+                    return;
+                }
+                count++;
+                if (records.tooLong()) {
+                    longBytes += records.unpacked() - before;
+                    giveBlock();
+                    block.add(records.bytes(), Math.min(limits.keep(), records.size()));
+                    give(~pieces[at].split(), TOO_LONG);
+                    return;
+                }
+                block.add(records.bytes(), records.size());
+            }
+            giveBlock();
+        }
+
+        private void giveBlock() {
+            if (block.count() > 0) {
+                give(pieces[at].split(), null);
+            }
+        }
+
+        private void give(long split, Byte mark) {
+            byte[] bytes = block.bytes();
+            byte[] recordEnds = block.ends();
+            byte[] hashes = block.hashes();
+            long recordCount = block.count();
+            long sum = block.sum();
+            block.clear();
+            rows.add(() -> {
+                set("split", split);
+                set("mark!", mark);
+                set("block!", bytes);
+                set("ends!", recordEnds);
+                set("hashes!", hashes);
+                set("records!", recordCount);
+                set("sum!", sum);
+            });
         }
 
         /** Whether another try of the task may go better, or the task is being stopped. */
@@ -177,6 +269,11 @@ record ReaderFactory(
             set("split_start", piece.start());
             set("record_number", mark == UNREADABLE ? 1L : null);
             set("swallowed!", null);
+            set("block!", mark == END ? (stored + " " + unpacked).getBytes(java.nio.charset.StandardCharsets.US_ASCII) : null);
+            set("ends!", null);
+            set("hashes!", null);
+            set("records!", 0L);
+            set("sum!", 0L);
             set("split", split);
             set("mark!", mark);
             set("sizes!", mark == END ? UTF8String.fromString(stored + " " + unpacked) : null);
