@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.types import DagRunType
 from pendulum import DateTime, Duration, instance
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
 
 
 def _now() -> DateTime:
@@ -49,6 +52,38 @@ class Windows(CronDataIntervalTimetable):
             if info is None or restriction.latest
             else info._replace(run_after=info.run_after + self._settle)
         )
+
+    def run_info_from_dag_run(self, *, dag_run: DagRun) -> DagRunInfo:
+        """Return the run after which the schedule goes on: the last one of the schedule, and the
+        backfills that follow it without a hole.
+
+        Airflow goes on behind the latest run of any of them. So a backfill ahead of a schedule that
+        an outage holds up would leave out all windows between."""
+        # Asked in the scheduler and the DAG processor alone; a DAG's parse in a task needs neither.
+        from airflow.models.dagrun import DagRun
+        from sqlalchemy import select
+        from sqlalchemy.orm import object_session
+
+        session = object_session(dag_run)
+        if session is None:
+            return super().run_info_from_dag_run(dag_run=dag_run)
+        of_dag = select(DagRun).where(DagRun.dag_id == dag_run.dag_id)
+        scheduled = of_dag.where(DagRun.run_type == DagRunType.SCHEDULED)
+        last = session.scalar(scheduled.order_by(DagRun.logical_date.desc()).limit(1))
+        if last is None:
+            return super().run_info_from_dag_run(dag_run=dag_run)
+        found = super().run_info_from_dag_run(dag_run=last)
+        later = of_dag.where(
+            DagRun.run_type == DagRunType.BACKFILL_JOB, DagRun.logical_date > last.logical_date
+        )
+        for run in session.scalars(later.order_by(DagRun.logical_date)):
+            info = super().run_info_from_dag_run(dag_run=run)
+            if not found.data_interval or not info.data_interval:
+                break
+            if info.data_interval.start != found.data_interval.end:
+                break
+            found = info
+        return found
 
     def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:
         """Return the begin of the latest window that has settled. Where windows are shorter than

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 from dag_world import Config
+from sqlalchemy import select
 from test_dag_bag import bag, serialized
 
 from shipper.config.schedule import Schedule
@@ -98,6 +99,51 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
         == [info.data_interval.end for info in found]
         == [THIS_HOUR - 2 * HOUR, THIS_HOUR - HOUR]
     )
+
+
+@pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
+@pytest.mark.parametrize(
+    ("backfilled", "goes_on_at"),
+    [([], 2), ([4, 5], 2), ([2, 3], 4), ([2, 4], 3), ([0], 2)],
+    ids=["none", "ahead", "next to it", "with a hole", "behind"],
+)
+def test_a_backfill_ahead_of_a_schedule_that_is_held_up_leaves_no_window_out(
+    config: Config, schedule: str, backfilled: list[int], goes_on_at: int
+) -> None:
+    """Airflow goes on behind the latest run, of a backfill too."""
+    from airflow.dag_processing.collection import _RunInfo
+    from airflow.models.dag import DagModel
+    from airflow.models.dagrun import DagRun
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    config.pipeline("web", schedule=schedule)
+    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    first = pendulum.instance(THIS_HOUR - 12 * HOUR)
+    runs = [(1, DagRunType.SCHEDULED), *((at, DagRunType.BACKFILL_JOB) for at in backfilled)]
+    with create_session() as session:
+        for at, kind in runs:
+            start = first + at * HOUR
+            session.add(
+                DagRun(
+                    dag_id="web",
+                    run_id=f"{kind}{at}",
+                    run_type=kind,
+                    logical_date=start,
+                    data_interval=(start, start + HOUR),
+                    run_after=start + HOUR,
+                    triggered_by=DagRunTriggeredByType.TIMETABLE,
+                )
+            )
+        session.flush()
+        latest = _RunInfo.calculate(dag, session=session).latest_run
+        # As the scheduler meets a run that is there already.
+        for reference in (latest, *session.scalars(select(DagRun).where(DagRun.dag_id == "web"))):
+            model = DagModel(dag_id="web")
+            model.calculate_dagrun_date_fields(dag, reference_run=reference)
+            assert model.next_dagrun == first + goes_on_at * HOUR
+        session.rollback()
 
 
 @pytest.mark.parametrize("schedule", ['"* * * * *"', '{cron: "* * * * *", catchup: false}'])
