@@ -203,8 +203,8 @@ def crosses_in_blocks(pipeline: Pipeline) -> bool:
 
 
 def blocks(frame: DataFrame) -> DataFrame:
-    """The sink's columns where no expression looks at a record: split, value, ends, hashes; and
-    `checksum`, the sum of a block's hashes, for Spark's own sum."""
+    """Select the sink's columns where no expression looks at a record: split, value, ends, hashes;
+    and `checksum`, the sum of a block's hashes, for Spark's own sum. The worker leaves it alone."""
     column = {"value": BLOCK, "ends": ENDS, "hashes": HASHES, "checksum": SUM}
     return frame.select(
         "split", *[F.col(sql_column(of)).alias(name) for name, of in column.items()]

@@ -87,8 +87,6 @@ class SparkJob(ShipJob):
             )
         )
         frame, checksums = _with_checksum(made, pipeline)
-        if self._blocks:
-            frame = frame.drop("checksum")
         self._sink.write(frame.coalesce(pipeline.tasks))
         scan.read = observed.get["read"] or 0
         scan.checksum = _checksum(checksums) if checksums else None

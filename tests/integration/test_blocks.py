@@ -77,10 +77,6 @@ def by_row(frame: DataFrame) -> DataFrame:
     return records(frame, PIPELINE)
 
 
-def in_blocks(frame: DataFrame) -> DataFrame:
-    return blocks(frame).drop("checksum")
-
-
 line = st.one_of(
     st.sampled_from(
         [b"", b"\r", b"\x00", b"\xff\xfe", b"a\rb", b"x" * MAX_LINE, b"x" * (MAX_LINE + 1)]
@@ -115,7 +111,7 @@ def test_blocks_and_rows_give_the_same_records_ordinals_hashes_and_ends(
     limits = LineLimits(MAX_LINE, keep=10)
     rows, found = (
         crossed(spark, path, split_bytes, slice_bytes, limits, columns)
-        for columns in (by_row, in_blocks)
+        for columns in (by_row, blocks)
     )
     assert found == rows
 
@@ -136,7 +132,7 @@ def test_a_file_of_several_blocks_crosses_whole(
     ]
     path = tmp_path / "a.log"
     path.write_bytes(b"\n".join(lines) + b"\n")
-    found = crossed(spark, path, 2**25, 1_000_000, LineLimits(), in_blocks)
+    found = crossed(spark, path, 2**25, 1_000_000, LineLimits(), blocks)
     ((split, there),) = found.records.items()
     assert [value for value, _ in there] == lines
     assert [hashed % 2**64 for _, hashed in there] == list(map(spark_hash, lines))
