@@ -111,13 +111,15 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
 
 def begun_again(found: Coverage, plan: PlanResult | None, cluster: str) -> Coverage:
     """Return what is known of a run whose tasks were repeated from the plan on and have not come to
-    the delivery gate again. ``found``: by the gate of the earlier attempt, which holds as it did;
-    what the new plan was to ship may be missing."""
+    the delivery gate again. ``found``: by the gate of the earlier attempt. It holds as it did, but
+    the files of the windows that the new plan looked at are as the new plan says: other runs may
+    have shipped what was left then, and what the new plan was to ship may be missing."""
     if plan is None or plan.status == "failed":
         return found
-    return found.model_copy(
-        update={"uncovered": [*found.uncovered, *lacking(plan, cluster).uncovered]}
-    )
+    again = lacking(plan, cluster)
+    asked = any(planned.cluster == cluster for planned in plan.clusters)
+    kept = [one for one in found.uncovered if not (asked and one.files and _within(one, again))]
+    return found.model_copy(update={"uncovered": [*kept, *again.uncovered]})
 
 
 class _Note(NamedTuple):

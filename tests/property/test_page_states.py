@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from shipper.config import load_pipeline
@@ -73,11 +73,16 @@ class Truth:
     """One of these was over all of it, or came before its source gate closed; no other one opens a
     gate that is closed."""
     blocked: bool = False
-    outstanding: set[File] = field(default_factory=set)
+    left: dict[str, set[File]] = field(default_factory=dict)
+    """Run → the files of the window that were not there, when it last left a report."""
     own_passed: bool = True
     """Whether the last run over exactly this window has passed."""
     committed: dt.datetime | None = None
     """When the last record was, by the ledger, as a run that has passed has read it."""
+
+    @property
+    def outstanding(self) -> bool:
+        return any(self.left.values())
 
 
 class History:
@@ -211,14 +216,12 @@ class History:
             truth, passed = self.truth[tick], ending == "passes"
             left = {file for file in [*self.young, *left_alone] if file.tick == tick}
             if passed:
-                truth.looked, truth.outstanding = True, left
+                truth.looked, truth.left = True, {run.run_id: left}
                 truth.own_looked |= tick in own
                 times = [moment for file, moment in self.ledger.items() if file.tick == tick]
                 truth.committed = max(times, default=truth.committed)
             else:
-                truth.outstanding = (
-                    truth.outstanding | left | {file for file in lacking if file.tick == tick}
-                )
+                truth.left[run.run_id] = left | {file for file in lacking if file.tick == tick}
                 truth.tried = True
             if tick in own:
                 if ending == "gate closes" and not truth.blocked:
@@ -440,6 +443,16 @@ def do(history: History, step: Any) -> None:
             history.replay(tick)
 
 
+@example(
+    3,
+    [
+        ("own", 0, "passes"),
+        ("wide", 0, 2, "gate closes"),
+        ("own", 2, "passes"),
+        ("own", 1, "passes"),
+        ("again", 2, "ship fails"),  # its first gate left the file that run 1 shipped meanwhile
+    ],
+)
 @settings(max_examples=settings().max_examples // 2)
 @given(st.sampled_from([1, 3, 5]), st.lists(steps, min_size=8, max_size=18))
 def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(
