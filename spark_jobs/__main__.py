@@ -20,6 +20,7 @@ from pathlib import Path
 from shipper import job_environment
 from shipper.asked import as_asked, contradiction, for_results
 from shipper.config import load_all, load_pipeline, resolve_uri
+from shipper.config.content_checks import is_count
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
@@ -137,7 +138,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from spark_jobs.engine import SparkEngine
 
     runs_uri = resolve_uri(arguments.config, arguments.runs_uri or pipeline.runs_uri)
-    engine = SparkEngine(pipeline, judges=GATE_SOURCE in steps, ships=SHIP in steps)
+    judges = GATE_SOURCE in steps and not all(map(is_count, pipeline.gates.source))
+    engine = SparkEngine(pipeline, judges=judges, ships=SHIP in steps)
     context = RunContext(
         pipeline=pipeline,
         clusters=clusters,

@@ -53,9 +53,9 @@ class SparkEngine(Engine):
         ships: bool = False,
         spark: SparkSession | None = None,
     ) -> None:
-        """``judges``, ``ships``: whether a source gate, or a ship, is among what this process does,
-        so that what it needs is made ready while Spark starts. ``spark``: somebody else's session,
-        which stays."""
+        """``judges``, ``ships``: whether a source gate that asks Great Expectations, or a ship, is
+        among what this process does, so that what it needs is made ready while Spark starts.
+        ``spark``: somebody else's session, which stays."""
         self._pipeline = pipeline
         self._judges, self._ships = judges, ships
         self._given = spark
@@ -63,6 +63,8 @@ class SparkEngine(Engine):
         self._files: Hadoop | None = None
         self._begun: threading.Thread | None = None
         self._stopping: threading.Thread | None = None
+        self._ends_java = False
+        self._is_sql_safe = False
         self._requests: dict[str, int] = {}
 
     # Begin and end
@@ -70,17 +72,16 @@ class SparkEngine(Engine):
     @property
     def _hadoop(self) -> Hadoop:
         """For whatever is asked about files; it needs no Spark."""
-        if self._begun is not None:
+        if self._begun is not None and self._ends_java:
             self._begun.join()  # there is to be one JVM
-        if self._files is None:
+        if (found := self._files) is None:
             if (spark := self._session) is not None:
-                self._files = Hadoop.of(spark)
+                found = Hadoop.of(spark)
             else:
                 set_environment(self._pipeline)
-                self._files = Hadoop.start(
-                    spark_settings(self._pipeline), s3a.secrets(self._pipeline)
-                )
-        return self._files
+                found = Hadoop.start(spark_settings(self._pipeline), s3a.secrets(self._pipeline))
+            self._files = found
+        return found
 
     @property
     def _session(self) -> SparkSession | None:
@@ -100,6 +101,7 @@ class SparkEngine(Engine):
                 self._start(bytes_to_read)
 
         if self._session is None and self._begun is None:
+            self._ends_java = bytes_to_read > _MUCH_BYTES
             self._begun = threading.Thread(target=try_to_start, name="start Spark", daemon=True)
             self._begun.start()
 
@@ -129,9 +131,15 @@ class SparkEngine(Engine):
         self._files = None  # it may have been of another JVM
 
     def begin_to_stop(self) -> None:
-        if self._started is not None:
-            spark, self._started = self._started, None
-            self._stopping = threading.Thread(target=spark.stop, name="stop Spark", daemon=True)
+        def stop() -> None:
+            if self._begun is not None:  # by a step that then had no need of it
+                self._begun.join()
+            if self._started is not None:
+                spark, self._started = self._started, None
+                spark.stop()
+
+        if self._stopping is None and (self._started is not None or self._begun is not None):
+            self._stopping = threading.Thread(target=stop, name="stop Spark", daemon=True)
             self._stopping.start()
 
     def stop(self) -> None:
@@ -201,7 +209,9 @@ class SparkEngine(Engine):
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
         from spark_jobs.expressions import refuse_unsafe_sql
 
-        refuse_unsafe_sql(self._spark, self._pipeline, config_dir)
+        if not self._is_sql_safe:
+            refuse_unsafe_sql(self._spark, self._pipeline, config_dir)
+            self._is_sql_safe = True
 
     def judge_source(
         self,
@@ -210,15 +220,16 @@ class SparkEngine(Engine):
         left: Sequence[PlannedFile],
         runs_uri: str,
         phases: Phases,
+        *,
+        by_spark: bool,
     ) -> SourceVerdict:
-        from spark_jobs.gates.source import (
-            judge_source,
-        )  # after Spark was started: with it, a thread that imports the same
+        from spark_jobs.gates.source import judge_source
         from spark_jobs.gates.view import SourceView
 
+        spark = self._spark if by_spark else None
         return judge_source(
             checks,
-            SourceView(self._spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases),
+            SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases),
         )
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
@@ -275,4 +286,4 @@ class SparkEngine(Engine):
 
 def _import_gates() -> None:
     with contextlib.suppress(Exception):
-        import_module("spark_jobs.gates.suite")
+        import_module("spark_jobs.gates.judging")

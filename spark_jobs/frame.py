@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -183,23 +183,6 @@ def records(
         # say so themselves.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
-
-
-def crosses_in_blocks(pipeline: Pipeline) -> bool:
-    """Whether no expression looks at a record: they leave as they were read, to one topic."""
-    mapping = pipeline.records
-    looked_at = (
-        mapping.key is not None
-        or mapping.timestamp is not None
-        or bool(mapping.headers and mapping.bundle is None)
-    )
-    return (
-        mapping.ships_lines
-        and not looked_at
-        and not names(pipeline)
-        and len(fixed_topics(pipeline)) == 1
-        and not (pipeline.source.format == "csv" and pipeline.quarantine is not None)
-    )
 
 
 def blocks(frame: DataFrame) -> DataFrame:
@@ -430,17 +413,12 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     if parse is None:
         return frame
     if parse.regex is not None:
-        frame = frame.withColumn(PARSED, F.col("value").rlike(parse.regex))
-        groups = {
-            name: index
-            for index, name in enumerate(regex_groups(parse.regex), 1)
-            if name is not None
-        }
-        columns = {
-            name: F.regexp_extract("value", parse.regex, index) for name, index in groups.items()
-        }
+        jvm: Any = frame.sparkSession._jvm
+        found = Column(jvm.shipper.lines.Groups(parse.regex).found(F.col("value")._jc))
+        frame = frame.withColumn(PARSED, found)
+        names = enumerate(regex_groups(parse.regex))
         return frame.withColumns(
-            {name: F.when(F.col(PARSED), column) for name, column in columns.items()}
+            {name: F.col(PARSED)[index] for index, name in names if name is not None}
         )
     if not isinstance(parse.json_object, str):
         return frame.withColumn(
@@ -474,11 +452,7 @@ def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 def is_parsed(parse: Parse) -> Column:
     """Whether the line could be parsed; never null."""
     parsed = F.col(sql_column(PARSED))
-    return (
-        F.coalesce(parsed, F.lit(False))
-        if parse.regex is not None or parse.json_object is True
-        else parsed.isNotNull()
-    )
+    return F.coalesce(parsed, F.lit(False)) if parse.json_object is True else parsed.isNotNull()
 
 
 def _looks_like_object() -> Column:

@@ -12,13 +12,13 @@ from shipper.config.checks import ChecksumCheck
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
-from shipper.driver.dispositions import is_counted
+from shipper.driver.dispositions import crosses_in_blocks, is_counted
 from shipper.driver.engine import Scan, ShipJob
 from shipper.driver.pieces import file_pieces, partition_bytes
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, END, MARK, RECORDS
 from shipper.worker.order import ShipOrder
-from spark_jobs.frame import blocks, crosses_in_blocks, records
+from spark_jobs.frame import blocks, records
 from spark_jobs.reader import LineLimits, reading
 from spark_jobs.sink import Sink
 

@@ -22,11 +22,11 @@ from shipper.driver.pieces import file_pieces
 from shipper.report.plan_result import PlannedFile
 from spark_jobs import class_data
 from spark_jobs.expressions import sql_faults
-from spark_jobs.frame import gate_frame, records
+from spark_jobs.frame import blocks, gate_frame, records
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.java import begin_java, java_process
 from spark_jobs.listing import list_files, look_at, qualified_folder
-from spark_jobs.reader import LineLimits, reading
+from spark_jobs.reader import LineLimits, count_records, reading
 from spark_jobs.session import session
 from spark_jobs.settings import set_environment, spark_settings
 
@@ -91,15 +91,18 @@ def _small_run(folder: Path, options: list[str]) -> None:
     look_at(hadoop, files, pipeline.source)
     spark = session(pipeline)
     sql_faults(spark, pipeline)
-    with reading(
-        spark, list(file_pieces(files, 1 << 20)), LineLimits(), partition_bytes=1 << 20
-    ) as read:
+    pieces = list(file_pieces(files, 1 << 20))
+    count_records(hadoop, pieces, LineLimits())
+    with reading(spark, pieces, LineLimits(), partition_bytes=1 << 20) as read:
         gate_frame(read.frame, pipeline).selectExpr(
             "count(*)", "avg(octet_length(value))", "count_if(status is null)"
         ).collect()
         records(read.frame, pipeline, Observation("dispositions")).coalesce(2).mapInArrow(
             _take, "nothing boolean"
         ).write.format("noop").mode("overwrite").save()
+        blocks(read.frame).coalesce(2).mapInArrow(_take, "nothing boolean").write.format(
+            "noop"
+        ).mode("overwrite").save()
         read.reports()
     spark.stop()
 

@@ -18,6 +18,8 @@ from spark_jobs.java import afterwards
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark_jobs.hadoop import Hadoop
+
 _SOURCE = "shipper.lines.LineSource"
 _NO_LIMIT = 2**31 - 1
 _CSV = Csv()
@@ -92,21 +94,54 @@ class Reading:
 
     def reports(self) -> list[PieceReport]:
         """Of the pieces that tasks that succeeded have read."""
-        found = packed.Unpacker(self._source.reports(self._id))
-        return [
-            PieceReport(
-                *(
-                    found.number(),
-                    found.number(),
-                    found.number(),
-                    found.number(),
-                    " ".join(found.text().split()),
-                ),
-                passing=bool(found.number()),
-                long_bytes=found.number(),
-            )
-            for _ in found
-        ]
+        return _reports(self._source.reports(self._id))
+
+
+def count_records(
+    hadoop: Hadoop, pieces: Sequence[FilePiece], limits: LineLimits
+) -> list[PieceReport]:
+    """Read pieces in this process's Java, without Spark, and return how many records they hold: for
+    a sample, which is no work for a cluster."""
+    counted = hadoop.jvm.shipper.lines.RecordCount.count(
+        _packed(pieces), limits.max_line, bytearray(limits.framing.packed()), hadoop.conf
+    )
+    return _reports(counted)
+
+
+def _packed(pieces: Sequence[FilePiece]) -> bytearray:
+    content = bytearray(packed.number(len(pieces)))
+    for piece in pieces:
+        file, uri = piece.file, uri_of(piece.file)
+        for text in (file.path, uri, uri.rpartition("/")[2], file.format or PLAIN, file.etag):
+            content += packed.text(text)
+        for number in (
+            file.size_bytes,
+            file.modified_ms,
+            piece.start,
+            piece.end,
+            piece.split,
+            piece.most_lines,
+        ):
+            content += packed.number(number)
+    return content
+
+
+def _reports(text: str) -> list[PieceReport]:
+    found = packed.Unpacker(text)
+    return [
+        PieceReport(
+            *(
+                found.number(),
+                found.number(),
+                found.number(),
+                found.number(),
+                " ".join(found.text().split()),
+            ),
+            passing=bool(found.number()),
+            long_bytes=found.number(),
+        )
+        for _ in found
+    ]
 
 
 @contextmanager
@@ -124,23 +159,9 @@ def reading(
     With ``ends`` each piece that could be read ends with a row that is marked as END. The frame can
     be read as long as the ``with`` block runs."""
     source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
-    content = bytearray(packed.number(len(pieces)))
-    for piece in pieces:
-        file, uri = piece.file, uri_of(piece.file)
-        for text in (file.path, uri, uri.rpartition("/")[2], file.format or PLAIN, file.etag):
-            content += packed.text(text)
-        for number in (
-            file.size_bytes,
-            file.modified_ms,
-            piece.start,
-            piece.end,
-            piece.split,
-            piece.most_lines,
-        ):
-            content += packed.number(number)
     id = source.begin(
         spark._jsparkSession,
-        content,
+        _packed(pieces),
         limits.max_line,
         limits.keep,
         bytearray(limits.framing.packed()),

@@ -86,6 +86,27 @@ def end_session(spark: SparkSession, within_seconds: float) -> None:
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps these loggers from writing errors with the values that caused them into the
+    task's log."""
+    loggers = [
+        logging.getLogger("great_expectations"),
+        # Made by PySparkLogger, or else pyspark would find a plain logger under the name and fail
+        # to log to it.
+        PySparkLogger.getLogger("SQLQueryContextLogger"),
+        PySparkLogger.getLogger("DataFrameQueryContextLogger"),
+    ]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
 def setting(spark: SparkSession, key: str, value: object) -> Iterator[None]:
     """Another value for one of Spark SQL's settings while the ``with`` block runs."""
     previous = spark.conf.get(key)

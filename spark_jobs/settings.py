@@ -13,6 +13,7 @@ from shipper import s3a
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
 from shipper.config.runner import Runner
+from shipper.driver.dispositions import has_sql
 from shipper.runner import carried, task_python
 from spark_jobs.java import log_settings
 from spark_jobs.java_command import spark_home
@@ -33,6 +34,11 @@ _MALLOC = {
 #: importing Spark.
 SPARK_MINOR = ".".join(version("pyspark").split(".")[:2])
 _MOST_ROWS, _MOST_BATCH_BYTES = 4000, 2**30
+#: Compiling SQL to Java takes a second of a start, and no row that it would be for.
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.items())
 
 
@@ -63,6 +69,8 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
             _rows_per_batch(pipeline.records.max_line_bytes)
         ),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.daemon.module": "spark_jobs.daemon",
+        **({} if has_sql(pipeline) else _INTERPRETED),
         **(
             {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
             if runner.kind == "local"

@@ -396,9 +396,15 @@ SourceCheck = Annotated[
 ]
 
 
+def is_count(check: SourceGateCheck) -> bool:
+    """Whether it is about a number of files or of rows, or about the listing: a comparison judges
+    it. The others are Great Expectations' to judge (docs/adr/0018)."""
+    return not isinstance(check, ContentCheck) or isinstance(check, RowsCheck)
+
+
 class Gates(Model):
-    """What must hold before the first byte leaves and after the last one arrived (evaluated by
-    Great Expectations)."""
+    """What must hold before the first byte leaves and after the last one arrived. Great
+    Expectations judges the checks of records, a comparison all counts."""
 
     sample_files: StrictInt = Field(default=4, ge=1)
     """How many pieces of files a `sample` is: that many files, spread evenly over the list, or

@@ -1,10 +1,12 @@
 """What can become of a line before it is sent: shipped, dropped by a rule, or sent to quarantine
-for a reason. Pure; Spark decides it of each line (spark_jobs.frame), and the tasks and the account
-count by the same names."""
+for a reason; and whether any SQL looks at it. Pure; Spark decides it of each line
+(spark_jobs.frame), and the tasks and the account count by the same names."""
 
 from __future__ import annotations
 
-from shipper.config.content_checks import RecordCheck
+from collections.abc import Iterable
+
+from shipper.config.content_checks import ContentCheck, RecordCheck, RowsCheck, SourceCheck
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import UNENCODABLE, UNPARSEABLE
 
@@ -47,3 +49,37 @@ def is_counted(pipeline: Pipeline) -> bool:
 def fixed_topics(pipeline: Pipeline) -> tuple[str, ...]:
     """The pipeline's topics if all of them are known before reading; else nothing."""
     return () if any(route.columns for route in pipeline.routes) else tuple(pipeline.fixed_topics())
+
+
+def crosses_in_blocks(pipeline: Pipeline) -> bool:
+    """Whether no expression looks at a record: they leave as they were read, to one topic."""
+    mapping = pipeline.records
+    looked_at = (
+        mapping.key is not None
+        or mapping.timestamp is not None
+        or bool(mapping.headers and mapping.bundle is None)
+    )
+    return (
+        mapping.ships_lines
+        and not looked_at
+        and not names(pipeline)
+        and len(fixed_topics(pipeline)) == 1
+        and not (pipeline.source.format == "csv" and pipeline.quarantine is not None)
+    )
+
+
+def asks_spark(pipeline: Pipeline, checks: Iterable[SourceCheck]) -> bool:
+    """Whether a check of the source gate looks into lines by SQL, or into all files. The rows of a
+    sample are counted without Spark, unless SQL says which of them are dropped."""
+    return any(
+        isinstance(check, ContentCheck)
+        and not (
+            isinstance(check, RowsCheck) and check.on == "sample" and not pipeline.records.drop
+        )
+        for check in checks
+    )
+
+
+def has_sql(pipeline: Pipeline) -> bool:
+    """Whether SQL looks at records, in a ship or in the source gate."""
+    return not crosses_in_blocks(pipeline) or asks_spark(pipeline, pipeline.gates.source)

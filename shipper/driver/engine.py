@@ -149,8 +149,9 @@ class Engine(Protocol):
 
     def begin(self, bytes_to_read: int) -> None:
         """Starts Spark in a thread, for a step that will most likely need it and has something else
-        to wait for. What is wrong with it is said when it is needed. ``bytes_to_read``: unpacked,
-        as far as anyone knows; it decides how Java optimises."""
+        to do meanwhile; files can be asked about as before. What is wrong with Spark is said when
+        it is needed. ``bytes_to_read``: unpacked, as far as anyone knows; it decides how Java
+        optimises."""
 
     def start(self, bytes_to_read: int) -> None:
         """Starts Spark if nobody has, or waits for it. Raises what Spark raises."""
@@ -191,7 +192,7 @@ class Engine(Protocol):
 
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
         """Raises ConfigError for expressions that Spark would take and that would break the
-        promises."""
+        promises. Looks once: they are the same in each step of a process."""
 
     def judge_source(
         self,
@@ -200,8 +201,11 @@ class Engine(Protocol):
         left: Sequence[PlannedFile],
         runs_uri: str,
         phases: Phases,
+        *,
+        by_spark: bool,
     ) -> SourceVerdict:
         """Looks at the listing, and at lines of the files ``left``, and has ``checks`` judged.
+        ``by_spark``: whether a check asks for it; then it is started.
         ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
         noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes what is
         wrong with files that cannot be read."""

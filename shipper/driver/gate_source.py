@@ -7,6 +7,7 @@ import datetime as dt
 from shipper.config.checks import ListingCheck
 from shipper.config.content_checks import ContentCheck
 from shipper.driver.context import RunContext
+from shipper.driver.dispositions import asks_spark
 from shipper.driver.gate import close_if_needed
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult
@@ -70,11 +71,13 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
         return result
     if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
         context.bytes_to_read = planned.bytes_to_read
-    context.start_spark()
-    with context.phases("analysing SQL"):
-        context.engine.refuse_unsafe_sql(context.config_dir)
+    by_spark = asks_spark(context.pipeline, checks)
+    if by_spark:
+        context.start_spark()
+        with context.phases("analysing SQL"):
+            context.engine.refuse_unsafe_sql(context.config_dir)
     judged = context.engine.judge_source(
-        checks, planned, left, context.own_runs_uri, context.phases
+        checks, planned, left, context.own_runs_uri, context.phases, by_spark=by_spark
     )
     result.checks, result.scans, result.scope = judged.results, judged.scans, judged.scope
     looked = not any(file.problem and file.passing for file in left)

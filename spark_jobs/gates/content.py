@@ -36,8 +36,7 @@ from shipper.driver.gate import between, figure, listed, rate, share, size
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.windows.window import parse_window
-from spark_jobs.frame import TOPIC_COLUMN
-from spark_jobs.gates.judging import Bound, CheckFigures
+from spark_jobs.gates.figures import Bound, CheckFigures
 
 #: Asked for with every scope.
 ROWS = "count(*)"
@@ -225,6 +224,8 @@ def _line_length(check: LineLengthCheck) -> Measured:
 
 
 def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
+    from spark_jobs.frame import TOPIC_COLUMN  # imports Spark, which other checks may do without
+
     names = list(dict.fromkeys((*topics, *check.topics)))
     figures = {
         f"topic{i}": f"count_if({sql_column(TOPIC_COLUMN)} = {sql_literal(name)})"
@@ -242,7 +243,7 @@ def _route_rate(check: RouteRateCheck, topics: tuple[str, ...]) -> Measured:
         order = sorted(
             range(len(names)),
             key=lambda i: all(
-                bound.looks_right for bound in _share_bounds(check, names[i], counts[i], rows)
+                bound.holds for bound in _share_bounds(check, names[i], counts[i], rows)
             ),
         )
         shown = listed([f"{names[i]} {share(counts[i], rows)}" for i in order], most=8)

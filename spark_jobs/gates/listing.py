@@ -26,7 +26,7 @@ from shipper.driver.gate import between, figure, listed, rate, size
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import PastRun
-from spark_jobs.gates.judging import Bound, CheckFigures
+from spark_jobs.gates.figures import Bound, CheckFigures
 
 _MOST_PARTS = 100_000
 
@@ -127,9 +127,7 @@ def _files_per(check: FilesPerCheck, listing: Listing) -> CheckFigures:
     timeless = sum(at is None for at in times)
 
     wrong = [
-        part
-        for part, count in enumerate(numbers)
-        if not Bound(count, check.min, check.max).looks_right
+        part for part, count in enumerate(numbers) if not Bound(count, check.min, check.max).holds
     ]
     starts = [
         f"{plan.window_start + part * every:%Y-%m-%dT%H:%MZ} has {numbers[part]:,}"

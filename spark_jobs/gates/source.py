@@ -1,5 +1,4 @@
-"""The source gate: the typed checks of a pipeline, looked at and then judged by Great
-Expectations."""
+"""The source gate: the typed checks of a pipeline, looked at and then judged."""
 
 from __future__ import annotations
 
@@ -7,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pyspark.errors import AnalysisException
-
 from shipper.config.checks import ListingCheck
-from shipper.config.content_checks import ContentCheck, SourceCheck
+from shipper.config.content_checks import ContentCheck, SourceCheck, is_count
 from shipper.driver.engine import SourceVerdict
 from shipper.driver.gate import listed
 from shipper.errors import SourceError, SparkUnavailable
@@ -18,9 +15,8 @@ from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates import content, listing
 from spark_jobs.gates.content import Measured, measured
-from spark_jobs.gates.judging import CheckFigures, Unjudged, judged
+from spark_jobs.gates.figures import CheckFigures, Unjudged, judged
 from spark_jobs.gates.listing import Listing
-from spark_jobs.gates.suite import quiet
 from spark_jobs.gates.view import SourceView
 
 _MOST_FILES = 3
@@ -91,9 +87,10 @@ def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> 
 def _looked_at_listing(check: ListingCheck, of: Listing) -> Unjudged:
     asked = listing.look(check, of)
     try:
-        return Unjudged(check.title, check.severity, asked.expected, asked.find())
+        observed: CheckFigures | str = asked.find()
     except Exception as error:
-        return Unjudged(check.title, check.severity, asked.expected, reason.of_building(error))
+        observed = reason.of_building(error)
+    return Unjudged(check.title, check.severity, asked.expected, observed, is_count=True)
 
 
 def _look_at_lines(
@@ -114,7 +111,13 @@ def _look_at_lines(
     for index, one in asked.items():
         check, found = checks[index], figures[index]
         observed = found if isinstance(found, str) else _observed(one, scope, found)
-        looked[index] = Unjudged(check.title, check.severity, one.expected, observed)
+        looked[index] = Unjudged(
+            check.title,
+            check.severity,
+            one.expected,
+            observed,
+            is_count=is_count(check),
+        )
     return looked, {index: one.at_fault for index, one in asked.items() if one.at_fault}, scans
 
 
@@ -135,8 +138,7 @@ def _say_where(
     if not wrong or where is None:
         return 0
     try:
-        with quiet():
-            found = where(scope, {str(index): condition for index, condition in wrong.items()})
+        found = where(scope, {str(index): condition for index, condition in wrong.items()})
     except Exception:  # that the check does not hold is known; where, is a help
         return 1
     for index, files in ((int(name), files) for name, files in found.items() if files):
@@ -168,12 +170,11 @@ def _figures(
         for name, aggregate in own.items()
     }
     try:
-        with quiet():  # Spark's errors quote the values that caused them
-            row = measure(scope, together)
+        row = measure(scope, together)
     except Exception as error:
         if gone := reason.java_is_gone(error):
             raise SparkUnavailable(gone) from error
-        scans = int(not isinstance(error, AnalysisException))
+        scans = int(type(error).__name__ != "AnalysisException")  # Spark's, before it reads
         fault = reason.of_exception(error)
         if len(wanted) == 1 or isinstance(error, SourceError):
             return dict.fromkeys(wanted, fault), scans

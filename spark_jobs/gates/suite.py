@@ -21,10 +21,8 @@ What it does otherwise, and what is done here (each has a test):
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,9 +37,9 @@ from great_expectations.data_context.types.base import (
 )
 from great_expectations.datasource.fluent.interfaces import Batch
 from great_expectations.expectations.expectation import Expectation
-from pyspark.logger import PySparkLogger
 
 from spark_jobs import reason
+from spark_jobs.session import quiet
 
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 _IDENTITY = "shipper_question"
@@ -165,24 +163,3 @@ def _batch(frame: pd.DataFrame) -> Batch:
         .add_batch_definition_whole_dataframe("whole")
     )
     return whole.get_batch({"dataframe": frame})
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps these loggers from writing errors with the values that caused them into the
-    task's log."""
-    loggers = [
-        logging.getLogger("great_expectations"),
-        # Made by PySparkLogger, or else pyspark would find a plain logger under the name and fail
-        # to log to it.
-        PySparkLogger.getLogger("SQLQueryContextLogger"),
-        PySparkLogger.getLogger("DataFrameQueryContextLogger"),
-    ]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

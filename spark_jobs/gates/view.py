@@ -1,5 +1,4 @@
-"""What the source gate may look at, by Spark: the window's listing, its history, and figures about
-lines."""
+"""What the source gate may look at: the window's listing, its history, and figures about lines."""
 
 from __future__ import annotations
 
@@ -9,17 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.content_checks import Gates
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.config.rules import sql_column
-from shipper.driver.pieces import broken_files, file_pieces
+from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.driver.unreadable import cannot_be_read
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
@@ -28,11 +24,12 @@ from shipper.report.results import PastRun
 from shipper.windows.window import Window
 from shipper.worker.marks import BROKEN, MARK
 from spark_jobs.duplicates import duplicates
-from spark_jobs.frame import gate_frame
 from spark_jobs.hadoop import Hadoop
-from spark_jobs.reader import LineLimits, reading
+from spark_jobs.reader import LineLimits, count_records, reading
 from spark_jobs.sample import SampleRange, sample_ranges, to_read
-from spark_jobs.session import setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Of a line that is too long to be a record, a check sees the beginning.
 _KEPT_OF_LONG_LINES_BYTES = 256
@@ -46,7 +43,9 @@ class SourceView:
     """One window, as the run's plan has it. Lines are those of the files that are left to ship and
     can be read."""
 
-    spark: SparkSession
+    spark: SparkSession | None
+    """None where no check needs its SQL (:func:`shipper.driver.dispositions.asks_spark`): then the
+    number of rows in the sample is all that is asked for."""
     hadoop: Hadoop
     pipeline: Pipeline
     plan: PlanResult
@@ -74,26 +73,44 @@ class SourceView:
         """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot
         be read if the pipeline wants all or nothing, or if nothing else was read; else they have
         the lines that could be read, and the ship will say so."""
-        aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
-        with self._scanning(), self._lines(scope) as lines:
-            found: dict[str, Any] = (
-                gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
-            )
+        found = self._counted(scope) if self.spark is None else self._scanned(scope, figures)
         bad = [file for file in self.plan.files if file.left and file.problem]
         if bad and (self.pipeline.source.on_unreadable == "fail" or not found.get("rows")):
             raise cannot_be_read(bad, "Nothing was sent.")
         return found
+
+    def _counted(self, scope: Literal["sample", "full"]) -> dict[str, Any]:
+        with self.phases("counting"):
+            pieces, _ = self._pieces(scope)
+            reports = count_records(self.hadoop, pieces, LineLimits.of(self.pipeline))
+            broken_files(pieces, reports)
+        return {"rows": sum(report.lines for report in reports)}
+
+    def _scanned(
+        self, scope: Literal["sample", "full"], figures: Mapping[str, str]
+    ) -> dict[str, Any]:
+        from pyspark.sql import functions as F
+
+        from spark_jobs.frame import gate_frame
+
+        aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
+        with self._scanning() as spark, self._lines(spark, scope) as lines:
+            return gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
 
     def where(
         self, scope: Literal["sample", "full"], conditions: Mapping[str, str]
     ) -> dict[str, list[tuple[str, int]]]:
         """The files with the most records for which each condition is true. Raises what Spark
         raises."""
+        from pyspark.sql import functions as F
+
+        from spark_jobs.frame import gate_frame
+
         counts = [
             F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()
         ]
         total = functools.reduce(operator.add, (F.col(f"`{name}`") for name in conditions))
-        with self._scanning(), self._lines(scope) as lines:
+        with self._scanning() as spark, self._lines(spark, scope) as lines:
             of_file = (
                 gate_frame(lines, self.pipeline, "file_path").groupBy("file_path").agg(*counts)
             )
@@ -113,28 +130,37 @@ class SourceView:
         }
 
     @contextmanager
-    def _scanning(self) -> Iterator[None]:
-        # Few rows come back: there is nothing to adapt, and trying takes 0.15 s.
-        with setting(self.spark, "spark.sql.adaptive.enabled", "false"), self.phases("scanning"):
-            yield
+    def _scanning(self) -> Iterator[SparkSession]:
+        from spark_jobs.session import quiet, setting
+
+        spark = self.spark
+        assert spark is not None, "a check asks for SQL"
+        # Few rows come back: there is nothing to adapt, and trying takes 0.15 s. Spark's errors
+        # quote the values that caused them.
+        with (
+            setting(spark, "spark.sql.adaptive.enabled", "false"),
+            quiet(),
+            self.phases("scanning"),
+        ):
+            yield spark
+
+    def _pieces(self, scope: Literal["sample", "full"]) -> tuple[list[FilePiece], int]:
+        """Of the files, and the most bytes that one has."""
+        self.looked_at.add(scope)
+        if scope == "sample":
+            size = self.pipeline.gates.sample_piece_bytes
+            return to_read(self.sample, self.left, size), size
+        size = self.pipeline.split_size_bytes
+        return list(file_pieces(self.left, size)), size
 
     @contextmanager
-    def _lines(self, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
+    def _lines(self, spark: SparkSession, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
         """What can be read of them. Notes what is wrong with the files that cannot."""
-        self.looked_at.add(scope)
-        pipeline = self.pipeline
-        if scope == "sample":
-            pieces, bytes_each = (
-                to_read(self.sample, self.left, pipeline.gates.sample_piece_bytes),
-                pipeline.gates.sample_piece_bytes,
-            )
-        else:
-            pieces, bytes_each = (
-                list(file_pieces(self.left, pipeline.split_size_bytes)),
-                pipeline.split_size_bytes,
-            )
-        limits = LineLimits.of(pipeline, _KEPT_OF_LONG_LINES_BYTES)
-        with reading(self.spark, pieces, limits, partition_bytes=bytes_each) as read:
+        from pyspark.sql import functions as F
+
+        pieces, bytes_each = self._pieces(scope)
+        limits = LineLimits.of(self.pipeline, _KEPT_OF_LONG_LINES_BYTES)
+        with reading(spark, pieces, limits, partition_bytes=bytes_each) as read:
             yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
             broken_files(pieces, read.reports())
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from shipper.config.pipeline import Pipeline
+from shipper.driver.dispositions import crosses_in_blocks
 from shipper.driver.pieces import file_pieces
 from shipper.ledger.records import spark_hash
 from shipper.worker.cut import split_slices
-from spark_jobs.frame import blocks, crosses_in_blocks, records
+from spark_jobs.frame import blocks, records
 from spark_jobs.reader import LineLimits, reading
 
 from .test_reader import planned

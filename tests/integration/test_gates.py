@@ -8,16 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import regex_groups
 from shipper.driver.gate import closed
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult
+from spark_jobs.frame import is_parsed, with_parsed
 from tests.integration.source_world import Logs
 
 pytestmark = pytest.mark.spark
@@ -92,6 +97,31 @@ def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
         "sample: 1 pieces of 1 of 2 files that are left to ship; full: all 2 files that "
         "are left to ship"
     )
+
+
+def test_a_sample_has_as_many_rows_counted_without_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = Logs(spark, tmp_path, records={"max_line": "1kB"})
+    logs.pipeline["gates"] = {"sample_files": 10, "sample_piece": "64KiB"}
+    logs.write("plain.log", b"\n\r\n" + b"line\n" * 40_000 + b"no end")
+    logs.write("long.log", b"a\n" + b"x" * 2_000 + b"\nb\n")
+    logs.write("binary.log", bytes(range(256)) * 100)
+    logs.write("packed.log.gz", b"line\n" * 30_000)
+    cut = logs.write("cut.log.gz", b"".join(b"line %d\n" % i for i in range(50_000)))
+    cut.write_bytes(cut.read_bytes()[:9_000])
+    (logs.folder / "gone.log").write_bytes(b"line\n")
+    found = []
+    for session in (spark, None):
+        (logs.folder / "gone.log").write_bytes(b"line\n")
+        logs.set_age("gone.log", 300)
+        view = replace(logs.view([rows()]), spark=session)
+        (logs.folder / "gone.log").unlink()
+        counted = view.measure("sample", {"rows": "count(*)"})
+        problems = {file.path: (file.problem, file.passing) for file in view.left if file.problem}
+        found.append((counted, problems, view.scope))
+    assert found[0] == found[1]
+    assert {path.rsplit("/", 1)[1] for path in found[0][1]} == {"cut.log.gz", "gone.log"}
 
 
 LINES = b"".join(
@@ -248,6 +278,50 @@ def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs) -> None:
     (result,) = evaluate(logs, rows(severity="warn"), plan=plan)
     assert closed([result])
     assert "a.log" in result.observed
+
+
+REGEXES = [
+    r"(?<host>\S+) (?<status>\d{3})(?<rest>.*)$",
+    r"^(?<host>[a-z]*)(?:(?<status>\d)|(?<rest>x))",
+    r"(\w)(?<host>(?<status>.)?)\1?(?<rest>é*)",
+]
+
+
+@pytest.mark.parametrize("regex", REGEXES)
+def test_groups_of_a_parse_are_what_spark_s_functions_say(spark: SparkSession, regex: str) -> None:
+    pipeline = Pipeline.model_validate(
+        {
+            "pipeline": "web",
+            "source": "logs",
+            "topic": "logs.web",
+            "clusters": ["c"],
+            "quarantine": {"topic": "bad"},
+            "records": {"parse": {"regex": regex}},
+        }
+    )
+    texts = [
+        None,
+        "",
+        "web1 200 é",
+        "a1",
+        "ax",
+        "x" * 500,
+        "aa\x00 404",
+        "\ufffd 500 \n",
+        "éé 200é",
+    ]
+    frame = spark.createDataFrame([(text,) for text in texts], "value string")
+    names = list(pipeline.records.parse.columns)
+    found = with_parsed(frame, pipeline).select(is_parsed(pipeline.records.parse), *names).collect()
+    groups = [index for index, name in enumerate(regex_groups(regex), 1) if name is not None]
+    matches = F.col("value").rlike(regex)
+    spoken = frame.select(
+        F.coalesce(matches, F.lit(False)),
+        *(F.when(matches, F.regexp_extract("value", regex, index)) for index in groups),
+    ).collect()
+    assert [tuple(row) for row in found] == [tuple(row) for row in spoken]
+    assert any(row[0] for row in found)
+    assert not all(row[0] for row in found)
 
 
 @pytest.fixture

@@ -186,6 +186,8 @@ def test_no_step_imports_what_it_does_not_use(world: World) -> None:
     heavy = {"pyspark", "pandas", "great_expectations", "scipy", "numpy", "pyarrow"}
     plan = imported(world, "plan", run_id="planned")
     assert plan & heavy == {"numpy", "pyarrow"}, "a sample is compressed"
+    counted = imported(world, "gate_source", run_id="planned")
+    assert not counted & heavy, "files and rows are counted without Spark"
     world.run()
     idle = imported(
         world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle"

@@ -387,8 +387,8 @@ MUTANTS = (
         "broken-piece-ends",
         _END_ROW,
         "jvm/shipper/lines/ReaderFactory.java",
-        "                    end(error);\n                    broken();\n",
-        "                    end(error);\n                    ended();\n",
+        "rows.add(this::broken);",
+        "rows.add(this::ended);",
         "tests/integration/test_reader.py::test_a_damaged_file_is_never_read_in_part_without_a_word",
     ),
     Mutant(

@@ -19,8 +19,8 @@ HOUR = dt.timedelta(hours=1)
 def setup_module():
     """Import Great Expectations, which takes seconds, where these tests run: each of pytest's
     workers collects each file."""
-    global judging, Listing, SourceEvidence, evaluate_source
-    from spark_jobs.gates import judging
+    global judging, figures, Listing, SourceEvidence, evaluate_source
+    from spark_jobs.gates import figures, judging
     from spark_jobs.gates.listing import Listing
     from spark_jobs.gates.source import SourceEvidence, evaluate_source
 
@@ -539,7 +539,7 @@ def test_great_expectations_decides_and_must_have_looked(monkeypatch):
             "ask",
             lambda questions, frame: [judging.Answer(holds, figures)] * len(questions),
         )
-        return gate([files()]).results[0]
+        return gate([not_null(column="a")], measure=Lines(3, good=3)).results[0]
 
     assert not answering(False, element_count=1, missing_count=0).passed
     assert answering(True, element_count=1, missing_count=0).passed
@@ -555,8 +555,8 @@ def test_great_expectations_decides_and_must_have_looked(monkeypatch):
 
 @pytest.mark.parametrize("value", [-1, 2**53 - 1, 0.1 + 0.2, 1e-12])
 def test_great_expectations_compares_as_python_does(value):
-    """Nothing else stands beside its verdict, so this holds it to the very bounds. It compares
-    doubles: exact to 2^53, nine petabytes."""
+    """Nothing else stands beside its verdict, so this holds it to the very bounds, as the verdict
+    on counts is held. It compares doubles: exact to 2^53, nine petabytes."""
     near = [
         value,
         value + 1,
@@ -564,27 +564,33 @@ def test_great_expectations_compares_as_python_does(value):
         *((value - 2**-40, value + 2**-40) if isinstance(value, float) else ()),
     ]
     bounds = [
-        judging.Bound(value, low, high)
+        figures.Bound(value, low, high)
         for low in (None, *near)
         for high in (None, *near)
         if low is not None or high is not None
     ]
     checks = [
-        judging.Unjudged("c", "block", "?", judging.CheckFigures((bound,), "?"))
+        figures.Unjudged("c", "block", "?", figures.CheckFigures((bound,), "?"), is_count=counted)
         for bound in bounds
         if _is_sound(bound)
+        for counted in (False, True)
     ]
-    expected = [check.observed.bounds[0].looks_right for check in checks]
-    assert [result.passed for result in judging.judged(checks)] == expected
+    expected = [check.observed.bounds[0].holds for check in checks]
+    assert [result.passed for result in figures.judged(checks)] == expected
 
 
 def test_a_figure_that_great_expectations_cannot_tell_from_its_neighbour_blocks():
-    bound = judging.Bound(2**53, max=2**53 + 1)
-    (result,) = judging.judged(
-        [judging.Unjudged("c", "warn", "?", judging.CheckFigures((bound,), "?"))]
+    bound = figures.Bound(2**53, max=2**53 + 1)
+    observed = figures.CheckFigures((bound,), "?")
+    result, count = figures.judged(
+        [
+            figures.Unjudged("c", "warn", "?", observed),
+            figures.Unjudged("bytes", "warn", "?", observed, is_count=True),
+        ]
     )
     assert closed([result]) == [result]
     assert "not below 9,007,199,254,740,992" in result.observed
+    assert count.passed, "of any size"
 
 
 def _is_sound(bound):

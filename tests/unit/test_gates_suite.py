@@ -1,6 +1,8 @@
 """Great Expectations' traps: what it does when asked plainly, so that a change there is seen, and
 what the gates make of it."""
 
+import itertools
+
 import pytest
 
 
@@ -24,7 +26,7 @@ def setup_module():
     import pandas as pd
 
     from spark_jobs.gates import suite
-    from spark_jobs.gates.judging import Bound, CheckFigures, Unjudged, judged
+    from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged, judged
     from spark_jobs.gates.suite import RESULT_FORMAT, Answer, Question, ask
 
     gx, gxe = suite.gx, suite.gxe
@@ -85,10 +87,9 @@ def test_gx_takes_a_figure_that_is_missing_for_right_and_here_it_is_a_fault():
     assert plainly(
         [gxe.ExpectColumnValuesToBeBetween(column="share", min_value=0.9)], frame
     ).success
-    for missing in (None, float("nan")):
-        (result,) = judged(
-            [Unjudged("share", "warn", "≥ 90 %", CheckFigures((Bound(missing, min=0.9),), "?"))]
-        )
+    for missing, counted in itertools.product((None, float("nan")), (False, True)):
+        observed = CheckFigures((Bound(missing, min=0.9),), "?")
+        (result,) = judged([Unjudged("share", "warn", "≥ 90 %", observed, is_count=counted)])
         assert (result.passed, result.severity) == (False, "block")
         assert (
             result.observed == "could not be evaluated, so it blocks: there is no figure to compare"
@@ -100,11 +101,17 @@ def test_a_finding_without_bounds_does_not_hold():
         [
             Unjudged("rows", "block", "a row", CheckFigures((), "nothing")),
             Unjudged("a", "block", "1", CheckFigures((Bound(1, 1, 1),), "1")),
+            Unjudged("files", "block", "a file", CheckFigures((), "no file"), is_count=True),
+            Unjudged(
+                "b", "block", "2", CheckFigures((Bound(1, 1), Bound(1, 2)), "1"), is_count=True
+            ),
         ]
     )
     assert [(result.passed, result.observed) for result in found] == [
         (False, "nothing"),
         (True, "1"),
+        (False, "no file"),
+        (False, "1"),
     ]
 
 

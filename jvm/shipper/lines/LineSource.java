@@ -72,15 +72,9 @@ public final class LineSource implements TableProvider {
         return id;
     }
 
-    /** Packed: a count, and for each piece four numbers (split, stored, unpacked, lines), a text, the problem, empty if there is none, 1 if it is passing, and the bytes of too long records. */
+    /** Of the pieces that tasks that succeeded have read: see {@link Report#packed}. */
     public static String reports(String id) throws IOException {
-        List<Report> reports = READS.get(id).reports().value();
-        Packed.Writer out = new Packed.Writer().number(reports.size());
-        for (Report report : reports) {
-            out.number(report.split()).number(report.stored()).number(report.unpacked()).number(report.lines());
-            out.text(report.problem() == null ? "" : report.problem()).number(report.passing() ? 1 : 0).number(report.longBytes());
-        }
-        return out.packed();
+        return Report.packed(READS.get(id).reports().value());
     }
 
     public static void end(String id) {

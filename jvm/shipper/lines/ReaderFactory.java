@@ -22,7 +22,7 @@ record ReaderFactory(
     /** A row's mark, and what its split is combined with so that whoever has only that knows it as well (shipper/worker/marks.py). */
     static final byte TOO_LONG = 1, BROKEN = 2, UNREADABLE = 3, END = 4;
     /** A fault of the file system, such as a connection lost, is worth as many tries of the task. */
-    private static final int TRIES = 3;
+    static final int TRIES = 3;
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
@@ -44,9 +44,7 @@ record ReaderFactory(
         private long stored;
         private long unpacked;
         private long longBytes;
-        /** That the piece ends here is still to be said. */
-        private boolean ends;
-        /** With blocks: rows that are still to be given. */
+        /** What is still to be given: of blocks, and of what stands for a file or for a piece's end. */
         private final Queue<Runnable> rows = new ArrayDeque<>();
         private final Block block = column("block!") < 0 ? null : new Block();
 
@@ -72,63 +70,14 @@ record ReaderFactory(
 
         @Override
         public boolean next() throws IOException {
-            if (block != null) {
-                return nextBlock();
-            }
-            if (ends) {
-                ends = false;
-                ended();
-                return true;
-            }
-            while (records != null || at + 1 < pieces.length) {
-                try {
-                    if (records == null) {
-                        Piece piece = pieces[++at];
-                        stored = unpacked = -1;
-                        if (piece.format().equals("unreadable")) {
-                            if (standsForFile(piece)) {
-                                ends = limits.ends();
-                                return true;
-                            }
-                            if (limits.ends()) {
-                                ended();
-                                return true;
-                            }
-                            continue;
-                        }
-                        begin(piece);
-                    }
-                    long before = records.unpacked();
-                    if (count < pieces[at].mostLines() && records.next()) {
-                        count++;
-                        longBytes += records.tooLong() ? records.unpacked() - before : 0;
-                        record();
-                        return true;
-                    }
-                    end(null);
-                    if (limits.ends()) {
-                        ended();
-                        return true;
-                    }
-                } catch (IOException | RuntimeException error) {
-                    if (mayPass(error)) {
-                        throw error;
-                    }
-                    end(error);
-                    broken();
-                    return true;
-                }
-            }
-            return false;
-        }
-
-        private boolean nextBlock() throws IOException {
             while (rows.isEmpty()) {
                 if (records == null && at + 1 >= pieces.length) {
                     return false;
                 }
                 try {
-                    fill();
+                    if (advance()) {
+                        return true;
+                    }
                 } catch (IOException | RuntimeException error) {
                     if (mayPass(error)) {
                         throw error;
@@ -142,48 +91,53 @@ record ReaderFactory(
             return true;
         }
 
-        /** Reads what makes the next rows, if any: a block, and what comes behind it. */
-        private void fill() throws IOException {
+        /** Reads up to a record that is a row of its own, and returns true; or up to the end of a block or of a piece, and leaves its rows in `rows`. */
+        private boolean advance() throws IOException {
             if (records == null) {
                 Piece piece = pieces[++at];
                 stored = unpacked = -1;
                 if (piece.format().equals("unreadable")) {
-                    if (standsForFile(piece)) {
-                        block.add(new byte[0], 0);
-                        give(piece.split() ^ Long.MIN_VALUE, UNREADABLE);
-                    }
-                    if (limits.ends()) {
-                        rows.add(this::ended);
-                    }
-                    return;
+                    standForFile(piece);
+                    endRow();
+                    return false;
                 }
                 begin(piece);
             }
-            while (!block.isFull()) {
+            do {
                 long before = records.unpacked();
                 if (count >= pieces[at].mostLines() || !records.next()) {
                     giveBlock();
                     end(null);
-                    if (limits.ends()) {
-                        rows.add(this::ended);
-                    }
-                    return;
+                    endRow();
+                    return false;
                 }
                 count++;
-                if (records.tooLong()) {
-                    longBytes += records.unpacked() - before;
+                boolean tooLong = records.tooLong();
+                longBytes += tooLong ? records.unpacked() - before : 0;
+                if (block == null) {
+                    record();
+                    return true;
+                }
+                if (tooLong) {
                     giveBlock();
                     block.add(records.bytes(), Math.min(limits.keep(), records.size()));
                     give(~pieces[at].split(), TOO_LONG);
-                    return;
+                    return false;
                 }
                 block.add(records.bytes(), records.size());
-            }
+            } while (!block.isFull());
             giveBlock();
+            return false;
+        }
+
+        private void endRow() {
+            if (limits.ends()) {
+                rows.add(this::ended);
+            }
         }
 
         private void giveBlock() {
-            if (block.count() > 0) {
+            if (block != null && block.count() > 0) {
                 give(pieces[at].split(), null);
             }
         }
@@ -247,7 +201,8 @@ record ReaderFactory(
                 row.update(number, count);
             }
             if (swallowed >= 0) {
-                row.update(swallowed, records.swallowed() > 0 ? records.swallowed() : null);
+                long many = records.swallowed();
+                row.update(swallowed, many > 0 ? many : null);
             }
             if (value >= 0) {
                 row.update(value, UTF8String.fromBytes(records.bytes(), 0, size));
@@ -255,11 +210,16 @@ record ReaderFactory(
         }
 
         /** One row for a file that is known to be unreadable, in its first piece. */
-        private boolean standsForFile(Piece piece) {
+        private void standForFile(Piece piece) {
             boolean first = piece.start() == 0;
             reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null, false, 0));
-            mark(piece, UTF8String.EMPTY_UTF8, piece.split() ^ Long.MIN_VALUE, UNREADABLE);
-            return first;
+            long split = piece.split() ^ Long.MIN_VALUE;
+            if (first && block == null) {
+                rows.add(() -> mark(piece, UTF8String.EMPTY_UTF8, split, UNREADABLE));
+            } else if (first) {
+                block.add(new byte[0], 0);
+                give(split, UNREADABLE);
+            }
         }
 
         private void mark(Piece piece, UTF8String content, long split, byte mark) {

@@ -1,6 +1,8 @@
 package shipper.lines;
 
+import java.io.IOException;
 import java.io.Serializable;
+import java.util.List;
 
 /**
  * What became of a piece.
@@ -11,4 +13,14 @@ import java.io.Serializable;
  * @param passing whether another run may read it
  * @param longBytes of `unpacked`, those of records that are too long
  */
-record Report(long split, long stored, long unpacked, long lines, String problem, boolean passing, long longBytes) implements Serializable {}
+record Report(long split, long stored, long unpacked, long lines, String problem, boolean passing, long longBytes) implements Serializable {
+    /** A count, and for each piece four numbers (split, stored, unpacked, lines), a text, the problem, empty if there is none, 1 if it is passing, and the bytes of too long records. */
+    static String packed(List<Report> reports) throws IOException {
+        Packed.Writer out = new Packed.Writer().number(reports.size());
+        for (Report report : reports) {
+            out.number(report.split).number(report.stored).number(report.unpacked).number(report.lines);
+            out.text(report.problem == null ? "" : report.problem).number(report.passing ? 1 : 0).number(report.longBytes);
+        }
+        return out.packed();
+    }
+}

@@ -1,0 +1,102 @@
+"""Figures that checks observe, and the verdict on them: counts are compared here, as the delivery
+gate does; what was asked of records is Great Expectations' to judge (docs/adr/0018)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shipper.driver.gate import unevaluated
+from shipper.report.results import CheckResult
+
+NO_FIGURE = "there is no figure to compare"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A figure, and where it must lie; both ends are right themselves."""
+
+    value: float | None
+    min: float | None = None
+    max: float | None = None
+
+    @property
+    def is_number(self) -> bool:
+        return self.value is not None and not math.isnan(self.value)
+
+    @property
+    def fault(self) -> str | None:
+        """Why it cannot be judged."""
+        if not self.is_number:
+            return NO_FIGURE
+        if self.min is None and self.max is None:
+            return "it has neither `min` nor `max`, so nothing could fail it; give one of them"
+        return None
+
+    @property
+    def holds(self) -> bool:
+        """Decides for counts. Of other figures it only says which of many are named first."""
+        value = self.value
+        return (
+            value is not None
+            and (self.min is None or value >= self.min)
+            and (self.max is None or value <= self.max)
+        )
+
+
+@dataclass(frozen=True)
+class CheckFigures:
+    """What one check observed. It holds if there are bounds and all of them hold."""
+
+    bounds: tuple[Bound, ...]
+    """None at all: there was nothing to judge by, and the check does not hold."""
+    words: str
+    history: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A check with what it observed."""
+
+    title: str
+    severity: Literal["block", "quarantine", "warn"]
+    expected: str
+    observed: CheckFigures | str
+    """A text says why it cannot be evaluated."""
+    is_count: bool = False
+    """Of files or of records: a comparison says all that there is to say."""
+
+
+def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:
+    """Return one result per check, in order. Great Expectations, which takes seconds to import, is
+    asked only if a check is none of counts."""
+    asked = [one for one in checks if not one.is_count]
+    if asked:
+        from spark_jobs.gates.judging import judged_by_expectations
+
+        answers = iter(judged_by_expectations(asked))
+    return [_compared(one) if one.is_count else next(answers) for one in checks]
+
+
+def _compared(one: Unjudged) -> CheckResult:
+    if isinstance(one.observed, str):
+        return unevaluated(one.title, one.expected, one.observed)
+    bounds = one.observed.bounds
+    if fault := next((bound.fault for bound in bounds if bound.fault), None):
+        return unevaluated(one.title, one.expected, fault)
+    return result_of(
+        one, one.observed, passed=bool(bounds) and all(bound.holds for bound in bounds)
+    )
+
+
+def result_of(one: Unjudged, observed: CheckFigures, *, passed: bool) -> CheckResult:
+    return CheckResult(
+        check=one.title,
+        severity=one.severity,
+        passed=passed,
+        expected=one.expected,
+        observed=observed.words,
+        history=list(observed.history),
+    )
