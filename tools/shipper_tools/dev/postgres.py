@@ -29,6 +29,9 @@ _SETTINGS = {
     "synchronous_commit": "off",
     "unix_socket_directories": "",
     "max_connections": "100",
+    # A scheduler that is killed in a transaction leaves the workers that it has forked, and they
+    # its connection: the runs that it had locked would wait for ever.
+    "idle_in_transaction_session_timeout": "2min",
 }
 
 
