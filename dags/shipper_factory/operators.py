@@ -237,7 +237,7 @@ class ShipperStep(BaseOperator):
         result = result_of(folder, self.step, started)
         if result is not None:
             self._count(result)
-        failure = failure_of(self.step, exit_code, result, folder)
+        failure = failure_of(self.step, exit_code, result, folder, self._child.last_line)
         if self._child.gave_up and self.give_up_after_seconds:
             failure = gave_up(self.step, self.give_up_after_seconds)
         if failure is None and self.step == REPORT:

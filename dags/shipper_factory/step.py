@@ -58,6 +58,8 @@ class Child:
         """``given``: what the references to Airflow's connections stand for."""
         self.gave_up = False
         """Whether the process was stopped because its time was over."""
+        self.last_line = ""
+        """What it said last."""
         self._stop_at: float | None = None
         self._runner = job.pipeline.runner
         self._kill_at: float | None = None
@@ -84,7 +86,9 @@ class Child:
             self._stop_at = time.monotonic() + within_seconds
         try:
             for line in self._lines():
-                on_line(line.decode(errors="replace").rstrip())
+                text = line.decode(errors="replace").rstrip()
+                self.last_line = text or self.last_line
+                on_line(text)
             return self._process.wait()
         finally:
             self._end()
@@ -195,10 +199,11 @@ def gave_up(step: str, after_seconds: float) -> Failure:
 
 
 def failure_of(
-    step: str, exit_code: int, result: StepResult | None, folder: RunFolder
+    step: str, exit_code: int, result: StepResult | None, folder: RunFolder, last_line: str = ""
 ) -> Failure | None:
     """None: the step did its work and says so. A missing result is a failure whatever the exit
-    code."""
+    code; ``last_line`` of its log then says why, as of a configuration that was broken when it
+    began."""
     final = exit_code == UsageError.exit_code
     if isinstance(result, RunReport):
         return None  # it was written; what it says of the run is not said of the step
@@ -221,7 +226,9 @@ def failure_of(
         )
     if exit_code != 0:
         return Failure(
-            f"{step} ended with exit code {exit_code}; its last lines above say why", final
+            f"{step} ended with exit code {exit_code}"
+            + (f": {last_line}" if last_line else ", and does not say why"),
+            final,
         )
     if result is None:
         return Failure(

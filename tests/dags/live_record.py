@@ -296,7 +296,7 @@ class Record:
         elif (
             any(self._excuse(run) for run in failed)
             and notice.pipeline in self.names
-            and "broken" not in notice.cause
+            and f"/{notice.pipeline}.yaml" not in notice.cause
         ):
             self.fault(f"wrong cause of what failed since its configuration was broken: {notice}")
 

@@ -95,6 +95,18 @@ def test_an_end_without_a_result_is_explained_and_may_be_tried_again(
     assert not failure.final
 
 
+def test_what_it_said_last_is_why_it_left_no_result(folder: RunFolder) -> None:
+    """A configuration that is broken when the step begins, which no step has read yet."""
+    failure = failure_of(
+        "plan", 2, None, folder, "config/pipelines/web.yaml:9:3: a value is missing"
+    )
+    assert failure is not None
+    assert failure.final
+    assert failure.message == (
+        "plan ended with exit code 2: config/pipelines/web.yaml:9:3: a value is missing"
+    )
+
+
 def test_a_result_of_an_earlier_attempt_is_none(folder: RunFolder) -> None:
     folder.write("plan", PlanResult(**failed("the first attempt's trouble")))
     assert result_of(folder, "plan", since=NOON + dt.timedelta(seconds=1)) is None
