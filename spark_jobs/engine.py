@@ -62,7 +62,8 @@ class SparkEngine(Engine):
         self._started: SparkSession | None = None
         self._files: Hadoop | None = None
         self._begun: threading.Thread | None = None
-        self._stopping: threading.Thread | None = None
+        self._stopped: threading.Event | None = None
+        """Set when Spark has; None if nobody has asked it to."""
         self._ends_java = False
         self._is_sql_safe = False
         self._requests: dict[str, int] = {}
@@ -131,21 +132,28 @@ class SparkEngine(Engine):
         self._files = None  # it may have been of another JVM
 
     def begin_to_stop(self) -> None:
-        def stop() -> None:
-            if self._begun is not None:  # by a step that then had no need of it
-                self._begun.join()
-            if self._started is not None:
-                spark, self._started = self._started, None
-                spark.stop()
+        def stop(stopped: threading.Event) -> None:
+            try:
+                if self._begun is not None:  # by a step that then had no need of it
+                    self._begun.join()
+                if self._started is not None:
+                    from spark_jobs.session import stop_session
 
-        if self._stopping is None and (self._started is not None or self._begun is not None):
-            self._stopping = threading.Thread(target=stop, name="stop Spark", daemon=True)
-            self._stopping.start()
+                    spark, self._started = self._started, None
+                    stop_session(spark)
+            finally:
+                stopped.set()
+
+        if self._stopped is None and (self._started is not None or self._begun is not None):
+            self._stopped = threading.Event()
+            threading.Thread(
+                target=stop, args=(self._stopped,), name="stop Spark", daemon=True
+            ).start()
 
     def stop(self) -> None:
         self.begin_to_stop()
-        if self._stopping is not None:
-            self._stopping.join()
+        if self._stopped is not None:
+            self._stopped.wait()
 
     def abandon(self) -> None:
         """A call into the JVM that was interrupted leaves its connection in the middle of an

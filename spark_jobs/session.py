@@ -24,6 +24,8 @@ from spark_jobs.hadoop import tell
 from spark_jobs.java import afterwards, java_process, spark_gateway
 from spark_jobs.settings import set_environment, spark_settings
 
+_STOPS = "stop pyspark"
+
 
 def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
     """The session for the pipeline's steps, one per process. ``much_work``: for longer than some
@@ -36,6 +38,9 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         raise SparkUnavailable(
             f"pipeline {pipeline.name}: {why}. Nothing was read or sent; then run the window again."
         )
+    for thread in threading.enumerate():
+        if thread.name == _STOPS:
+            thread.join()
     settings = spark_settings(pipeline)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -68,6 +73,13 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put its own there
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop Spark, and leave what pyspark does besides to a thread: it waits up to a second for its
+    own server of accumulators."""
+    spark.sparkContext._jsc.stop()
+    threading.Thread(target=spark.stop, name=_STOPS, daemon=True).start()
 
 
 def end_session(spark: SparkSession, within_seconds: float) -> None:

@@ -4,12 +4,13 @@ shows, tests grant and `shipper doctor` asks for."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import GROUP
+
+if TYPE_CHECKING:
+    from shipper.config.pipeline import Pipeline
 
 Resource = Literal["topic", "group", "transactional-id"]
 
@@ -44,8 +45,7 @@ def transactional_prefix(pipeline: str, cluster: str) -> str:
 def topic_rights(pipeline: Pipeline) -> tuple[str, ...]:
     """On each topic that records go to."""
     reads = any(
-        isinstance(check, ReadBackCheck) and check.mode != "offsets"
-        for check in pipeline.gates.delivery
+        check.check == "read_back" and check.mode != "offsets" for check in pipeline.gates.delivery
     )
     return ("Write", "DescribeConfigs", *(("Read",) if reads else ()))
 

@@ -47,10 +47,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses, ShipperError
 from shipper.kafka import transaction
@@ -66,6 +65,9 @@ from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, Committed, L
 from shipper.ledger.records import Generation, GenerationKey
 from shipper.ledger.rights import transactional_prefix
 from shipper.types import EncodedRecord
+
+if TYPE_CHECKING:
+    from shipper.config.pipeline import Pipeline
 
 log = logging.getLogger("shipper.takeover")
 

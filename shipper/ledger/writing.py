@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.errors import Superseded
 from shipper.kafka.connection import Until, connection
 from shipper.kafka.producer import LaneSettings
@@ -21,6 +21,9 @@ from shipper.ledger.control import Control
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, Patience
 from shipper.ledger.records import CHUNKS, Invalidation
 from shipper.types import Decided, EncodedRecord, FileId
+
+if TYPE_CHECKING:
+    from shipper.config.pipeline import Pipeline
 
 _RECORDS_AT_ONCE = 20_000
 _TRANSACTION_SECONDS = 60.0
