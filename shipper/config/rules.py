@@ -31,9 +31,7 @@ a map's key, not of its value, is at ``(key, THE_KEY)``."""
 class Model(BaseModel):
     """Frozen, no unknown keys, and loadable by field name as well as by YAML key."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 def refuse(faults: Iterable[Fault]) -> None:

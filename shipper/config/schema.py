@@ -21,7 +21,9 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import SHORTHANDS, Pipeline
 from shipper.config.platform import Platform
 from shipper.config.properties import ALLOWED, PINNED_SPARK_SETTINGS
+from shipper.config.rules import Model
 from shipper.config.units import DURATION, MOMENT, RATE, SIZE, Unit, written
+from shipper.docstrings import docstring_of
 
 Schema = dict[str, Any]
 
@@ -191,6 +193,10 @@ def _described(model: type[BaseModel]) -> Schema:
     still. `check` comes first, since it says what the other keys mean."""
     whole = model.model_json_schema(schema_generator=_AsWritten)
     sections = whole.pop("$defs", {})
+    models = {one.__name__: one for one in _models(Model)}
+    for name, section in {model.__name__: whole, **sections}.items():
+        if name in models:
+            _document(section, models[name])
 
     def described(schema: Schema) -> Schema:
         found = {
@@ -210,6 +216,20 @@ def _described(model: type[BaseModel]) -> Schema:
         return found
 
     return _each(whole, described)
+
+
+def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
+
+
+def _document(section: Schema, model: type[BaseModel]) -> None:
+    """Give each key the docstring of its field, where it has no description of its own."""
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if (text := docstring_of(model, name)) and key in section["properties"]:
+            section["properties"][key].setdefault("description", text)
 
 
 def _published(schema: Schema) -> Schema:
