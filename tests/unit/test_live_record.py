@@ -87,7 +87,7 @@ def broken(record: Record, *notices: Notice) -> None:
         # without a cause, and nobody was told
         (lambda record: add(record, run(ONE, 20, "failed")), 2),
         (broken, 1),
-        (lambda record: broken(record, notice(ONE, 20, "failure", "config/pipelines/web.yaml:9:3: no value")), 0),
+        (lambda record: broken(record, notice(ONE, 20, "failure", "in x/web.yaml")), 0),
         (lambda record: broken(record, notice(ONE, 20, "failure", "no window")), 1),
         (lambda record: record.judge_lines("web", [b"web %d a %d x" % (at, n) for at in (ONE[0], TWO[0]) for n in (0, 1)]), 0),  # noqa: E501
         (lambda record: record.judge_lines("web", [b"web %d a 0 x" % ONE.start]), 1),
