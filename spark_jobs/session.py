@@ -36,7 +36,7 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         pipeline.runner
     ):  # Spark itself would try for a minute, and say that it was shut down
         raise SparkUnavailable(
-            f"pipeline {pipeline.name}: {why}. Nothing was read or sent; then run the window again."
+            f"pipeline {pipeline.name}: {why}. Nothing was sent; then run the window again."
         )
     for thread in threading.enumerate():
         if thread.name == _STOPS:
