@@ -121,6 +121,7 @@ def small_steps(world: World, **changes: object) -> None:
         source={"path": "logs", "settle": "0s", "split_size": "2MiB"},
         delivery=delivery | changes.pop("delivery", {}),  # type: ignore[operator]
         runner={"driver_memory": "1g", **changes.pop("runner", {})},  # type: ignore[dict-item]
+        **changes,
     )
 
 
