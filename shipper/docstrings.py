@@ -24,7 +24,7 @@ def docstring_of(model: type[BaseModel], field: str) -> str | None:
 
 @functools.cache
 def _docstrings(module: ModuleType) -> Mapping[tuple[str, str], str]:
-    """By class and field."""
+    """Return them by class and field."""
     found = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):

@@ -97,12 +97,13 @@ def _small_run(folder: Path, options: list[str]) -> None:
         gate_frame(read.frame, pipeline).selectExpr(
             "count(*)", "avg(octet_length(value))", "count_if(status is null)"
         ).collect()
-        records(read.frame, pipeline, Observation("dispositions")).coalesce(2).mapInArrow(
-            _take, "nothing boolean"
-        ).write.format("noop").mode("overwrite").save()
-        blocks(read.frame).coalesce(2).mapInArrow(_take, "nothing boolean").write.format(
-            "noop"
-        ).mode("overwrite").save()
+        for made in (
+            records(read.frame, pipeline, Observation("dispositions")),
+            blocks(read.frame),
+        ):
+            made.coalesce(2).mapInArrow(_take, "nothing boolean").write.format("noop").mode(
+                "overwrite"
+            ).save()
         read.reports()
     spark.stop()
 

@@ -59,7 +59,7 @@ class Child:
         self.gave_up = False
         """Whether the process was stopped because its time was over."""
         self.last_line = ""
-        """What it said last."""
+        """Last line that the process wrote."""
         self._stop_at: float | None = None
         self._runner = job.pipeline.runner
         self._kill_at: float | None = None

@@ -397,8 +397,8 @@ SourceCheck = Annotated[
 
 
 def is_count(check: SourceGateCheck) -> bool:
-    """Whether it is about a number of files or of rows, or about the listing: a comparison judges
-    it. The others are Great Expectations' to judge (docs/adr/0018)."""
+    """Return whether it is about a number of files or of rows, or about the listing: a comparison
+    judges it. The others are Great Expectations' to judge (docs/adr/0018)."""
     return not isinstance(check, ContentCheck) or isinstance(check, RowsCheck)
 
 

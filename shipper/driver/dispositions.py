@@ -52,7 +52,8 @@ def fixed_topics(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def crosses_in_blocks(pipeline: Pipeline) -> bool:
-    """Whether no expression looks at a record: they leave as they were read, to one topic."""
+    """Return whether no expression looks at a record: they leave as they were read, to one
+    topic."""
     mapping = pipeline.records
     looked_at = (
         mapping.key is not None
@@ -69,8 +70,8 @@ def crosses_in_blocks(pipeline: Pipeline) -> bool:
 
 
 def asks_spark(pipeline: Pipeline, checks: Iterable[SourceCheck]) -> bool:
-    """Whether a check of the source gate looks into lines by SQL, or into all files. The rows of a
-    sample are counted without Spark, unless SQL says which of them are dropped."""
+    """Return whether a check of the source gate looks into lines by SQL, or into all files. The
+    rows of a sample are counted without Spark, unless SQL says which of them are dropped."""
     return any(
         isinstance(check, ContentCheck)
         and not (
@@ -81,5 +82,5 @@ def asks_spark(pipeline: Pipeline, checks: Iterable[SourceCheck]) -> bool:
 
 
 def has_sql(pipeline: Pipeline) -> bool:
-    """Whether SQL looks at records, in a ship or in the source gate."""
+    """Return whether SQL looks at records, in a ship or in the source gate."""
     return not crosses_in_blocks(pipeline) or asks_spark(pipeline, pipeline.gates.source)

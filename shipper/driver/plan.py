@@ -326,8 +326,6 @@ def _ask_clusters(
         with context.phases("looking into files"):
             sample = context.engine.take_sample(result.files)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
-        if context.ships:
-            context.engine.begin(result.bytes_to_read)
     with (
         context.phases("asking clusters"),
         ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,

@@ -28,7 +28,7 @@ class Bound:
 
     @property
     def fault(self) -> str | None:
-        """Why it cannot be judged."""
+        """Reason why it cannot be judged; None if it can be."""
         if not self.is_number:
             return NO_FIGURE
         if self.min is None and self.max is None:
