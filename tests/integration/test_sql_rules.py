@@ -6,17 +6,18 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Pipeline
+from shipper.driver.context import RunContext
 from shipper.driver.gate_source import gate_source
 from shipper.errors import ConfigError
-from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
 from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
 from spark_jobs.session import session
@@ -205,13 +206,16 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
         match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give something else",
     ):
         refuse_unsafe_sql(spark, unsafe, tmp_path / "config")
-    started = dt.datetime.now(dt.UTC)
-    common = {"pipeline": "web", "run_id": "r", "window_start": started, "window_end": started}
+    now = dt.datetime.now(dt.UTC)
+    window = Window(now - dt.timedelta(hours=1), now)
+    folder = RunFolder(str(tmp_path / "runs"), "web", window.start, window.end, "r")
+    engine = SparkEngine(unsafe, spark=spark)
+    context = RunContext(unsafe, {}, tmp_path / "config", window, folder, engine, ships=True)
     planned = PlanResult(
-        **common,
-        step="plan",
-        started_at=started,
-        finished_at=started,
+        **context.common("plan"),
+        started_at=now,
+        finished_at=now,
+        status="succeeded",
         source="/logs/",
         files=[
             PlannedFile(
@@ -224,14 +228,6 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
             )
         ],
     )
-    context = SimpleNamespace(
-        pipeline=unsafe,
-        engine=SparkEngine(unsafe, spark=spark),
-        start_spark=lambda: None,
-        config_dir=tmp_path / "config",
-        folder=SimpleNamespace(need=lambda *_: planned),
-        common=lambda step: {**common, "step": step},
-        phases=Phases(),
-    )
+    folder.write("plan", planned)
     with pytest.raises(ConfigError, match="may give something else"):
-        gate_source(context, started)
+        gate_source(context, now)
