@@ -1,5 +1,3 @@
-"""What Airflow itself must be able to import, in the scheduler too: found there by the entry point
-`airflow.plugins` of the installed package.
-
-Everything else that is Airflow's lies in ``dags/``.
-"""
+"""Shipper in Airflow: the DAGs of a configuration (``dags``), operators for one's own DAGs
+(``operators``), and what Airflow finds by itself, in the scheduler too, by the entry points of the
+installed package: timetables, the deadline and the Shipments page (``plugin``)."""

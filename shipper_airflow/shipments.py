@@ -12,7 +12,6 @@ this.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
@@ -30,6 +29,7 @@ from fastapi.responses import RedirectResponse
 from shipper.errors import ConfigError
 from shipper.shipments.app import respond
 from shipper.shipments.feed import index_path
+from shipper_airflow.place import config_dir
 from shipper_airflow.runs import AirflowsRuns
 
 app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
@@ -85,7 +85,7 @@ async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
 @app.get("/{path:path}")
 def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
     """All there is: what an address means is the page's own business (shipper/shipments/app.py)."""
-    config = config_dir()
+    config = config_dir(Path(conf.get("core", "dags_folder")))
     try:
         index = index_path(config)
     except ConfigError as error:
@@ -100,13 +100,6 @@ def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
         config_dir=config,
     )
     return FastAPIResponse(found.body, found.status, dict(found.headers))
-
-
-def config_dir() -> Path:
-    """As the DAG file finds it: $SHIPPER_CONFIG, or the `config` beside the folder of DAGs."""
-    return Path(
-        os.environ.get("SHIPPER_CONFIG") or Path(conf.get("core", "dags_folder")).parent / "config"
-    ).absolute()
 
 
 def root() -> str:

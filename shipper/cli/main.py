@@ -68,8 +68,8 @@ from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import write_anything
 
-#: For those who work on shipper, or try it out: in a checkout, or where the package shipper-tools
-#: is installed.
+#: For those who work on shipper, or try it out: the extra `dev` brings them, in the package
+#: shipper-tools.
 _TOOLS = {
     "bench": "shipper_tools.bench.command",
     "dev": "shipper_tools.dev.commands",
@@ -83,6 +83,7 @@ class _Commands(LazyGroup):
         "quarantine": "shipper.cli.quarantine",
         "gaps": "shipper.cli.gaps",
         "list": "shipper.cli.list",
+        "dags": "shipper.cli.dags",
         "doctor": "shipper.cli.doctor",
         "environment": "shipper.cli.environment",
         "preview": "shipper.cli.preview",
@@ -92,6 +93,14 @@ class _Commands(LazyGroup):
         "ui": "shipper.cli.ui",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _TOOLS and args[0] not in self.elsewhere:
+            raise UsageError(
+                f"`shipper {args[0]}` is not in this installation: `pip install "
+                f"'shipper[dev]=={importlib.metadata.version('shipper')}'` adds it"
+            )
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

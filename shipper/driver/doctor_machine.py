@@ -55,8 +55,8 @@ try:
     missing = {name: sorted({task.pool for task in dag.tasks} - there) for name, dag in bag.dags.items()}
 except Exception:
     missing = {}
-# That one says what is wrong in the configuration, and the DAGs' tags say so, too.
-errors = {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items() if not k.endswith("shipper_faults.py")}
+# What is wrong in the configuration the DAGs' tags say, too.
+errors = {k: v.strip().splitlines()[-1:] for k, v in bag.import_errors.items() if "BrokenConfigurationError" not in v}
 print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missing": missing}))
 """  # noqa: E501
 
@@ -362,7 +362,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
     elif pipeline.name not in found["dags"]:
         yield failed(
             f"{found['folder']} makes no DAG {pipeline.name}",
-            "put dags/shipper_dags.py there; SHIPPER_CONFIG names the folder",
+            "`shipper dags install` with that folder; SHIPPER_CONFIG names the configuration",
         )
     elif "broken-config" in found["dags"][pipeline.name]:
         yield failed(

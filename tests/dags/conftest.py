@@ -4,14 +4,11 @@ it is told."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from dag_world import DAGS, Config, FakeSpark
-
-sys.path.insert(0, str(DAGS))
 
 
 @pytest.fixture

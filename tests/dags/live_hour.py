@@ -41,7 +41,7 @@ from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
-from tests.dags.dag_world import DAGS, told
+from tests.dags.dag_world import told
 from tests.dags.drills import part, spark_sides, wait_for
 from tests.dags.live_record import (
     SETTLE,
@@ -99,7 +99,7 @@ class LiveHour(Record):
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "30",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         }
-        self.airflow = Airflow(folder / "airflow", DAGS, environment, database=database)
+        self.airflow = Airflow(folder / "airflow", environment, database=database)
 
     def pipeline_file(self, name: str) -> Path:
         return self.config / "pipelines" / f"{name}.yaml"

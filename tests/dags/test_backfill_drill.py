@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS
 from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
@@ -90,7 +89,7 @@ def airflow(world: World, month: Month) -> Iterator[Airflow]:
     environment = {"SHIPPER_CONFIG": str(world.root / "config")}
     with (
         PostgresServer(world.root / "postgres", die_with_parent=True) as postgres,
-        Airflow(world.root / "airflow", DAGS, environment, database=postgres.url) as server,
+        Airflow(world.root / "airflow", environment, database=postgres.url) as server,
     ):
         yield server
 

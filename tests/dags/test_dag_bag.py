@@ -421,7 +421,7 @@ def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_e
     assert dag_run.state == "failed"
     assert {task.task_id: task.state for task in dag_run.get_task_instances()}["plan"] == "failed"
     with monkeypatch.context() as a_day_later:
-        a_day_later.setattr("shipper_factory.faults.SHOWN_SECONDS", 0.0)
+        a_day_later.setattr("shipper_airflow.dags.faults.SHOWN_SECONDS", 0.0)
         assert sorted(bag().dags) == ["other"]
     assert sorted(bag().dags) == ["other"], "its copy is gone"
     config.pipeline("web")

@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
-from dag_world import DAGS
-from shipper_factory.step import Child
 
 from shipper.config.pipeline import Pipeline
 from shipper.runner import Job
+from shipper_airflow.dags.step import Child
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 
@@ -80,7 +79,7 @@ def test_whatever_interrupts_the_task_ends_the_whole_process_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "shipper_factory.step.GRACE_SECONDS", 1.0
+        "shipper_airflow.dags.step.GRACE_SECONDS", 1.0
     )  # of what is left when the process has ended
     pids: list[int] = []
 
@@ -111,7 +110,7 @@ def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) 
 def test_a_child_that_ignores_term_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shipper_factory.step.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("shipper_airflow.dags.step.GRACE_SECONDS", 0.5)
     child = Child(job(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done"))
     assert child.run(lambda line: child.ask_to_stop()) == -signal.SIGKILL
 
@@ -124,9 +123,9 @@ _STEP = (
 )
 _TASK = """
 import os, sys
-sys.path[:0] = [{dags!r}, {tests!r}]
+sys.path.insert(0, {tests!r})
 from pathlib import Path
-from shipper_factory.step import Child
+from shipper_airflow.dags.step import Child
 from test_dag_child import job
 if os.fork():
     os.wait()
@@ -143,9 +142,7 @@ def test_a_spark_side_whose_task_or_its_supervisor_was_killed_ends_by_itself(
 ) -> None:
     (tmp_path / "step.py").write_text(_STEP)
     script = f"exec {sys.executable} {tmp_path / 'step.py'}"
-    text = _TASK.format(
-        dags=str(DAGS), tests=str(Path(__file__).parent), folder=str(tmp_path), script=script
-    )
+    text = _TASK.format(tests=str(Path(__file__).parent), folder=str(tmp_path), script=script)
     supervisor = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert supervisor.stdout is not None
     task, step = (int(supervisor.stdout.readline()) for _ in range(2))

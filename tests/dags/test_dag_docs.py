@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from shipper_factory.docs import page
-
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
+from shipper_airflow.dags.docs import page
 
 SPEC = """
     pipeline: web

@@ -69,7 +69,7 @@ class Runs:
         """A run over the hour before ``end``, that began then or hours later; ``fault``: why near
         got nothing; ``committed``: how long after that hour the last record was; ``empty``: there
         was none."""
-        from shipper_factory.notice import RunEnded
+        from shipper_airflow.dags.notice import RunEnded
 
         pipeline = load_pipeline(self.config.folder, "web")
         folder = RunFolder(self.uri, "web", end - HOUR, end, run_id)
@@ -220,7 +220,7 @@ def test_a_window_without_records_is_not_late_however_late_it_is_run_again(
 
 def deadline(config: Config, **run: Any) -> None:
     """What Airflow calls when the run of five to six has missed its deadline."""
-    from shipper_factory.notice import run_is_late
+    from shipper_airflow.dags.notice import run_is_late
 
     dag_run = {
         "dag_id": "web",
@@ -259,7 +259,7 @@ def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
 def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no_notice(
     notify: Callable[..., None], notices: Path, config: Config, airflow: Path
 ) -> None:
-    from shipper_factory.build import read_catalog
+    from shipper_airflow.dags.build import read_catalog
 
     notify(["late"])
     read_catalog(config.folder)  # keeps a copy of the file, as each parse of it does
@@ -343,7 +343,7 @@ def test_a_window_that_was_told_as_failed_is_told_as_delivered_late_to_those_who
 def test_a_late_run_whose_pipeline_has_no_file_any_more_says_so(
     notify: Callable[..., None], notices: Path, config: Config, runs: Runs, airflow: Path
 ) -> None:
-    from shipper_factory.build import read_catalog
+    from shipper_airflow.dags.build import read_catalog
 
     notify(["late"])
     read_catalog(config.folder)

@@ -71,7 +71,7 @@ def test_failed_attempts_and_closed_gates_count_too(
     otlp: Received, config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
+        "shipper_airflow.dags.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
     )
     spark.script(ship_near=["fail", "ok"], gate_delivery_near=["fail"], report=["gather"])
     assert run(config).state == "failed"

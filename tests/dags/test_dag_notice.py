@@ -30,7 +30,7 @@ FIELDS = {
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> None:
     monkeypatch.setattr(
-        "shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
+        "shipper_airflow.dags.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
     )
     spark.script(report=["gather"])
 
@@ -247,7 +247,7 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
 ) -> None:
     """Then the DAG processor calls the callback: without an exception, after the report may have
     been written."""
-    from shipper_factory.notice import RunEnded
+    from shipper_airflow.dags.notice import RunEnded
 
     notify(entry(notices))
     dag = dags()["web"]
@@ -419,7 +419,7 @@ def test_deadline_survives_serialisation_and_counts_from_the_windows_end(
         "__class_path": "shipper_airflow.deadline.WindowClosed",
     }
     assert deadline["interval"]["__data__"] == 45 * 60
-    assert deadline["callback"]["__data__"]["path"] == "shipper_factory.notice.run_is_late"
+    assert deadline["callback"]["__data__"]["path"] == "shipper_airflow.dags.notice.run_is_late"
     # Windows end at six, and have settled at ten past.
     assert deadlines(deadline) == {"scheduled": "06:45", "manual": "06:55", "backfill": "06:55"}
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_factory.step import failure_of, result_of
 
 from shipper.errors import StepResultError
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.report.run_folder import RunFolder
+from shipper_airflow.dags.step import failure_of, result_of
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 COMMON: dict[str, Any] = {

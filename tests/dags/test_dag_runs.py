@@ -26,7 +26,7 @@ ALL = {
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
     monkeypatch.setattr(
-        "shipper_factory.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
+        "shipper_airflow.dags.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
     )
     config.pipeline("web")
 
@@ -129,7 +129,8 @@ def test_a_person_may_say_that_the_old_ledger_is_given_up(spark: FakeSpark) -> N
 
 def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark) -> None:
     from airflow.sdk.api.datamodels._generated import DagRun as Seen
-    from shipper_factory.operators import reship_of
+
+    from shipper_airflow.dags.operators import reship_of
 
     asked = {
         "window_start": "2026-10-01T00:00:00Z",
@@ -420,14 +421,13 @@ def test_refused_and_broken_runs_have_no_traceback_either(
     assert "Traceback" not in printed
 
 
-def test_each_task_has_buttons_to_report_and_window_where_somebody_serves_them(
+def test_each_task_has_buttons_to_report_and_window(
     spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    monkeypatch.setattr("shipper_factory.links.find_spec", lambda name: object())
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/team/")
     spark.script(gate_source=["fail"])
     dag_run = run()
@@ -489,7 +489,8 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from airflow.sdk.exceptions import AirflowRescheduleException
-    from shipper_factory.operators import ResolveWindow
+
+    from shipper_airflow.dags.operators import ResolveWindow
 
     now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
     pipeline = Pipeline.model_validate(

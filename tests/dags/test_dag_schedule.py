@@ -200,17 +200,6 @@ def test_who_does_not_want_to_catch_up_gets_the_latest_window_only(config: Confi
     assert due == [(THIS_HOUR - HOUR, THIS_HOUR)]
 
 
-def test_a_schedule_that_needs_the_plugin_says_so_where_it_is_not(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shipper_factory.build._plugin_is_installed", lambda: False)
-    config.pipeline("web", schedule='"0 * * * *"')
-    config.pipeline("app")
-    dags = bag().dags
-    assert "install shipper" in dags["web"].doc_md
-    assert "broken-config" not in dags["app"].tags
-
-
 BERLIN = "cron: '{cron}', timezone: Europe/Berlin"
 
 

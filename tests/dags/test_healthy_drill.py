@@ -22,7 +22,7 @@ from typing import Any
 import numbered_spark
 import psutil
 import pytest
-from dag_world import DAGS, Config, FakeSpark
+from dag_world import Config, FakeSpark
 from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
@@ -102,9 +102,7 @@ runner: {{python: {spark.python}}}
             database = stack.enter_context(
                 PostgresServer(tmp_path / "postgres", die_with_parent=True)
             ).url
-        yield stack.enter_context(
-            Airflow(tmp_path / "airflow", DAGS, environment, database=database)
-        )
+        yield stack.enter_context(Airflow(tmp_path / "airflow", environment, database=database))
 
 
 def everything(airflow: Airflow, path: str, key: str) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from dag_world import DAGS
 from drills import part, spark_sides, wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
@@ -53,7 +52,7 @@ def airflow(world: World) -> Iterator[Airflow]:
         "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
     }
-    with Airflow(world.root / "airflow", DAGS, environment) as server:
+    with Airflow(world.root / "airflow", environment) as server:
         yield server
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS
 from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
@@ -63,7 +62,7 @@ class Drill:
             # After how long a task whose process is gone is tried again; five minutes by default.
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
         }
-        self.airflow = Airflow(world.root / "airflow", DAGS, environment)
+        self.airflow = Airflow(world.root / "airflow", environment)
         world.write_pipeline(
             schedule={"cron": f"{self.start.minute} * * * *", "start": self.start.isoformat()},
             source={"path": "logs/{window_start:%Y-%m-%d}/{window_start:%-H}/", "settle": "90s"},

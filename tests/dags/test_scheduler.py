@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from dag_world import CLUSTER, DAGS, Config, FakeSpark, told
+from dag_world import CLUSTER, Config, FakeSpark, told
 from drills import wait_for
 from otlp import Received, receiver
 from rich.console import Console
@@ -58,9 +58,7 @@ def standalone(
             database = stack.enter_context(
                 PostgresServer(tmp_path / "postgres", die_with_parent=True)
             ).url
-        yield stack.enter_context(
-            Airflow(tmp_path / "airflow", DAGS, environment, database=database)
-        )
+        yield stack.enter_context(Airflow(tmp_path / "airflow", environment, database=database))
 
 
 def dag_runs(airflow: Airflow) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS, Config, FakeSpark
+from dag_world import Config, FakeSpark
 from drills import wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.ports import free_port
@@ -93,7 +93,7 @@ def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Air
             url = stack.enter_context(
                 PostgresServer(tmp_path / "postgres", die_with_parent=True)
             ).url
-        yield stack.enter_context(Airflow(tmp_path / "airflow", DAGS, environment, database=url))
+        yield stack.enter_context(Airflow(tmp_path / "airflow", environment, database=url))
 
 
 @contextlib.contextmanager
@@ -224,7 +224,7 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
 def log_in_on_the_way(chromium: Any, url: str) -> None:
     """Somebody opens a notice's address in a browser that is not logged in."""
     page = chromium.new_context().new_page()
-    from shipper_factory.links import (
+    from shipper_airflow.dags.links import (
         base_url,
         window_page,
     )  # with Airflow, which must not be imported before its home is known

@@ -162,25 +162,22 @@ def test_term_stops_a_run_and_an_orphan_stops_by_itself(world: World) -> None:
 #: What an Airflow task does with some steps of a run.
 _TASK = """
 import sys
-sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from shipper.config import load_pipeline
 from shipper.runner import Job
 from shipper.windows.window import parse_window
-from shipper_factory.step import Child
-_, _, config, name, window, *steps = sys.argv
+from shipper_airflow.dags.step import Child
+_, config, name, window, *steps = sys.argv
 window, pipeline = parse_window(window), load_pipeline(Path(config), name)
 sys.exit(Child(Job(pipeline, Path(config), window.start, window.end, "run-1", tuple(steps))).run(lambda line: print(line, flush=True)))
 """  # noqa: E501
 
 
 def task(world: World, *steps: str) -> list[str]:
-    dags = Path(__file__).resolve().parents[2] / "dags"
     return [
         sys.executable,
         "-c",
         _TASK,
-        str(dags),
         str(world.root / "config"),
         world.name,
         WINDOW,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("shipper", "spark_jobs", "dags", "shipper_airflow")
+_PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
 #: Where a record and the ledger's word of it pass.
 _ON_THE_WAY = ("kafka", "ledger", "worker", "driver", "windows", "verify")
 
@@ -83,25 +83,6 @@ def test_no_nameless_tuple_goes_from_module_to_module_on_the_way_of_a_record() -
         for nameless in _nameless(annotation)
     ]
     assert found == [], "a NamedTuple or a dataclass says what stands where"
-
-
-def test_dags_import_nothing_of_ours_but_the_library_and_the_plugin() -> None:
-    imported = {
-        name.partition(".")[0]
-        for module in _modules("dags").values()
-        for node in ast.walk(module)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else [alias.name for alias in node.names]
-        )
-    }
-    ours = {path.name for path in _ROOT.iterdir() if path.is_dir()} | {
-        "shipper_factory",
-        "shipper_tools",
-    }
-    assert imported & ours == {"shipper", "shipper_airflow", "shipper_factory"}
 
 
 def test_design_names_only_files_that_are_there() -> None:

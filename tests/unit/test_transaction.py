@@ -29,7 +29,7 @@ _OF_A_TRANSACTION = {
 
 
 def _sources() -> Iterator[Path]:
-    for folder in ("shipper", "spark_jobs", "dags"):
+    for folder in ("shipper", "spark_jobs", "shipper_airflow"):
         yield from (_ROOT / folder).rglob("*.py")
 
 

@@ -23,7 +23,7 @@ from shipper_tools.dev.kafka import JARS
 _TIMEOUT_SECONDS = 240.0
 _LEAST_TRANSACTIONS = 4
 _RATE = re.compile(r"([0-9][0-9.,]*) rec(?:ords)?/s")
-_ONE_PRODUCER = Path(__file__).resolve().parents[3] / "bench" / "one_producer.py"
+_ONE_PRODUCER = Path(__file__).with_name("one_producer.py")
 
 
 class SenderFailed(ShipperError):

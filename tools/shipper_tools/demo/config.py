@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+from shipper.config import generated_files
 from shipper_tools.dev.s3 import ACCESS_KEY
 
 PIPELINE = "shop_logs"
@@ -24,7 +25,7 @@ TOPICS = {
 }
 
 _PIPELINE_YAML = """\
-# yaml-language-server: $schema={schema}/pipeline.json
+# yaml-language-server: $schema=../schema/pipeline.json
 pipeline: shop_logs
 owner: shop-team
 description: What the shop's five services wrote, hour by hour
@@ -46,22 +47,20 @@ runner: {{cores: 2, driver_memory: 1g}}
 """  # noqa: E501
 
 _CLUSTER_YAML = """\
-# yaml-language-server: $schema={schema}/cluster.json
+# yaml-language-server: $schema=../schema/cluster.json
 cluster: demo
 bootstrap: {bootstrap}
 """
 
 
-def write_config(
-    folder: Path, *, schema: Path, bootstrap: str, endpoint: str, start: dt.datetime
-) -> str:
-    """Writes the pipeline and its cluster below ``folder`` and returns the pipeline's text.
+def write_config(folder: Path, *, bootstrap: str, endpoint: str, start: dt.datetime) -> str:
+    """Write the pipeline, its cluster and what editors complete from below ``folder``. Return the
+    pipeline's text.
 
     ``start`` (a whole hour, UTC) is where its schedule begins: with the hour before now, exactly
     one window is due.
     """
     pipeline = _PIPELINE_YAML.format(
-        schema=schema,
         start=start,
         bucket=BUCKET,
         endpoint=endpoint,
@@ -69,10 +68,11 @@ def write_config(
         secret=SECRET_VARIABLE,
         topics=", ".join(topic for topic in TOPICS if topic.startswith("logs.")),
     )
-    cluster = _CLUSTER_YAML.format(schema=schema, bootstrap=bootstrap)
+    cluster = _CLUSTER_YAML.format(bootstrap=bootstrap)
     for path, text in (
         (f"pipelines/{PIPELINE}.yaml", pipeline),
         (f"clusters/{CLUSTER}.yaml", cluster),
+        *((f"schema/{name}", text) for name, text in generated_files().items()),
     ):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")

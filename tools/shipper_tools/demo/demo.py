@@ -25,7 +25,7 @@ from rich.syntax import Syntax
 from rich.table import Column, Table
 
 from shipper.config import load_cluster
-from shipper.errors import ShipperError, UsageError
+from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.processes import exclusive
 from shipper.report.results import RunReport
@@ -45,27 +45,21 @@ from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.s3 import SECRET_KEY, S3Server
+from shipper_tools.dev.state import dev_home
 from shipper_tools.samples.logs import LogSummary, write_logs
 
-ROOT = Path(__file__).resolve().parents[3]
 _SEED = 20261101
 
 
 def run_demo(keep: bool, lines: int, console: Console) -> int:
     """Returns the exit code. With ``keep``, S3, Kafka and Airflow stay up until Ctrl-C."""
-    dags = ROOT / "dags"
-    if not (dags / "shipper_dags.py").exists():
-        raise UsageError(
-            f"The demo needs the project's dags folder, and there is none at {dags}: run it in a "
-            "clone."
-        )
-    dev = ROOT / ".dev"
+    dev = dev_home()
     with exclusive(
         dev / "demo.lock", lambda: console.print("waiting for another demo in this folder to end")
     ):
         shutil.rmtree(dev / "demo", ignore_errors=True)
         try:
-            _Demo(dev / "demo", dags, console).run(lines, keep)
+            _Demo(dev / "demo", console).run(lines, keep)
         except Stopped as stopped:
             console.print("[yellow]stopped; S3, Kafka and Airflow are down[/]")
             return 128 + stopped.signum
@@ -91,7 +85,7 @@ class _TopicCounts:
 
 
 class _Demo:
-    def __init__(self, folder: Path, dags: Path, console: Console) -> None:
+    def __init__(self, folder: Path, console: Console) -> None:
         now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
         self._window = Window(now - dt.timedelta(hours=1), now)
         self._folder = folder
@@ -100,7 +94,7 @@ class _Demo:
         self._kafka = KafkaServer(folder / "kafka", die_with_parent=True, say=self._say)
         self._s3 = S3Server(folder / "s3", die_with_parent=True, say=self._say)
         environment = {"SHIPPER_CONFIG": str(folder / "config"), SECRET_VARIABLE: SECRET_KEY}
-        self._airflow = Airflow(folder / "airflow", dags, environment)
+        self._airflow = Airflow(folder / "airflow", environment)
 
     def run(self, lines: int, keep: bool) -> None:
         with self._kafka, self._s3:
@@ -133,9 +127,8 @@ class _Demo:
         bootstrap, endpoint = self._kafka.bootstrap, self._s3.endpoint
         self._say(f"Kafka is up at {bootstrap}, S3 at {endpoint}")
         config = self._folder / "config"
-        schema = ROOT / "config" / "schema"
         text = write_config(
-            config, schema=schema, bootstrap=bootstrap, endpoint=endpoint, start=self._window.start
+            config, bootstrap=bootstrap, endpoint=endpoint, start=self._window.start
         )
         self._airflow.launch()
         self._say(

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from shipper.cli.dags import write_dag_files
 from shipper.errors import UsageError
 from shipper.jars import Say
 from shipper_tools.dev.errors import DevServerError
@@ -38,10 +39,10 @@ class Airflow(Server):
     a small machine.
 
     Args:
-        home: ``AIRFLOW_HOME``. dags: the folder that holds ``shipper_dags.py``. environment:
-        further environment variables, such as ``SHIPPER_CONFIG``; its tasks see them too. port:
-        None for any that is free. database: SQLAlchemy's URL of an empty one, or of what an earlier
-        start left there. None: SQLite, below ``home``.
+        home: ``AIRFLOW_HOME``. environment: further environment variables, such as
+        ``SHIPPER_CONFIG``; its tasks see them too. port: None for any that is free. database:
+        SQLAlchemy's URL of an empty one, or of what an earlier start left there. None: SQLite,
+        below ``home``.
     """
 
     title = "Airflow"
@@ -54,7 +55,6 @@ class Airflow(Server):
     def __init__(
         self,
         home: Path,
-        dags: Path,
         environment: Mapping[str, str],
         *,
         port: int | None = None,
@@ -63,7 +63,7 @@ class Airflow(Server):
     ) -> None:
         super().__init__(home, port or free_port(), say=say)
         self.database = database
-        self._dags, self._given = dags, environment
+        self._given = environment
         self._log_ports = free_port(), free_port()
         self._executable = str(Path(sys.executable).with_name("airflow"))
         self._token: str | None = None
@@ -72,6 +72,11 @@ class Airflow(Server):
     def home(self) -> Path:
         """``AIRFLOW_HOME``."""
         return self.directory
+
+    @property
+    def dags(self) -> Path:
+        """Its folder of DAGs. It has the files of `shipper dags install`."""
+        return self.home / "dags"
 
     @property
     def url(self) -> str:
@@ -132,11 +137,12 @@ class Airflow(Server):
         installed."""
         if not Path(self._executable).exists():
             raise UsageError(
-                f"There is no Airflow beside {sys.executable}; install it with `uv sync "
-                "--all-extras`."
+                f"There is no Airflow beside {sys.executable}: `pip install "
+                "'shipper[spark,airflow]'` adds it."
             )
         self._folders()
         self._write_settings()
+        write_dag_files(self.dags)
         self._spawn("standalone", [self._executable, "standalone"], self.environment)
 
     def _answers(self) -> bool:
@@ -152,7 +158,7 @@ class Airflow(Server):
     def _settings(self) -> dict[str, str]:
         """Return ``SECTION__OPTION`` → value."""
         return {
-            "CORE__DAGS_FOLDER": str(self._dags.absolute()),
+            "CORE__DAGS_FOLDER": str(self.dags.absolute()),
             "CORE__LOAD_EXAMPLES": "False",
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__PARALLELISM": "4",

@@ -1,5 +1,4 @@
-"""The Airflow of ``shipper dev up airflow``: standalone, with the DAGs of a checkout and the
-pipelines of a configuration."""
+"""The Airflow of ``shipper dev up airflow``: standalone, with the pipelines of a configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +21,6 @@ _PROMPT = {
 #: After how long a file that was saved is a DAG, or the DAG another: that, and the time to read it,
 #: on a small machine.
 SAVED_TO_DAG_SECONDS = 15
-_DAGS = Path(__file__).resolve().parents[3] / "dags"
 
 
 class AirflowServer(Airflow):
@@ -39,7 +37,7 @@ class AirflowServer(Airflow):
     def __init__(self, directory: Path, port: int | None, config: Path, say: Say) -> None:
         self._config = config.absolute()
         super().__init__(
-            directory, _DAGS, {"SHIPPER_CONFIG": str(self._config), **_PROMPT}, port=port, say=say
+            directory, {"SHIPPER_CONFIG": str(self._config), **_PROMPT}, port=port, say=say
         )
         self._postgres: PostgresServer | None = None
 
@@ -62,14 +60,9 @@ class AirflowServer(Airflow):
         """Start the database, and then Airflow.
 
         Raises:
-            UsageError: there is no Airflow, no folder of DAGs, or no such configuration.
+            UsageError: there is no Airflow, or no such configuration.
             ServerDied: the database did not start.
         """
-        if not (_DAGS / "shipper_dags.py").exists():
-            raise UsageError(
-                f"Airflow needs the project's dags folder, and there is none at {_DAGS}: run it in "
-                "a clone."
-            )
         if not self._config.is_dir():
             raise UsageError(
                 f"There is no configuration at {self._config}; `--config DIR` names another."

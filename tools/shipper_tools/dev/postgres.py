@@ -82,7 +82,7 @@ class PostgresServer(Server):
     ::
 
         with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
-            Airflow(home, dags, {}, database=postgres.url)
+            Airflow(home, {}, database=postgres.url)
     """
 
     title = "PostgreSQL"

@@ -35,11 +35,11 @@ from shipper.report.markup import moment, words
 from shipper.report.markup import window as in_words
 from shipper.runner import REPORT
 from shipper.windows.window import Window
+from shipper_airflow.dags.faults import is_removed, removed
+from shipper_airflow.dags.graph import RESOLVE_WINDOW, group_id
+from shipper_airflow.dags.links import report_url, run_page, window_page
 from shipper_airflow.notifiers import fault_of, notifier_class
 from shipper_airflow.window import window_of_run
-from shipper_factory.faults import is_removed, removed
-from shipper_factory.graph import RESOLVE_WINDOW, group_id
-from shipper_factory.links import report_url, run_page, window_page
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -190,7 +190,7 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
     try:
         return load_pipeline(config_dir, name)
     except ConfigError:
-        from shipper_factory.faults import LastGood
+        from shipper_airflow.dags.faults import LastGood
 
         if spec := LastGood(config_dir).find(name):
             return spec
@@ -437,7 +437,7 @@ def _run_and_report(
 ) -> tuple[dict[str, Any] | None, RunReport | None]:
     """What the run's first task said of it, and its report; None for what is not there."""
     from shipper.report.results import RunReport
-    from shipper_factory.operators import folder_of, job_of
+    from shipper_airflow.dags.operators import folder_of, job_of
 
     run = None
     try:
@@ -521,7 +521,7 @@ def _report_url(
 ) -> str | None:
     if not run or report is None:
         return None
-    from shipper_factory.operators import folder_of, job_of
+    from shipper_airflow.dags.operators import folder_of, job_of
 
     job = job_of(run, ended.pipeline, ended.config_dir, ())
     return report_url(job, folder_of(job)) or report.page
@@ -529,7 +529,7 @@ def _report_url(
 
 def _failed_tasks(context: Context) -> list[str]:
     """Empty where nobody can be asked: in the DAG processor."""
-    from shipper_factory.step import failed_tasks
+    from shipper_airflow.dags.step import failed_tasks
 
     try:
         return failed_tasks(context)
@@ -540,7 +540,7 @@ def _failed_tasks(context: Context) -> list[str]:
 
 def _first_word(context: Context, failed: Sequence[str]) -> _Word | None:
     """Return the words of the task that failed first, of the ``failed`` ones that said why."""
-    from shipper_factory.operators import FAILURE
+    from shipper_airflow.dags.operators import FAILURE
 
     found = []
     for task_id in failed:

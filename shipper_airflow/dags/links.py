@@ -4,7 +4,6 @@ asks for each while it ends the task."""
 from __future__ import annotations
 
 import datetime as dt
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -43,11 +42,10 @@ class WindowLink(BaseOperatorLink):
 
 def report_url(job: Job, folder: RunFolder) -> str:
     """For a browser: the page itself where results are on the web, else by the plugin, which asks
-    for the person's rights. Empty if nobody serves it: without the plugin's page, and for a dry
-    run, which the page does not know."""
+    for the person's rights. Empty for a dry run, which the page does not know."""
     if folder.uri.startswith(("http://", "https://")):
         return folder.path("report.html")
-    if job.plan_only or not _has_page():
+    if job.plan_only:
         return ""
     window = folder.name_of(job.window_start, job.window_end)
     return "/".join(
@@ -60,15 +58,13 @@ def report_url(job: Job, folder: RunFolder) -> str:
 
 
 def window_url(job: Job) -> str:
-    """For a browser; empty where the page is not, and for a dry run."""
+    """For a browser; empty for a dry run."""
     return "" if job.plan_only else window_page(job.pipeline.name, job.window_start, job.window_end)
 
 
 def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
-    """Return the address for a browser; empty where the page is not. The window stands in the
-    query, which a login keeps, and not in the fragment, which it loses."""
-    if not _has_page():
-        return ""
+    """Return the address for a browser. The window stands in the query, which a login keeps, and
+    not in the fragment, which it loses."""
     first, last = (f"{at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (start, end))
     opened = {"dag_id": pipeline, "window": f"{pipeline} {first}/{last}"}
     return f"{base_url()}/{_SHIPMENTS}?{urlencode(opened, quote_via=quote, safe='')}"
@@ -77,10 +73,6 @@ def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
 def run_page(dag_id: str, run_id: str) -> str:
     """Airflow's own page of the run."""
     return f"{base_url()}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
-
-
-def _has_page() -> bool:
-    return find_spec("shipper.shipments") is not None
 
 
 def base_url() -> str:

@@ -21,16 +21,16 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
 from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
+from shipper_airflow.dags.graph import RESOLVE_WINDOW
+from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, window_url
 from shipper_airflow.window import opens_at, window_of_run
-from shipper_factory.graph import RESOLVE_WINDOW
-from shipper_factory.links import ReportLink, WindowLink, report_url, window_url
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from shipper.report.run_folder import RunFolder, StepResult
     from shipper.windows.window import Window
-    from shipper_factory.step import Child, Failure
+    from shipper_airflow.dags.step import Child, Failure
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -220,7 +220,7 @@ class ShipperStep(BaseOperator):
 
     @leaves_word
     def execute(self, context: Context) -> None:
-        from shipper_factory.step import Child, failure_of, gave_up, given, result_of
+        from shipper_airflow.dags.step import Child, failure_of, gave_up, given, result_of
 
         _refuse_broken(self.faults, self.log)
         self._skip_what_nobody_asked_for(self._run(context))
@@ -268,7 +268,7 @@ class ShipperStep(BaseOperator):
     ) -> Failure | None:
         """The report is written. It fails only when the run did and no other task shows it: one
         cause is one red task."""
-        from shipper_factory.step import Failure, failed_tasks
+        from shipper_airflow.dags.step import Failure, failed_tasks
 
         cause = getattr(report, "first_cause", None)
         failed = failed_tasks(context)
@@ -293,7 +293,7 @@ class ShipperStep(BaseOperator):
         raise StepFailed(one_sentence(failure.message), final=failure.final)
 
     def _count(self, result: StepResult) -> None:
-        from shipper_factory.step import emit
+        from shipper_airflow.dags.step import emit
 
         try:
             emit(result)

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 from shipper.config import load_pipeline_alone
@@ -28,6 +29,10 @@ class BrokenConfigurationError(Exception):
     """Some of its files cannot become a DAG."""
 
 
+class OtherVersionError(Exception):
+    """The files in Airflow's folder of DAGs are of another version than the installed shipper."""
+
+
 def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
     """For :func:`raise_faults`. ``faults``: DAG → messages; none: all is well."""
     with suppress(OSError):
@@ -38,6 +43,15 @@ def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None
         partial = path.with_name(f"{path.name}.{os.getpid()}")
         partial.write_text(json.dumps(faults), encoding="utf-8")
         partial.replace(path)
+
+
+def raise_other_version(dags: Path, written_by: str) -> None:
+    """Raises OtherVersionError if the files in ``dags`` are not of the installed version."""
+    if (installed := version("shipper")) != written_by:
+        raise OtherVersionError(
+            f"these files are of shipper {written_by}, and Airflow has shipper {installed}: run "
+            f"`shipper dags install {dags}` with {installed}. The DAGs go on meanwhile"
+        )
 
 
 def raise_faults(config_dir: Path) -> None:

@@ -4,13 +4,11 @@ said when it could; and the graph of each pipeline as Airflow's operators."""
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +18,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what h
     DAG,
     Asset,
     BaseOperator,
-    CronDataIntervalTimetable,
     DeadlineAlert,
-    DeadlineReference,
     Param,
     ParamsDict,
     SyncCallback,
@@ -35,14 +31,17 @@ from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
+from shipper.config.schedule import Schedule
 from shipper.config.units import RATE_PATTERN
-from shipper.errors import ConfigError, ShipperError
+from shipper.errors import ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT, help_of
-from shipper_factory import docs
-from shipper_factory.faults import LastGood, keep_faults, removed
-from shipper_factory.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
-from shipper_factory.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
-from shipper_factory.operators import BrokenConfig, ResolveWindow, ShipperStep
+from shipper_airflow.dags import docs
+from shipper_airflow.dags.faults import LastGood, keep_faults, removed
+from shipper_airflow.dags.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
+from shipper_airflow.dags.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
+from shipper_airflow.dags.operators import BrokenConfig, ResolveWindow, ShipperStep
+from shipper_airflow.deadline import WindowClosed
+from shipper_airflow.timetable import EveryWindow, Windows
 
 # Where the pipeline names no start, its first window is the latest closed one, however long ago
 # this is. It must be a constant: a start that moves with the clock makes Airflow store a new
@@ -195,7 +194,7 @@ def pipeline_dag(
         dag_id=pipeline.name,
         dag_display_name=f"{pipeline.name} ({label})" if faults else pipeline.name,
         description=pipeline.description or None,
-        schedule=_timetable(pipeline) if schedule else None,
+        schedule=_timetable(schedule, pipeline.source.settle_seconds) if schedule else None,
         start_date=(schedule.start or _LONG_AGO) if schedule else None,
         catchup=bool(schedule and schedule.start and schedule.catchup),
         max_active_runs=1,
@@ -237,32 +236,12 @@ def pipeline_dag(
     return dag
 
 
-@functools.cache
-def _plugin_is_installed() -> bool:
-    """To look takes 10 ms, and a configuration may have hundreds of pipelines."""
-    return bool(entry_points(group="airflow.plugins", name="shipper"))
-
-
-def _timetable(pipeline: Pipeline) -> Any:
-    """Shipper's own, whose runs are named by their windows and begin when these have settled; where
-    Airflow does not find that, Airflow's, if it can say what the pipeline wants: then the run's
-    first task waits. Raises ConfigError if it cannot."""
-    schedule = pipeline.schedule
-    assert schedule is not None
+def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
+    """Its runs are named by their windows and begin when these have settled."""
     catches_up = schedule.catchup and not schedule.start
-    if _plugin_is_installed():
-        from shipper_airflow.timetable import EveryWindow, Windows
-
-        return (EveryWindow if catches_up else Windows)(
-            schedule.cron, schedule.timezone, pipeline.source.settle_seconds
-        )
-    if catches_up:
-        raise ConfigError(
-            "a schedule without `start` needs shipper's timetable, which Airflow finds in the "
-            "installed package only: install shipper (`pip install`) where Airflow's scheduler, "
-            "API server and DAG processor run, or give `schedule.start`"
-        )
-    return CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone)
+    return (EveryWindow if catches_up else Windows)(
+        schedule.cron, schedule.timezone, settle_seconds
+    )
 
 
 def broken_dag(broken: Broken) -> DAG:
@@ -337,8 +316,7 @@ def _of_pool(pool: str) -> str:
 
 def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
     """Counted from the window's end for a scheduled run, which is queued when its files have
-    settled; for any other from when it is queued. Airflow's own timetable queues a run at the
-    window's end."""
+    settled; for any other from when it is queued."""
     within = pipeline.schedule and pipeline.schedule.deliver_within_seconds
     if not within:
         return None
@@ -346,16 +324,11 @@ def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
         run_is_late, kwargs={"config_dir": str(config_dir), "pipeline": pipeline.name}
     )
     return DeadlineAlert(
-        _deadline_reference(pipeline), dt.timedelta(seconds=within), told, name="deliver_within"
+        WindowClosed(pipeline.source.settle_seconds),
+        dt.timedelta(seconds=within),
+        told,
+        name="deliver_within",
     )
-
-
-def _deadline_reference(pipeline: Pipeline) -> Any:
-    if _plugin_is_installed():
-        from shipper_airflow.deadline import WindowClosed
-
-        return WindowClosed(pipeline.source.settle_seconds)
-    return DeadlineReference.DAGRUN_QUEUED_AT
 
 
 def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:

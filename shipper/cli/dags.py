@@ -1,0 +1,115 @@
+"""``shipper dags``: the two files that Airflow finds the pipelines' DAGs by."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shipper.cli.console import Config, Json, err, new_app, out, print_json
+from shipper.errors import UsageError, why_system
+
+app = new_app("dags", "Write the files that Airflow finds the pipelines' DAGs by.")
+
+#: By these words a file is known as ours, of whatever version.
+_OURS = "from shipper_airflow import dags"
+_DAGS = f'''\
+"""Airflow finds a DAG for every pipeline here. Written by `shipper dags install`."""
+
+{_OURS}
+
+globals().update(dags.of(__file__))
+'''
+_FAULTS = f'''\
+"""What is wrong in the configuration, for Airflow's list of import errors: a file of its own, which
+harms no DAG. Written by `shipper dags install`."""
+
+{_OURS}
+
+dags.raise_faults(__file__, written_by="{{version}}")
+'''
+
+
+def dag_files() -> dict[str, str]:
+    """Return the name and the text of each file."""
+    return {
+        "shipper_dags.py": _DAGS,
+        "shipper_faults.py": _FAULTS.format(version=version("shipper")),
+    }
+
+
+def write_dag_files(folder: Path) -> list[Path]:
+    """Write the files that are not there yet as they must be, and return them.
+
+    Raises UsageError if another file has such a name, or the folder cannot be written to.
+    """
+    wanted = {folder / name: text for name, text in dag_files().items()}
+    try:
+        there = {path: path.read_text("utf-8") for path in wanted if path.exists()}
+        for path, text in there.items():
+            if _OURS not in text:
+                raise UsageError(
+                    f"{path} is there and is not one of shipper's files: move it away, or name "
+                    "another folder"
+                )
+        folder.mkdir(parents=True, exist_ok=True)
+        stale = [path for path, text in wanted.items() if there.get(path) != text]
+        for path in stale:
+            path.write_text(wanted[path], "utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written to: {why_system(error)}") from error
+    return stale
+
+
+@app.callback()
+def about() -> None:
+    """Write the files that Airflow finds the pipelines' DAGs by."""
+
+
+@app.command(
+    epilog="Example: `shipper dags install /opt/airflow/dags --config /etc/shipper` · "
+    "`shipper dags install dags` in a repository that Airflow reads"
+)
+def install(
+    folder: Annotated[Path, typer.Argument(help="Airflow's folder of DAGs.")],
+    config: Config = Path("config"),
+    as_json: Json = False,
+) -> None:
+    """Write two files of a few lines into Airflow's folder of DAGs; the DAGs themselves come from
+    the installed package. Run it again after an upgrade of shipper.
+
+    Exit code 2 if the folder cannot be written to, or another file has such a name.
+    """
+    written = write_dag_files(folder)
+    beside = folder.absolute().parent / "config"
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder.absolute()),
+                "written": [path.name for path in written],
+                "config": str(config.absolute()),
+                "needs_shipper_config": config.absolute() != beside,
+            }
+        )
+        return
+    for name in dag_files():
+        done = "written" if folder / name in written else "there already, and as it must be"
+        out.say(f"{folder / name}: {done}")
+    if config.absolute() == beside:
+        out.say(f"Airflow reads the pipelines in {beside}, the `config` beside that folder.")
+    else:
+        out.say(
+            f"Set SHIPPER_CONFIG={config.absolute()} for Airflow's scheduler, DAG processor, API "
+            "server and workers, and restart them."
+        )
+    if not config.is_dir():
+        err.say(f"There is no configuration at {config} yet: `shipper new` writes one.", "yellow")
+    if find_spec("airflow") is None:
+        err.say(
+            "Airflow is not installed in this Python. Where it is, install "
+            f"'shipper[spark,airflow]=={version('shipper')}' too.",
+            "yellow",
+        )
