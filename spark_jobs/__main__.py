@@ -34,6 +34,7 @@ from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, REPORT, SHIP,
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import say
 from shipper.windows.window import parse_window
+from spark_jobs import class_data
 from spark_jobs.java import begin_java
 from spark_jobs.settings import set_environment, spark_settings
 
@@ -157,7 +158,10 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         whole_run = {PLAN, REPORT} <= steps and not context.is_trial
         with noted(context) if whole_run else nullcontext():
-            return run_steps(context, arguments.steps)
+            code = run_steps(context, arguments.steps)
+        if SHIP in steps:
+            class_data.make_later()
+        return code
     except Stopped:
         engine.abandon()
         raise

@@ -2,9 +2,9 @@
 neither find, read nor verify them.
 
 It is made once for a Java, a Spark and the reader's jar, by a process of its own, since the JVM
-writes it when it ends: `make setup` and the image run ``python -m spark_jobs.make_class_data``. It
-halves the CPU that a start costs, and nothing depends on it: a JVM that cannot use one starts
-without, and says nothing.
+writes it when it ends: after the first run that missed it, in the background, or by ``python -m
+spark_jobs.make_class_data``, as `make setup` and the image do. It halves the CPU that a start
+costs, and nothing depends on it: a JVM that cannot use one starts without, and says nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +27,7 @@ from shipper.runner import READER_JAR
 from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
+_ANEW_SECONDS = 86_400.0
 #: For what takes seconds. C2's optimised code pays after some ten seconds of the same work, and
 #: until then its threads take the CPU that the work needs; G1's threads alone take some to start.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -49,13 +54,38 @@ def _of_java(name: str) -> str:
     return os.environ.get(name, "")
 
 
+_missed = False
+
+
 def archive() -> Path | None:
     """The one that fits this Java, this Spark and this reader, if it is there and whole."""
+    global _missed
     with contextlib.suppress(OSError):
         for path in folder().glob(f"{key()}-*.jsa"):
             if _is_ours(path) and path.stem.rpartition("-")[2] == checksum(path):
                 return path
+    _missed = True
     return None
+
+
+def make_later() -> None:
+    """Have it made by a process that outlives this one, if this one has missed it. It takes some
+    20 s of a core that nobody else wants; one that was begun today is not begun again."""
+    if not _missed:
+        return
+    begun = folder() / f"{key()}.begun"
+    with contextlib.suppress(OSError):
+        folder().mkdir(parents=True, exist_ok=True)
+        if begun.exists() and time.time() - begun.stat().st_mtime > _ANEW_SECONDS:
+            begun.unlink()
+        begun.touch(exist_ok=False)
+        subprocess.Popen(
+            [shutil.which("nice") or "env", sys.executable, "-m", "spark_jobs.make_class_data"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def folder() -> Path:

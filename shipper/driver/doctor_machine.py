@@ -228,7 +228,7 @@ def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     if not found["class_data"] and its.spark_submit is None:
         yield warning(
             f"no class data in {cache_folder()}: each run starts some seconds later",
-            f"{where} -m spark_jobs.make_class_data",
+            f"the first run that ships makes it; so does {where} -m spark_jobs.make_class_data",
             check="jars",
         )
     else:

@@ -16,6 +16,7 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper.runner import READER_JAR
 from spark_jobs import class_data, java_command
 from spark_jobs.settings import spark_settings
+from tests.waiting import wait_until
 
 from .world import WINDOW, World
 
@@ -120,6 +121,20 @@ def test_damage_in_the_cache_costs_time_alone(
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("{"), "nothing else stands on standard output"
     assert all(line.startswith("plan: ") for line in done.stderr.splitlines()), done.stderr
+
+
+@pytest.mark.long
+def test_the_first_run_that_ships_has_the_class_data_made_for_the_next(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "cache"))
+    assert world.run()["delivered"] == 500
+    [begun] = class_data.folder().glob("*.begun")
+    world.write_log("b.log", LINES)
+    assert world.run()["delivered"] == 500, "nobody waits for it"
+    wait_until(lambda: class_data.archive() is not None, 300)
+    assert len(list(class_data.folder().glob("*.jsa"))) == 1
+    assert begun.exists()
 
 
 def test_the_jvm_is_started_as_sparks_own_launcher_would(
