@@ -55,6 +55,12 @@ def window_of_run(
     )
     if schedule and settled:
         return Ticks(schedule).last_closed(settled)
+    if opens and closes:
+        raise WindowError(
+            "this run has no window: its data interval is empty, as it is with a plain cron "
+            "schedule of Airflow's. Give the DAG a CronDataIntervalTimetable, give `window_start` "
+            f"and `window_end` (both may be templates), or {_REMEDY}"
+        )
     raise WindowError(
         "this run has no window: it has no data interval, and the pipeline has no schedule to "
         f"take one from; {_REMEDY}"

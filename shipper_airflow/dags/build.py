@@ -37,7 +37,13 @@ from shipper.errors import ShipperError
 from shipper.runner import GATE_DELIVERY, REPORT, help_of
 from shipper_airflow.dags import docs
 from shipper_airflow.dags.faults import LastGood, keep_faults, removed
-from shipper_airflow.dags.graph import DELIVERED, TaskSpec, group_id, pipeline_tasks
+from shipper_airflow.dags.graph import (
+    DELIVERED,
+    RESOLVE_WINDOW,
+    TaskSpec,
+    group_id,
+    pipeline_tasks,
+)
 from shipper_airflow.dags.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
 from shipper_airflow.dags.operators import BrokenConfig, ResolveWindow, ShipperStep
 from shipper_airflow.deadline import WindowClosed
@@ -198,7 +204,6 @@ def pipeline_dag(
         start_date=(schedule.start or _LONG_AGO) if schedule else None,
         catchup=bool(schedule and schedule.start and schedule.catchup),
         max_active_runs=1,
-        default_args={"owner": pipeline.owner, **RETRIES},
         tags=[
             "shipper",
             *(f"cluster:{name}" for name in pipeline.clusters),
@@ -218,22 +223,50 @@ def pipeline_dag(
         **_end_of_patience(pipeline, config_dir),
     )
     with dag:
-        groups = {
-            cluster: TaskGroup(
-                group_id(cluster), tooltip=f"What goes to {cluster}, whatever becomes of the others"
-            )
-            for cluster in pipeline.clusters
-        }
-        for spec in pipeline_tasks(pipeline.clusters):
-            with groups[spec.cluster] if spec.cluster else nullcontext():
-                task = _operator(spec, pipeline, config_dir, tuple(faults), pools)
-            for task_id in spec.after:
-                dag.get_task(task_id) >> task
-            # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was
-            # four fifths of a parse: each is held against its JSON Schema, and that against the
-            # schema of schemas.
-            task.params = ParamsDict()
+        add_tasks(pipeline, config_dir, tuple(faults), pools)
     return dag
+
+
+def add_tasks(
+    pipeline: Pipeline,
+    config_dir: Path,
+    faults: tuple[str, ...],
+    pools: Mapping[str, str],
+    asks: Mapping[str, Any] | None = None,
+) -> dict[str, BaseOperator]:
+    """Add the pipeline's tasks to the DAG or the group of tasks that is being made, and return them
+    by their names there. ``asks``: see :class:`ResolveWindow`; None: what the DAG run was asked
+    for."""
+    groups = {
+        cluster: TaskGroup(
+            group_id(cluster), tooltip=f"What goes to {cluster}, whatever becomes of the others"
+        )
+        for cluster in pipeline.clusters
+    }
+    tasks: dict[str, BaseOperator] = {}
+    resolve = ResolveWindow(
+        task_id=RESOLVE_WINDOW, pipeline=pipeline, config_dir=config_dir, asks=asks, **_of(pipeline)
+    )
+    for spec in pipeline_tasks(pipeline.clusters):
+        with groups[spec.cluster] if spec.cluster else nullcontext():
+            task = (
+                resolve
+                if spec.name == RESOLVE_WINDOW
+                else _operator(spec, pipeline, config_dir, faults, pools, resolve.task_id)
+            )
+        for task_id in spec.after:
+            tasks[task_id] >> task
+        # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was
+        # four fifths of a parse: each is held against its JSON Schema, and that against the schema
+        # of schemas.
+        task.params = ParamsDict()
+        tasks[spec.task_id] = task
+    return tasks
+
+
+def _of(pipeline: Pipeline) -> dict[str, Any]:
+    """What each task has, whatever the DAG's default arguments say."""
+    return {"owner": pipeline.owner, **RETRIES}
 
 
 def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
@@ -273,37 +306,48 @@ def _operator(
     config_dir: Path,
     faults: tuple[str, ...],
     pools: Mapping[str, str],
+    resolved_by: str,
 ) -> BaseOperator:
-    options: dict[str, Any] = {"task_id": spec.name}
+    options: dict[str, Any] = {"task_id": spec.name, **_of(pipeline)}
     give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
         # One that was skipped, since the run was for others, is no failure; with none at all there
         # is nothing to be said.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
-    if spec.step is None:
-        return ResolveWindow(pipeline=pipeline, config_dir=config_dir, **options)
+    assert spec.step is not None
     if spec.one_at_a_time:
         options["max_active_tis_per_dag"] = 1
         if spec.cluster is not None and spec.cluster in pools:
             options |= {"pool": pools[spec.cluster], "doc_md": _of_pool(pools[spec.cluster])}
     if spec.name == GATE_DELIVERY:
         # Data of a window is there for others when its gate says so.
-        asset = Asset(f"shipper://{spec.cluster}/{pipeline.name}")
+        asset = delivered_asset(pipeline.name, spec.cluster or "")
         options |= {"asset": asset, "outlets": [asset]}
     if spec.name == REPORT and pipeline.notify:
-        options["on_success_callback"] = RunEnded(pipeline, config_dir, failed=False)
-        options["on_failure_callback"] = RunEnded(pipeline, config_dir, failed=True)
+        for ended, failed in (("on_success_callback", False), ("on_failure_callback", True)):
+            options[ended] = RunEnded(pipeline, config_dir, failed=failed, resolved_by=resolved_by)
     if give_up_after and not spec.always:
         options |= {
             "give_up_after_seconds": give_up_after,
             "execution_timeout": dt.timedelta(seconds=give_up_after) + _TO_STOP,
         }
     task = ShipperStep(
-        pipeline=pipeline, config_dir=config_dir, step=spec.step, faults=faults, **options
+        pipeline=pipeline,
+        config_dir=config_dir,
+        step=spec.step,
+        resolved_by=resolved_by,
+        faults=faults,
+        **options,
     )
     # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves
     # no green run.
     return task.as_teardown(on_failure_fail_dagrun=True) if spec.always else task
+
+
+def delivered_asset(pipeline: str, cluster: str) -> Asset:
+    """The asset that is updated when the cluster has a window of the pipeline, with the receipt as
+    the event's ``extra``."""
+    return Asset(f"shipper://{cluster}/{pipeline}")
 
 
 def _of_pool(pool: str) -> str:

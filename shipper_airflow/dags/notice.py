@@ -113,10 +113,25 @@ def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
 class RunEnded:
     """The report task's callback when it succeeded, or when it ``failed``."""
 
-    def __init__(self, pipeline: Pipeline, config_dir: Path, *, failed: bool) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        config_dir: Path,
+        *,
+        failed: bool,
+        resolved_by: str = RESOLVE_WINDOW,
+        key: str = "return_value",
+    ) -> None:
+        """``resolved_by``: the task that says which run it is, by the XCom ``key``."""
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.failed = failed
+        self.resolved_by, self.key = resolved_by, key
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of the run's tasks begin with, in a DAG that has others too."""
+        return self.resolved_by.removesuffix(RESOLVE_WINDOW)
 
     def __call__(self, context: Context) -> None:
         run, report = _run_and_report(self, context)
@@ -441,7 +456,7 @@ def _run_and_report(
 
     run = None
     try:
-        run = context["ti"].xcom_pull(task_ids=RESOLVE_WINDOW)
+        run = context["ti"].xcom_pull(task_ids=ended.resolved_by, key=ended.key)
         return run, folder_of(job_of(run, ended.pipeline, ended.config_dir, ())).find(
             REPORT, RunReport
         ) if run else None
@@ -475,13 +490,13 @@ def _of_ended_run(
             told = message(report)
         except Exception:
             log.exception("the run's report cannot be put into words; the notice goes without them")
-    failed = _failed_tasks(context)
+    failed = _failed_tasks(context, ended.prefix)
     event = "failure" if ended.failed or failed or told is None else told.ending
     agreed = told if told is not None and told.ending == event else None
     headline, cause, at = (
         (agreed.headline, agreed.cause, None) if agreed else ("Failed", None, None)
     )
-    task_id = _task_of(agreed.step) if agreed else None
+    task_id = _task_of(agreed.step, ended) if agreed else None
     if event == "failure":
         word = _first_word(context, failed)
         if agreed and agreed.step and agreed.step.result:
@@ -527,12 +542,12 @@ def _report_url(
     return report_url(job, folder_of(job)) or report.page
 
 
-def _failed_tasks(context: Context) -> list[str]:
+def _failed_tasks(context: Context, prefix: str) -> list[str]:
     """Empty where nobody can be asked: in the DAG processor."""
     from shipper_airflow.dags.step import failed_tasks
 
     try:
-        return failed_tasks(context)
+        return failed_tasks(context, prefix)
     except Exception:
         log.info("the states of the run's tasks cannot be had here")
         return []
@@ -552,10 +567,13 @@ def _first_word(context: Context, failed: Sequence[str]) -> _Word | None:
     return min(found, key=lambda word: word.at, default=None)
 
 
-def _task_of(step: RunStep | None) -> str | None:
+def _task_of(step: RunStep | None, ended: RunEnded) -> str | None:
     if step is None:
         return None
-    return f"{group_id(step.cluster)}.{step.name}" if step.cluster else step.name
+    if not ended.resolved_by.endswith(RESOLVE_WINDOW):
+        return ended.resolved_by  # one task did it all
+    name = f"{group_id(step.cluster)}.{step.name}" if step.cluster else step.name
+    return f"{ended.prefix}{name}"
 
 
 def _log_url(context: Context, task_id: str | None, event: str) -> str | None:

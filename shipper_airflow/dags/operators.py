@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 
 from shipper.config.pipeline import Pipeline
 from shipper.errors import WindowError
-from shipper.runner import PLAN, REPORT, Job, JobOptions, new_run_id
+from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
 from shipper_airflow.dags.graph import RESOLVE_WINDOW
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, window_url
 from shipper_airflow.window import opens_at, window_of_run
@@ -28,6 +28,7 @@ from shipper_airflow.window import opens_at, window_of_run
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from shipper.report.results import RunReport
     from shipper.report.run_folder import RunFolder, StepResult
     from shipper.windows.window import Window
     from shipper_airflow.dags.step import Child, Failure
@@ -111,13 +112,8 @@ class _UnlessFinal(RetryPolicy):
         )
 
 
-class ResolveWindow(BaseOperator):
-    """Says which window the run ships and gives the run its id, for the tasks after it, by XCom.
-
-    A scheduled run begins when the window's files have settled. A run by hand whose data interval
-    has just ended waits once, until that moment, without holding a worker. One that was asked for a
-    window by its params does not: whoever asks by hand may want what is there now.
-    """
+class PipelineOperator(BaseOperator):
+    """Works for one run of a pipeline."""
 
     operator_extra_links = (ReportLink(), WindowLink())
 
@@ -126,12 +122,18 @@ class ResolveWindow(BaseOperator):
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.report_url = self.window_url = ""
+        """Of the run that this task is of, when it has begun."""
+        self._child: Child | None = None
 
-    @leaves_word
-    def execute(self, context: Context) -> dict[str, Any]:
-        params = context["params"]
+    def resolve(
+        self, context: Context, params: Mapping[str, Any], conf: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return what the run's tasks need to know of it: its window, its id and what it was asked
+        for. ``params``: what it was asked for, with defaults; ``conf``: without. Waits until the
+        window has settled, unless it was asked for by name. Raises StepFailed if there is no such
+        window, AirflowRescheduleException."""
         asked = asked_for(params, self.pipeline)
-        if fault := fault_of(context["dag_run"].conf or {}, asked, self.pipeline):
+        if fault := fault_of(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent; trigger it again")
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
@@ -162,10 +164,12 @@ class ResolveWindow(BaseOperator):
                 else {}
             ),
         }
-        job = job_of(run, self.pipeline, self.config_dir, ())
-        self.report_url, self.window_url = report_url(job, folder_of(job)), window_url(job)
+        self._show(job_of(run, self.pipeline, self.config_dir, ()))
         self.log.info("window %s, shipper run %s%s", window, run["run_id"], _in_words(asked, run))
         return run
+
+    def _show(self, job: Job) -> None:
+        self.report_url, self.window_url = report_url(job, folder_of(job)), window_url(job)
 
     def _wait_until_settled(self, window: Window) -> None:
         """Raises AirflowRescheduleException if that takes longer than a task may hold a worker."""
@@ -186,66 +190,124 @@ class ResolveWindow(BaseOperator):
         self.log.error("%s", why)
         raise StepFailed(why)
 
+    def _run_child(self, job: Job, within_seconds: float | None = None) -> tuple[int, Child]:
+        """Run the job's steps in a process of their own, and return its exit code."""
+        from shipper_airflow.dags.step import Child, given
 
-class ShipperStep(BaseOperator):
+        self._child = Child(job, given(job.config_dir, job.pipeline.name))
+        return self._child.run(self._pass_on, within_seconds), self._child
+
+    def _pass_on(self, line: str) -> None:
+        """A line of the child's log at the level that its first words name."""
+        level = _LEVEL.search(line[:60])
+        self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
+
+    def _fail(self, failure: Failure) -> NoReturn:
+        """The words that matter last: what the step's own log has said in full, in a sentence; what
+        nobody has said, whole."""
+        from shipper.report.message import one_sentence
+
+        lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
+        for line in lines:
+            self.log.error("%s", line)
+        raise StepFailed(one_sentence(failure.message), final=failure.final)
+
+    def _count(self, results: Iterable[StepResult]) -> None:
+        from shipper_airflow.dags.step import emit
+
+        for result in results:
+            try:
+                emit(result)
+            except Exception:  # what was shipped is shipped, whatever becomes of its figures
+                self.log.exception("the metrics of %s could not be sent", result.step)
+
+    def on_kill(self) -> None:
+        """Called by the signal handler of the task's process."""
+        if self._child is not None:
+            self._child.ask_to_stop()
+
+
+class ResolveWindow(PipelineOperator):
+    """Says which window the run ships and gives the run its id, for the tasks after it, by XCom.
+
+    A scheduled run begins when the window's files have settled. A run by hand whose data interval
+    has just ended waits once, until that moment, without holding a worker. One that was asked for a
+    window by name does not: whoever asks by hand may want what is there now.
+    """
+
+    template_fields = ("asks",)
+
+    def __init__(self, *, asks: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        """``asks``: in place of the DAG run's params. Templates are rendered in it; what is empty
+        then is not asked for."""
+        super().__init__(**kwargs)
+        self.asks = asks
+
+    @leaves_word
+    def execute(self, context: Context) -> dict[str, Any]:
+        if self.asks is None:
+            return self.resolve(context, context["params"], context["dag_run"].conf or {})
+        asked = {name: value for name, value in self.asks.items() if value}
+        return self.resolve(context, asked, asked)
+
+
+class ShipperStep(PipelineOperator):
     """Runs one step of the pipeline in a process of its own, by the same command line as ``shipper
     run``."""
-
-    operator_extra_links = (ReportLink(), WindowLink())
 
     def __init__(
         self,
         *,
-        pipeline: Pipeline,
-        config_dir: Path,
         step: str,
+        resolved_by: str = RESOLVE_WINDOW,
         asset: Asset | None = None,
         give_up_after_seconds: float | None = None,
         faults: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
-        super().__init__(retry_policy=_UnlessFinal(), **kwargs)
-        self.pipeline = pipeline
-        self.config_dir = config_dir
+        super().__init__(**kwargs)
         self.step = step
+        self.resolved_by = resolved_by
+        """The task that says which run it is."""
         self.asset = asset
         """Updated when the step succeeds; must be one of the task's outlets."""
         self.give_up_after_seconds = give_up_after_seconds
         """Counted from when the run's window was resolved, or a task of it was cleared."""
         self.faults = tuple(faults)
         """Of the configuration as it is now; ``pipeline`` is then what it was before."""
-        self.report_url = self.window_url = ""
-        """Of the run that this task is of, when it has begun."""
-        self._child: Child | None = None
 
     @leaves_word
-    def execute(self, context: Context) -> None:
-        from shipper_airflow.dags.step import Child, failure_of, gave_up, given, result_of
+    def execute(self, context: Context) -> dict[str, Any] | None:
+        """Return the receipt of a cluster or, in the report, of the run."""
+        from shipper_airflow.dags.step import failure_of, gave_up, result_of
 
         _refuse_broken(self.faults, self.log)
         self._skip_what_nobody_asked_for(self._run(context))
         job = self._job(context)
         folder = folder_of(job)
-        self.report_url, self.window_url = report_url(job, folder), window_url(job)
+        self._show(job)
         self.log.info("%s of window %s%s", self.step, _window_of(job), _attempt(context["ti"]))
         self.log.info(
             "Results: %s", self.window_url or folder.uri
         )  # a line of its own: Airflow's log makes a link of an address
         started = dt.datetime.now(dt.UTC)
-        self._child = Child(job, given(job.config_dir, job.pipeline.name))
-        exit_code = self._child.run(self._pass_on, self._seconds_left(context))
+        exit_code, child = self._run_child(job, self._seconds_left(context))
         result = result_of(folder, self.step, started)
         if result is not None:
-            self._count(result)
-        failure = failure_of(self.step, exit_code, result, folder, self._child.last_line)
-        if self._child.gave_up and self.give_up_after_seconds:
+            self._count([result])
+        failure = failure_of(self.step, exit_code, result, folder, child.last_line)
+        if child.gave_up and self.give_up_after_seconds:
             failure = gave_up(self.step, self.give_up_after_seconds)
         if failure is None and self.step == REPORT:
             failure = self._of_the_run(context, result, folder)
         if failure is not None:
             self._fail(failure)
-        if self.asset is not None and result is not None:
-            context["outlet_events"][self.asset].extra = receipt(result, folder)
+        if result is None or self.step.partition(":")[0] not in (GATE_DELIVERY, REPORT):
+            return None
+        found = receipt(result, folder)
+        if self.asset is not None:
+            context["outlet_events"][self.asset].extra = found
+        return found
 
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
         from shipper.asked import not_wanted
@@ -271,7 +333,7 @@ class ShipperStep(BaseOperator):
         from shipper_airflow.dags.step import Failure, failed_tasks
 
         cause = getattr(report, "first_cause", None)
-        failed = failed_tasks(context)
+        failed = failed_tasks(context, self.resolved_by.removesuffix(RESOLVE_WINDOW))
         if failed:
             self.log.error(
                 "The run failed in %s. %s\nThe report is in %s",
@@ -282,33 +344,12 @@ class ShipperStep(BaseOperator):
             return None
         return Failure(cause, final=True) if cause else None
 
-    def _fail(self, failure: Failure) -> None:
-        """The words that matter last: what the step's own log has said in full, in a sentence; what
-        nobody has said, whole."""
-        from shipper.report.message import one_sentence
-
-        lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
-        for line in lines:
-            self.log.error("%s", line)
-        raise StepFailed(one_sentence(failure.message), final=failure.final)
-
-    def _count(self, result: StepResult) -> None:
-        from shipper_airflow.dags.step import emit
-
-        try:
-            emit(result)
-        except Exception:  # what was shipped is shipped, whatever becomes of its figures
-            self.log.exception("the metrics of %s could not be sent", self.step)
-
-    def on_kill(self) -> None:
-        """Called by the signal handler of the task's process."""
-        if self._child is not None:
-            self._child.ask_to_stop()
-
     def _run(self, context: Context) -> dict[str, Any]:
-        run: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=RESOLVE_WINDOW)
+        run: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.resolved_by)
         if run is None:
-            why = f"this run has no window, so {self.step} has nothing to do; see {RESOLVE_WINDOW}"
+            why = (
+                f"this run has no window, so {self.step} has nothing to do; see {self.resolved_by}"
+            )
             self.log.error("%s", why)
             raise StepFailed(why)
         return run
@@ -318,11 +359,6 @@ class ShipperStep(BaseOperator):
         job = job_of(run, self.pipeline, self.config_dir, (self.step,))
         job.scheduled = job.scheduled and self.step == PLAN
         return job
-
-    def _pass_on(self, line: str) -> None:
-        """A line of the child's log at the level that its first words name."""
-        level = _LEVEL.search(line[:60])
-        self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
 
 
 def _window_of(job: Job) -> str:
@@ -457,8 +493,10 @@ def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
     """What a consumer of the asset's event needs to read the window, and what a person asks about
     it: what is there, what this run sent, what was asked of it, which checks hold, and where the
     report will lie (it is made when every cluster is done)."""
-    from shipper.report.results import DeliveryGateResult
+    from shipper.report.results import DeliveryGateResult, RunReport
 
+    if isinstance(result, RunReport):
+        return _receipt_of_run(result, folder)
     found: dict[str, Any] = {
         "window_start": result.window_start.isoformat(),
         "window_end": result.window_end.isoformat(),
@@ -476,3 +514,22 @@ def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
     if result.asked:
         found["asked"] = result.asked.model_dump(mode="json", exclude_defaults=True)
     return found
+
+
+def _receipt_of_run(report: RunReport, folder: RunFolder) -> dict[str, Any]:
+    """What each cluster's receipt says, and whether the run succeeded."""
+    return {
+        "window_start": report.window_start.isoformat(),
+        "window_end": report.window_end.isoformat(),
+        "run_id": report.run_id,
+        "report": folder.path("report.html"),
+        "status": report.status,
+        "clusters": {
+            gate.cluster: {
+                name: value
+                for name, value in receipt(gate, folder).items()
+                if name in ("records", "sent", "before", "checks")
+            }
+            for gate in report.delivery_gates
+        },
+    }

@@ -242,12 +242,17 @@ def failure_of(
     return None
 
 
-def failed_tasks(context: Context) -> list[str]:
+def failed_tasks(context: Context, prefix: str = "") -> list[str]:
     """Tasks of the run that Airflow holds for failed, or, if there is none, that could not run. It
-    knows of some that no result tells of: one may die after it left its own."""
+    knows of some that no result tells of: one may die after it left its own. ``prefix``: of the
+    tasks that are asked for, in a DAG that has others too."""
     ti, run_id = context["ti"], context["run_id"]
     states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
-    others = [(task, state) for task, state in states.items() if task != ti.task_id]
+    others = [
+        (task, state)
+        for task, state in states.items()
+        if task != ti.task_id and task.startswith(prefix)
+    ]
     return sorted(task for task, state in others if state == "failed") or sorted(
         task for task, state in others if state == "upstream_failed"
     )

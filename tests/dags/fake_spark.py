@@ -101,17 +101,26 @@ def behaviour(folder: Path, step: str, call: int) -> str:
 
 
 def main() -> int:
+    """Takes the steps in turn. After one that fails the report alone is left."""
     parser = argparse.ArgumentParser()
     for option in ("-m", "--config", "--pipeline", "--run-id", "--window"):
         parser.add_argument(option)
     JobOptions.add_to(parser)
-    parser.add_argument("step")
+    parser.add_argument("steps", nargs="+")
     arguments = parser.parse_args()
-    folder, step = Path(os.environ["SPARK_FAKE"]), arguments.step
+    code = 0
+    for step in arguments.steps:
+        if code == 0 or step == "report":
+            code = max(code, take(step, arguments))
+    return code
+
+
+def take(step: str, arguments: argparse.Namespace) -> int:
+    folder = Path(os.environ["SPARK_FAKE"])
     calls = folder / "calls"
     before = calls.read_text().splitlines() if calls.exists() else []
     with calls.open("a") as lines:
-        print(json.dumps(vars(arguments)), file=lines)
+        print(json.dumps({**vars(arguments), "step": step}), file=lines)
     (folder / f"environment.{step}").write_text(json.dumps(dict(os.environ)))
     print(f"fake {step} at work", file=sys.stderr)
     word = behaviour(folder, step, sum(json.loads(line)["step"] == step for line in before))

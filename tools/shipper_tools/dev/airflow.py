@@ -42,7 +42,7 @@ class Airflow(Server):
         home: ``AIRFLOW_HOME``. environment: further environment variables, such as
         ``SHIPPER_CONFIG``; its tasks see them too. port: None for any that is free. database:
         SQLAlchemy's URL of an empty one, or of what an earlier start left there. None: SQLite,
-        below ``home``.
+        below ``home``. python: of the environment that Airflow is installed in; None for this one.
     """
 
     title = "Airflow"
@@ -59,13 +59,15 @@ class Airflow(Server):
         *,
         port: int | None = None,
         database: str | None = None,
+        python: Path | None = None,
         say: Say = lambda line: None,
     ) -> None:
         super().__init__(home, port or free_port(), say=say)
         self.database = database
         self._given = environment
         self._log_ports = free_port(), free_port()
-        self._executable = str(Path(sys.executable).with_name("airflow"))
+        self._bin = (python or Path(sys.executable)).parent
+        self._executable = str(self._bin / "airflow")
         self._token: str | None = None
 
     @property
@@ -91,7 +93,7 @@ class Airflow(Server):
     def environment(self) -> dict[str, str]:
         """Of its processes. `standalone` starts its parts by the name of `airflow`; loopback must
         not go through a proxy."""
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        path = os.pathsep.join([str(self._bin), os.environ.get("PATH", "")])
         paths = {
             "AIRFLOW_HOME": str(self.home),
             "PATH": path,
@@ -137,7 +139,7 @@ class Airflow(Server):
         installed."""
         if not Path(self._executable).exists():
             raise UsageError(
-                f"There is no Airflow beside {sys.executable}: `pip install "
+                f"There is no Airflow in {self._bin}: `pip install "
                 "'shipper[spark,airflow]'` adds it."
             )
         self._folders()

@@ -1,0 +1,198 @@
+"""A pipeline's run in a DAG of one's own.
+
+::
+
+    with DAG("shop", schedule="@hourly", ...):
+        write_logs() >> ShipTaskGroup("shop_logs") >> tell_the_warehouse()
+
+:class:`ShipTaskGroup` has the same tasks as the DAG that shipper makes of a pipeline;
+:class:`ShipOperator` does all of it in one. Both ship the DAG run's data interval, or a window that
+is given, and leave a receipt as XCom. The pipeline's file stays as it is: a `schedule` there is for
+shipper's own DAG, so leave it out, or leave that DAG paused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import TaskGroup
+from airflow.sdk.configuration import conf
+
+from shipper.config import load_cluster, load_pipeline
+from shipper.config.environment import EVERYTHING
+from shipper.errors import UsageError
+from shipper.report.results import RunReport
+from shipper.runner import PLAN, REPORT
+from shipper_airflow.dags.build import (
+    RETRIES,
+    Broken,
+    Ready,
+    add_tasks,
+    delivered_asset,
+    read_catalog,
+)
+from shipper_airflow.dags.faults import LastGood
+from shipper_airflow.dags.graph import DELIVERED
+from shipper_airflow.dags.notice import RunEnded, check_notifiers
+from shipper_airflow.dags.operators import PipelineOperator, folder_of, job_of, leaves_word, receipt
+from shipper_airflow.place import config_dir
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_RUN = "run"
+"""Key of the XCom by which the operator's callbacks know which run it was."""
+
+
+class ShipTaskGroup(TaskGroup):
+    """Ships a window of a pipeline: plan, gate, ship and gate for each cluster, report.
+
+    What depends on the group begins when each cluster has the window and its gate has closed it.
+    The receipt of a cluster is the XCom of ``GROUP.to_CLUSTER.gate_delivery``, that of the run the
+    XCom of ``GROUP.report``. The pipeline's own notices are sent; deadlines are the DAG's business.
+
+    While the pipeline's file is broken the DAG stays, and its tasks fail and say why. Raises
+    ConfigError where it never could be read.
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        *,
+        group_id: str | None = None,
+        config: str | Path | None = None,
+        window_start: str | None = None,
+        window_end: str | None = None,
+        clusters: Sequence[str] | str | None = None,
+        rate_limit: str | None = None,
+        inlets: Sequence[Any] = (),
+        outlets: Sequence[Any] = (),
+        **kwargs: Any,
+    ) -> None:
+        """``group_id``: the pipeline's name by default. ``config``: the configuration's folder; by
+        default `$SHIPPER_CONFIG` or the `config` beside Airflow's folder of DAGs. ``window_start``,
+        ``window_end`` (ISO 8601), ``clusters`` (all by default) and ``rate_limit`` may be
+        templates; without a window it is the run's data interval. ``inlets``, ``outlets``: assets
+        besides those that the delivery gates update (:func:`delivered_asset`)."""
+        super().__init__(group_id=group_id or pipeline, **kwargs)
+        folder = _folder(config)
+        [entry] = read_catalog(folder, only=pipeline) or [Broken(pipeline, ())]
+        if isinstance(entry, Ready):
+            LastGood(folder).keep(pipeline)
+        # A file that was never right is the DAG's import error.
+        found = (
+            entry.pipeline
+            if isinstance(entry, Ready)
+            else entry.last_good or load_pipeline(folder, pipeline, EVERYTHING)
+        )
+        faults = entry.faults if isinstance(entry, Broken) else ()
+        pools = entry.pools if isinstance(entry, Ready) else {}
+        check_notifiers(found, folder)
+        with self:
+            asks = _asks(window_start, window_end, clusters, rate_limit)
+            tasks = add_tasks(found, folder, faults, pools, asks)
+        tasks[PLAN].add_inlets(inlets)
+        tasks[DELIVERED].add_outlets(outlets)
+
+
+class ShipOperator(PipelineOperator):
+    """Ships a window of a pipeline in one task: the steps of ``shipper run``. A retry ships what is
+    missing.
+
+    Its XCom is the run's receipt: the window, the run's id, the report's address and, for each
+    cluster, the records of each topic that are there, that this run sent and that were there
+    before, and what each check found. It updates the asset of each cluster that it ships to
+    (:func:`delivered_asset`).
+    """
+
+    template_fields: Sequence[str] = ("asks",)
+    ui_color = "#d6e9f8"
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        config: str | Path | None = None,
+        window_start: str | None = None,
+        window_end: str | None = None,
+        clusters: Sequence[str] | str | None = None,
+        rate_limit: str | None = None,
+        outlets: Sequence[Any] = (),
+        **kwargs: Any,
+    ) -> None:
+        """See :class:`ShipTaskGroup`. Raises ConfigError if the pipeline's file is wrong."""
+        folder = _folder(config)
+        found = load_pipeline(folder, pipeline, EVERYTHING)
+        for name in found.clusters:
+            load_cluster(folder, name, EVERYTHING)
+        check_notifiers(found, folder)
+        self.assets = {name: delivered_asset(pipeline, name) for name in found.clusters}
+        super().__init__(
+            pipeline=found,
+            config_dir=folder,
+            outlets=[*outlets, *self.assets.values()],
+            **{**RETRIES, "owner": found.owner, **kwargs},
+        )
+        self.asks = _asks(window_start, window_end, clusters, rate_limit)
+        if found.notify:
+            ended = partial(RunEnded, found, folder, resolved_by=self.task_id, key=_RUN)
+            self.on_success_callback = [*self.on_success_callback, ended(failed=False)]
+            self.on_failure_callback = [*self.on_failure_callback, ended(failed=True)]
+
+    @leaves_word
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Return the receipt. Raises StepFailed with the run's first cause."""
+        from shipper.asked import steps_of
+        from shipper_airflow.dags.step import Failure, failure_of, result_of
+
+        asked = {name: value for name, value in self.asks.items() if value}
+        run = self.resolve(context, asked, asked)
+        context["ti"].xcom_push(key=_RUN, value=run)
+        job = job_of(run, self.pipeline, self.config_dir, ())
+        job.steps = tuple(steps_of(self.pipeline, job))
+        folder, started = folder_of(job), dt.datetime.now(dt.UTC)
+        exit_code, child = self._run_child(job)
+        report = result_of(folder, REPORT, started)
+        if not isinstance(report, RunReport):
+            self._fail(
+                failure_of("the run", exit_code, None, folder, child.last_line)
+                or Failure("the run left no report", final=False)
+            )
+        steps = (report.gate_source, *report.ships, *report.delivery_gates, report)
+        self._count(step for step in steps if step)
+        if report.first_cause:
+            failed = [step for step in steps[:-1] if step and step.status == "failed"]
+            final = exit_code == UsageError.exit_code or any(step.final for step in failed)
+            self._fail(Failure(report.first_cause, final, said=True))
+        found = receipt(report, folder)
+        for cluster in found["clusters"]:
+            context["outlet_events"][self.assets[cluster]].extra = {
+                **{name: value for name, value in found.items() if name != "clusters"},
+                "cluster": cluster,
+                **found["clusters"][cluster],
+            }
+        return found
+
+
+def _folder(config: str | Path | None) -> Path:
+    if config is not None:
+        return Path(config).absolute()
+    return config_dir(Path(conf.get("core", "dags_folder")))
+
+
+def _asks(
+    window_start: str | None,
+    window_end: str | None,
+    clusters: Sequence[str] | str | None,
+    rate_limit: str | None,
+) -> dict[str, Any]:
+    return {
+        "window_start": window_start,
+        "window_end": window_end,
+        "clusters": [clusters] if isinstance(clusters, str) else clusters and list(clusters),
+        "rate_limit": rate_limit,
+    }

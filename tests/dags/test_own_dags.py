@@ -1,0 +1,205 @@
+"""DAGs that people write themselves, with a pipeline's run in them: `ShipTaskGroup` and
+`ShipOperator`, with a Spark side that does as it is told."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dag_world import Config, FakeSpark, told
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
+
+SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+#: `kept` writes down what the task before it left for others.
+HEAD = """
+import json, pathlib
+from datetime import datetime
+from airflow.sdk import DAG, task
+from shipper_airflow.operators import ShipOperator, ShipTaskGroup
+
+@task
+def kept(task_id, ti=None):
+    found = ti.xcom_pull(task_ids=task_id)
+    pathlib.Path({folder!r}, task_id + ".json").write_text(json.dumps(found))
+
+@task
+def broken():
+    raise ValueError("what else there is")
+
+first = {{"schedule": "0 * * * *", "start_date": datetime(2026, 11, 1)}}
+with DAG("shop", **first, default_args={{"retries": 0, "owner": "else"}}):
+    {tasks}
+"""
+NEAR = {"logs.web": 7}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
+    for module in ("dags.build", "operators"):
+        monkeypatch.setattr(
+            f"shipper_airflow.{module}.RETRIES", {"retries": 1, "retry_delay": dt.timedelta(0)}
+        )
+    config.pipeline("web", settle="1s")
+
+
+class Shop:
+    """The DAG of somebody else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def parsed(self, tasks: str) -> Any:
+        from airflow.dag_processing.dagbag import BundleDagBag
+
+        (self.folder / "shop.py").write_text(HEAD.format(folder=str(self.folder), tasks=tasks))
+        return BundleDagBag(
+            dag_folder=self.folder, bundle_path=self.folder, bundle_name="dags-folder"
+        )
+
+    def run(self, tasks: str, **conf: Any) -> tuple[str, dict[str, str]]:
+        """Return the run's state and that of each task."""
+        bag = self.parsed(tasks)
+        assert bag.import_errors == {}
+        run = bag.dags["shop"].test(logical_date=SIX, run_conf=conf)
+        return str(run.state), {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+
+    def kept(self, task_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / f"{task_id}.json").read_text())
+        return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    (tmp_path / "own").mkdir()
+    monkeypatch.setattr("airflow.settings.DAGS_FOLDER", str(tmp_path / "own"))
+    return Shop(tmp_path / "own")
+
+
+def windows(spark: FakeSpark) -> set[str]:
+    return {call["window"] for call in spark.calls}
+
+
+def test_a_group_ships_the_data_interval_and_leaves_receipts(shop: Shop, spark: FakeSpark) -> None:
+    spark.script(report=["gather"])
+    state, tasks = shop.run(
+        'ShipTaskGroup("web", group_id="ship") >> kept("ship.report") '
+        '>> kept.override(task_id="near")("ship.to_near.gate_delivery")'
+    )
+    assert (state, set(tasks.values())) == ("success", {"success"}), tasks
+    assert {"ship.resolve_window", "ship.to_far.ship", "ship.delivered"} <= tasks.keys()
+    assert windows(spark) == {"2026-11-01T05:00:00+00:00/2026-11-01T06:00:00+00:00"}
+    assert len({call["run_id"] for call in spark.calls}) == 1
+    run, near = shop.kept("ship.report"), shop.kept("ship.to_near.gate_delivery")
+    assert (run["status"], run["clusters"].keys()) == ("succeeded", {"near", "far"})
+    assert run["clusters"]["near"]["records"] == near["records"] == NEAR
+    assert run["run_id"] == near["run_id"] == spark.calls[0]["run_id"]
+
+
+@pytest.mark.parametrize("kind", ["group", "operator"])
+def test_window_clusters_and_rate_may_be_templates(shop: Shop, spark: FakeSpark, kind: str) -> None:
+    asks = (
+        "window_start='{{ params.day }}T00:00:00Z', window_end='{{ params.day }}T12:00:00Z', "
+        "clusters=['{{ params.to }}'], rate_limit='5MB/s'"
+    )
+    made = (
+        "ShipTaskGroup('web'," if kind == "group" else "ShipOperator(task_id='w', pipeline='web',"
+    )
+    state, tasks = shop.run(
+        f"{made} {asks}) >> kept.override(task_id='then')('web')", day="2026-10-01", to="far"
+    )
+    assert (state, tasks["then"]) == ("success", "success"), tasks
+    assert windows(spark) == {"2026-10-01T00:00:00+00:00/2026-10-01T12:00:00+00:00"}
+    assert {"ship:far", "gate_delivery:far"} < set(spark.steps)
+    assert "ship:near" not in spark.steps
+    assert {call["rate_limit"] for call in spark.calls} == {"5MB/s"}
+
+
+def test_a_group_answers_for_its_own_tasks_alone(
+    shop: Shop, config: Config, spark: FakeSpark, tmp_path: Path
+) -> None:
+    """What else fails in the DAG is not the pipeline's failure, and two groups do not mix."""
+    notices = tmp_path / "notices"
+    entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
+    config.pipeline("web", settle="1s", more=f"notify: [{entry}]\n")
+    config.pipeline("app", settle="1s", more=f"notify: [{entry}]\n")
+    spark.script(ship_near=["fail"], report=["gather"])
+    state, tasks = shop.run(
+        'broken() >> ShipTaskGroup("web", clusters="far"); '
+        'ShipTaskGroup("app", clusters="near") >> kept("app.report")'
+    )
+    assert state == "failed"
+    assert tasks["web.plan"] == "upstream_failed"
+    assert (tasks["app.to_near.ship"], tasks["kept"]) == ("failed", "upstream_failed")
+    assert tasks["app.report"] == "success"
+    by_pipeline = {notice["text"].split()[0]: notice["text"] for notice in told(notices)}
+    assert "ship:near says why it failed" in by_pipeline["app"]
+    assert "/tasks/app.to_near.ship" in by_pipeline["app"]
+    assert "app" not in by_pipeline.get("web", "").replace("shop", "")
+
+
+def test_the_steps_try_again_as_in_shippers_own_dags(shop: Shop, spark: FakeSpark) -> None:
+    """The default arguments of the DAG say `retries: 0`, which an outage would not survive."""
+    spark.script(ship_near=["fail", "ok"], report=["gather"])
+    dag = shop.parsed('ShipTaskGroup("web")').dags["shop"]
+    assert {task.retries for task in dag.tasks} == {1}
+    assert {task.owner for task in dag.tasks} == {"edge-team"}
+    state, tasks = shop.run('ShipTaskGroup("web")')
+    assert (state, tasks["web.to_near.ship"]) == ("success", "success")
+    assert spark.steps.count("ship:near") == 2
+
+
+def test_a_file_that_is_broken_for_a_moment_leaves_the_group_its_tasks(
+    shop: Shop, config: Config, spark: FakeSpark
+) -> None:
+    before = shop.parsed('ShipTaskGroup("web")').dags["shop"].task_ids
+    config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
+    assert shop.parsed('ShipTaskGroup("web")').dags["shop"].task_ids == before
+    state, tasks = shop.run('ShipTaskGroup("web")')
+    assert (state, tasks["web.plan"]) == ("failed", "failed")
+    assert spark.calls == []
+    config.write("pipelines/never.yaml", "pipeline: never\nsorce: logs/\n")
+    (error,) = shop.parsed('ShipTaskGroup("never")').import_errors.values()
+    assert "never.yaml:2" in error
+
+
+def test_one_operator_does_the_whole_run_and_updates_the_assets(
+    shop: Shop, spark: FakeSpark
+) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    spark.script(report=["gather"])
+    state, tasks = shop.run('ShipOperator(task_id="ship", pipeline="web") >> kept("ship")')
+    assert (state, tasks) == ("success", {"ship": "success", "kept": "success"})
+    assert spark.steps == [
+        *("plan", "gate_source", "ship:near", "gate_delivery:near"),
+        *("ship:far", "gate_delivery:far", "report"),
+    ]
+    receipt = shop.kept("ship")
+    assert receipt["clusters"]["far"]["records"] == NEAR
+    with create_session() as session:
+        events = session.scalars(select(AssetEvent).where(AssetEvent.source_dag_id == "shop")).all()
+        extras = {event.asset.uri: event.extra for event in events}
+    assert extras["shipper://near/web"]["run_id"] == receipt["run_id"]
+    assert extras["shipper://far/web"]["records"] == NEAR
+
+
+def test_an_operator_fails_with_the_first_cause_and_is_told_of(
+    shop: Shop, config: Config, spark: FakeSpark, tmp_path: Path
+) -> None:
+    notices = tmp_path / "notices"
+    entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
+    config.pipeline("web", settle="1s", more=f"notify: [{entry}]\n")
+    spark.script(ship_near=["fail", "ok", "final"], report=["gather"])
+    assert shop.run('ShipOperator(task_id="ship", pipeline="web")')[0] == "success", "tried again"
+    assert told(notices) == []
+    state, _ = shop.run('ShipOperator(task_id="ship", pipeline="web")')
+    assert (state, spark.steps.count("ship:near")) == ("failed", 3), "in vain, so not again"
+    (notice,) = told(notices)
+    assert "ship:near says why it failed" in notice["text"]
+    assert "/tasks/ship" in notice["text"]

@@ -1,0 +1,199 @@
+"""The product is the wheel: installed into an empty environment, away from any clone, it ships by
+its command line and by a DAG of a real scheduler, from a folder that Airflow may only read, as a
+tool that follows a repository keeps it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drills import wait_for
+from shipper_tools.dev.airflow import Airflow
+from shipper_tools.dev.console_consumer import read_topic
+from shipper_tools.dev.kafka import KafkaServer
+
+from shipper.config.cluster import Cluster
+from shipper.kafka.client import ClusterClient
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.scheduler,
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.timeout(1500),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PIPELINE = """\
+pipeline: {name}
+source: {{path: "{logs}/{{window_start:%H}}/", settle: 1s}}
+topic: logs
+clusters: [near]
+runs_uri: {runs}
+runner: {{driver_memory: 1g}}
+"""
+
+
+def uv() -> str:
+    return shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The environment's Python. What shipper needs comes from the lock, as in an image."""
+    folder = tmp_path_factory.mktemp("installed")
+
+    def run(*words: str | Path) -> None:
+        subprocess.run([uv(), *words, "--quiet"], cwd=ROOT, check=True)
+
+    run("build", "--wheel", "--package", "shipper", "--out-dir", folder)
+    wanted = folder / "requirements.txt"
+    lock = ("--locked", "--no-dev", "--no-emit-workspace", "--extra", "spark", "--extra", "airflow")
+    run("export", *lock, "--output-file", wanted)
+    run("venv", "--python", sys.executable, folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    run("pip", "install", "--python", python, "--requirement", wanted)
+    [wheel] = folder.glob("*.whl")
+    run("pip", "install", "--python", python, "--no-deps", wheel)
+    return python
+
+
+class Repository:
+    """A link to the folder of one commit; another commit is another folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.link = folder, folder / "current"
+
+    def commit(self, name: str, files: dict[str, str]) -> Path:
+        """Make the folder ``name`` of the commit before and ``files``, and let the link lead to
+        it."""
+        made = self.folder / "commits" / name
+        if self.link.exists():
+            shutil.copytree(self.link, made)
+            self.allow(made, 0o755, 0o644)
+        for path, text in files.items():
+            (made / path).parent.mkdir(parents=True, exist_ok=True)
+            (made / path).write_text(text)
+        self.allow(made, 0o555, 0o444)
+        link = self.link.with_name("next")
+        link.symlink_to(made)
+        link.replace(self.link)
+        return made
+
+    @staticmethod
+    def allow(folder: Path, folders: int, files: int) -> None:
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(folders if path.is_dir() else files)
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KafkaServer]:
+    with KafkaServer(tmp_path / "kafka", die_with_parent=True) as server:
+        yield server
+
+
+def test_the_wheel_ships_by_command_line_and_by_a_dag(
+    installed: Path, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    logs, runs = tmp_path / "logs", tmp_path / "runs"
+    for hour in (6, 7):
+        (logs / f"{hour:02}").mkdir(parents=True)
+        (logs / f"{hour:02}" / "a.log").write_text("".join(f"{hour} {n}\n" for n in range(500)))
+    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": kafka.bootstrap})
+    ClusterClient(cluster).create_topics({"logs": 2})
+    # Nothing of the environment that this test runs in, and a folder without a clone.
+    environment = {
+        "PATH": os.pathsep.join([str(installed.parent), "/usr/bin", "/bin"]),
+        "HOME": str(tmp_path),
+        "SHIPPER_CACHE": "/dev/null",  # it makes its class data for no other test
+        **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
+    }
+
+    def shipper(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(installed.with_name("shipper")), *words]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    written = shipper("dags", "install", "new/dags", "--config", "new/config", "--json")
+    assert written.returncode == 0, written.stderr
+    dag_files = {
+        f"dags/{path.name}": path.read_text() for path in (tmp_path / "new" / "dags").iterdir()
+    }
+    repository = Repository(tmp_path / "repository")
+    first = repository.commit(
+        "first",
+        {
+            **dag_files,
+            "config/pipelines/web.yaml": PIPELINE.format(name="web", logs=logs, runs=runs),
+            "config/clusters/near.yaml": f"cluster: near\nbootstrap: {kafka.bootstrap}\n",
+        },
+    )
+    config = str(repository.link / "config")
+    shipped = shipper("run", "web", "--config", config, "--window", hour_of(6), "--json")
+    assert shipped.returncode == 0, shipped.stderr
+    missing = shipper("demo")
+    assert (missing.returncode, "shipper[dev]" in missing.stderr) == (2, True), missing.stderr
+
+    settings = {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(repository.link / "dags"),
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3",
+        **environment,
+    }
+    with Airflow(tmp_path / "airflow", settings, python=installed) as airflow:
+        assert "shipper" in airflow.cli("providers", "list", "--output", "plain")
+        wait_for(lambda: dags(airflow) == ["web"])
+        airflow.call("PATCH", "dags/web", {"is_paused": False})
+        start, end = hour_of(7).split("/")
+        run = airflow.call(
+            "POST",
+            "dags/web/dagRuns",
+            {"logical_date": None, "conf": {"window_start": start, "window_end": end}},
+        )
+        done = wait_for(lambda: ended(airflow, run["dag_run_id"]))
+        assert done["state"] == "success", airflow.home
+        assert import_errors(airflow) == ""
+
+        stale = dag_files["dags/shipper_faults.py"].replace('written_by="', 'written_by="0.0.')
+        second = repository.commit(
+            "second",
+            {
+                "config/pipelines/app.yaml": PIPELINE.format(name="app", logs=logs, runs=runs),
+                "dags/shipper_faults.py": stale,
+            },
+        )
+        wait_for(lambda: dags(airflow) == ["app", "web"])
+        wait_for(lambda: "OtherVersionError" in import_errors(airflow))
+
+    arrived = sorted(value.decode() for value in read_topic(kafka.bootstrap, "logs"))
+    assert arrived == sorted(f"{hour} {n}" for hour in (6, 7) for n in range(500))
+    for commit in (first, second):
+        names = {path.relative_to(commit).as_posix() for path in commit.rglob("*")}
+        assert not [name for name in names if "__pycache__" in name or ".shipper" in name], names
+
+
+def hour_of(hour: int) -> str:
+    start = dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC)
+    return f"{start.isoformat()}/{(start + dt.timedelta(hours=1)).isoformat()}"
+
+
+def dags(airflow: Airflow) -> list[str]:
+    return sorted(dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"])
+
+
+def ended(airflow: Airflow, run_id: str) -> dict[str, Any] | None:
+    run: dict[str, Any] = airflow.call("GET", f"dags/web/dagRuns/{run_id}")
+    return run if run["state"] in ("success", "failed") else None
+
+
+def import_errors(airflow: Airflow) -> str:
+    errors = airflow.call("GET", "importErrors")["import_errors"]
+    return "\n".join(error["stack_trace"] for error in errors)
