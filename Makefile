@@ -20,7 +20,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup demo test lint format release unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -116,8 +116,11 @@ bench: setup  ## Throughput near and far, beside what is used instead (PEERS=fol
 schema: setup  ## Write config/schema/ anew
 	$(RUN)/shipper schema
 
+release: test  ## Wheels, sources, constraints, SBOM, changes and checksums into dist/VERSION; TAG=1 tags the commit
+	$(RUN)/python -m shipper_tools.release "dist/$$($(RUN)/python -c 'from importlib.metadata import version; print(version("shipper"))')" $(if $(TAG),--tag)
+
 clean:  ## Remove what setup and runs leave behind
-	rm -rf .venv $(TOOLS) .dev runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv $(TOOLS) dist .dev runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .PHONY: scale
 scale: setup  ## What reading the ledger costs with 10,000 and with 1,000,000 entries: a table, in some minutes

@@ -5,16 +5,20 @@ tool that follows a repository keeps it."""
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drills import wait_for
+from shipper_tools import release
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
@@ -31,6 +35,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = version("shipper")
 PIPELINE = """\
 pipeline: {name}
 source: {{path: "{logs}/{{window_start:%H}}/", settle: 1s}}
@@ -41,28 +46,59 @@ runner: {{driver_memory: 1g}}
 """
 
 
-def uv() -> str:
-    return shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    release.make(ROOT, folder, VERSION)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment's Python. What shipper needs comes from the lock, as in an image."""
-    folder = tmp_path_factory.mktemp("installed")
-
-    def run(*words: str | Path) -> None:
-        subprocess.run([uv(), *words, "--quiet"], cwd=ROOT, check=True)
-
-    run("build", "--wheel", "--package", "shipper", "--out-dir", folder)
-    wanted = folder / "requirements.txt"
-    lock = ("--locked", "--no-dev", "--no-emit-workspace", "--extra", "spark", "--extra", "airflow")
-    run("export", *lock, "--output-file", wanted)
-    run("venv", "--python", sys.executable, folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    run("pip", "install", "--python", python, "--requirement", wanted)
-    [wheel] = folder.glob("*.whl")
-    run("pip", "install", "--python", python, "--no-deps", wheel)
+def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that is made as docs/install.md says."""
+    python = tmp_path_factory.mktemp("installed") / "venv" / "bin" / "python"
+    uv = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    wheel = released / f"shipper-{VERSION}-py3-none-any.whl"
+    constraints = released / f"shipper-{VERSION}-constraints.txt"
+    for words in (
+        ["venv", "--python", sys.executable, str(python.parents[1])],
+        [
+            *("pip", "install", "--python", str(python), f"{wheel}[spark,airflow]"),
+            *("--constraint", str(constraints)),
+        ],
+    ):
+        subprocess.run([uv, *words, "--quiet"], cwd=python.parents[2], check=True)
     return python
+
+
+def test_a_release_has_sums_and_says_what_it_is_made_of(released: Path) -> None:
+    sums = dict(
+        reversed(line.split("  ")) for line in (released / "SHA256SUMS").read_text().splitlines()
+    )
+    made = {path for path in released.iterdir() if path.name != "SHA256SUMS"}
+    assert sums == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made}
+    assert {f"shipper-{VERSION}.tar.gz", f"shipper_tools-{VERSION}-py3-none-any.whl"} < sums.keys()
+    parts = json.loads((released / f"shipper-{VERSION}.cdx.json").read_text())["components"]
+    constraints = (released / f"shipper-{VERSION}-constraints.txt").read_text()
+    for name in ("apache-airflow", "confluent-kafka", "great-expectations", "pyspark"):
+        [its] = [part["version"] for part in parts if part["name"] == name]
+        assert f"{name}=={its}" in constraints
+
+
+def test_nothing_is_released_that_does_not_fit_together(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    (clone / "new").write_text("")
+    found = release.why_not(clone, "9.9.9")
+    assert len(found) == 5, found
+    (clone / "new").unlink()
+    (clone / "CHANGELOG.md").write_text(
+        f"# Changelog\n\n## {VERSION} – today\n\n- It is.\n\n## 0\n"
+    )
+    who = ("-c", "user.name=n", "-c", "user.email=e@example")
+    subprocess.run(["git", *who, "commit", "--quiet", "-am", "Release"], cwd=clone, check=True)
+    assert release.why_not(clone, VERSION) == []
+    assert release.changes_of(clone / "CHANGELOG.md", VERSION) == "- It is."
 
 
 class Repository:
