@@ -1,6 +1,6 @@
 """The command line, settings and environment with which a job is started, for each kind of runner.
 
-YARN and Kubernetes have no other test here: what Spark makes of these arguments is said by its
+Kubernetes has no other test here: what Spark makes of these arguments is said by its
 documentation, and by nobody who tried.
 """
 

@@ -77,10 +77,10 @@ def up(
     """Start servers on loopback and leave them running.
 
     By default a Kafka and an S3 server: a target and a source. The S3 server's access key is
-    `shipper`, its secret key `shipper-development-only`. Airflow has the DAGs of this checkout, no
-    login, and PostgreSQL as its database where that is installed. A server that runs already is
-    left as it is. Data are kept in .dev/ (or $SHIPPER_DEV_HOME) and are there again after the next
-    start. The first time, the jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
+    `shipper`, its secret key `shipper-development-only`. Airflow has no login, and PostgreSQL as
+    its database where that is installed. A server that runs already is left as it is. Data are kept
+    in .dev/ (or $SHIPPER_DEV_HOME) and are there again after the next start. The first time, the
+    jars are fetched into ~/.cache/shipper (or $SHIPPER_CACHE).
     """
     chosen = list(dict.fromkeys(names)) if names else list(servers.DEFAULT)
     if port is not None and len(chosen) != 1:
@@ -108,6 +108,11 @@ def up(
                 _print(
                     f"To use it: cp {_short(server.directory / 'secure.yaml')} config/clusters/, "
                     "and `clusters: [secure]` in a pipeline"
+                )
+            if server.name == ServerName.YARN:
+                _print(
+                    f"To use it: export HADOOP_CONF_DIR={_short(server.directory / 'conf')}, and "
+                    "`runner: {kind: yarn}` in a pipeline"
                 )
             if server.name == ServerName.AIRFLOW:
                 _print(

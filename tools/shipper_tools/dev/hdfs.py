@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from xml.sax.saxutils import escape
 
-from shipper.errors import JarsUnavailable
+from shipper.jars import Say
+from shipper_tools.dev.hadoop import LOG4J, class_path, java_command, write_settings
 from shipper_tools.dev.http import json_at
-from shipper_tools.dev.jars import Say, resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.server import Server
-
-#: The lock that names the jars of the servers; the client's classes, on which they stand, come with
-#: pyspark and are of the same Hadoop.
-JARS = "hdfs-3.5.0"
-_OF_PYSPARK = (
-    *(
-        "hadoop-client-api-3.5.0",
-        "hadoop-client-runtime-3.5.0",
-        "slf4j-api-*",
-        "jcl-over-slf4j-*",
-        "log4j-slf4j2-impl-*",
-    ),
-    *("log4j-api-*", "log4j-core-*", "log4j-1.2-api-*"),
-)
 
 #: What differs from Hadoop's defaults, and why.
 _SETTINGS = {
@@ -43,12 +26,6 @@ _SETTINGS = {
     # So that a small file can have many blocks.
     "dfs.namenode.fs-limits.min-block-size": "4096",
 }
-
-_LOG4J = """<Configuration status="ERROR">
-  <Appenders><Console name="console"><PatternLayout pattern="%d{ISO8601} %p %c{1}: %m%n"/></Console></Appenders>
-  <Loggers><Root level="WARN"><AppenderRef ref="console"/></Root></Loggers>
-</Configuration>
-"""  # noqa: E501
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -110,9 +87,7 @@ class HdfsServer(Server):
         self._parts["datanode"].stop(0)
 
     def _launch(self) -> None:
-        self._class_path = ":".join(
-            map(str, [self.conf_dir, *_jars_of_pyspark(), resolve_jars(JARS, self._say) / "*"])
-        )
+        self._class_path = class_path(self.conf_dir, self._say)
         self._write_settings()
         formatted = self.directory / "data" / "formatted"
         if not formatted.exists():
@@ -139,13 +114,7 @@ class HdfsServer(Server):
         return dict(found[0]) if found else {}
 
     def _command(self, main_class: str) -> list[str]:
-        options = [
-            f"-Xmx{self._heap_mb}m",
-            *QUICK_JVM,
-            "-Djava.net.preferIPv4Stack=true",
-            "-Dlog4j2.configurationFile=log4j2.xml",
-        ]
-        return [str(find_java().path), *options, "-cp", self._class_path, main_class]
+        return java_command(main_class, self._class_path, self._heap_mb)
 
     def _write_settings(self) -> None:
         self._folders("conf", "data")
@@ -163,39 +132,6 @@ class HdfsServer(Server):
             "dfs.datanode.address": f"{LOOPBACK}:{free_port()}",
             "dfs.datanode.ipc.address": f"{LOOPBACK}:{free_port()}",
         }
-        (self.conf_dir / "core-site.xml").write_text(_xml(core), encoding="utf-8")
-        (self.conf_dir / "hdfs-site.xml").write_text(
-            _xml(_SETTINGS | places | self._settings), encoding="utf-8"
-        )
-        (self.directory / "log4j2.xml").write_text(_LOG4J, encoding="utf-8")
-
-
-def _jars_of_pyspark() -> list[Path]:
-    """Raises JarsUnavailable."""
-    spec = importlib.util.find_spec("pyspark")  # looked up, not imported
-    folder = (
-        Path(next(iter(spec.submodule_search_locations))) / "jars"
-        if spec and spec.submodule_search_locations
-        else None
-    )
-    found = (
-        [jar for name in _OF_PYSPARK for jar in sorted(folder.glob(f"{name}.jar"))[-1:]]
-        if folder
-        else []
-    )
-    if len(found) < len(_OF_PYSPARK):
-        raise JarsUnavailable(
-            "HDFS runs on jars of pyspark 4.2, with Hadoop 3.5.0, and this environment does not "
-            "have them all. Install shipper with its Spark part: `pip install 'shipper[spark]'` "
-            "(or `uv sync --all-extras`)."
-        )
-    return found
-
-
-def _xml(settings: Mapping[str, str]) -> str:
-    """As Hadoop's configuration files are written."""
-    properties = (
-        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in settings.items()
-    )
-    return f"<configuration>\n{''.join(properties)}</configuration>\n"
+        write_settings(self.conf_dir / "core-site.xml", core)
+        write_settings(self.conf_dir / "hdfs-site.xml", _SETTINGS | places | self._settings)
+        (self.directory / "log4j2.xml").write_text(LOG4J, encoding="utf-8")

@@ -20,6 +20,7 @@ from shipper_tools.dev.s3 import S3Server
 from shipper_tools.dev.server import STOP_WITHIN_SECONDS, Server
 from shipper_tools.dev.spark import SparkServer
 from shipper_tools.dev.state import ServerState
+from shipper_tools.dev.yarn import YarnServer
 
 if TYPE_CHECKING:
     from shipper_tools.dev.secure import SecureKafka
@@ -30,6 +31,7 @@ class ServerName(StrEnum):
     S3 = "s3"
     HDFS = "hdfs"
     SPARK = "spark"
+    YARN = "yarn"
     AIRFLOW = "airflow"
 
 
@@ -41,6 +43,7 @@ _PORTS: Mapping[ServerName, int] = {
     ServerName.S3: 9000,
     ServerName.HDFS: 8020,
     ServerName.SPARK: 7077,
+    ServerName.YARN: 8032,
     ServerName.AIRFLOW: 8080,
 }
 _SECURE_PORT = 9093
@@ -146,6 +149,10 @@ def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
 def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Path) -> Server:
     if name == ServerName.AIRFLOW:
         return AirflowServer(home / name, port, config, say)
+    if name == ServerName.YARN:
+        hdfs = state.load(home, ServerName.HDFS)
+        where = hdfs.addresses["uri"] if hdfs is not None and hdfs.running else "file:///"
+        return YarnServer(home / name, port, file_system=where, say=say)
     kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer | SparkServer]] = {
         ServerName.KAFKA: KafkaServer,
         ServerName.S3: S3Server,

@@ -1,0 +1,154 @@
+"""A real YARN on loopback: a ResourceManager and some NodeManagers, each a Java process of its own,
+from the jars that HDFS has here too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shipper.jars import Say
+from shipper_tools.dev.hadoop import LOG4J, class_path, java_command, write_settings
+from shipper_tools.dev.http import json_at
+from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.java import find_java
+from shipper_tools.dev.ports import LOOPBACK, free_port
+from shipper_tools.dev.process import ServerProcess
+from shipper_tools.dev.server import Server
+
+#: What the shaded jar of Hadoop's servers leaves out: its ResourceManager makes certificates.
+_JARS = "yarn-3.5.0"
+_RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
+_NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+#: What differs from Hadoop's defaults, and why.
+_SETTINGS = {
+    "yarn.scheduler.minimum-allocation-mb": "256",
+    "yarn.nodemanager.vmem-check-enabled": "false",
+    "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99",
+    # A node that is gone is lost after 10 s, not 10 min.
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
+    "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
+    # One that is started again takes up its containers' place at once.
+    "yarn.nodemanager.recovery.enabled": "false",
+    "yarn.log-aggregation-enable": "false",
+}
+_SCHEDULER = {
+    "yarn.scheduler.capacity.root.queues": "default",
+    "yarn.scheduler.capacity.root.default.capacity": "100",
+    "yarn.scheduler.capacity.maximum-am-resource-percent": "0.8",
+}
+
+
+class YarnServer(Server):
+    """Jobs run on it with ``runner: {kind: yarn}`` and :attr:`conf_dir` as `HADOOP_CONF_DIR`.
+
+    Args:
+        nodes: how many NodeManagers.
+        memory_mb: of each, for containers.
+        cores: of each. They are counted, not measured.
+        file_system: `fs.defaultFS`, where jobs put what their containers fetch.
+    """
+
+    title = "YARN"
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int | None = None,
+        *,
+        nodes: int = 2,
+        memory_mb: int = 4096,
+        cores: int = 4,
+        file_system: str = "file:///",
+        die_with_parent: bool = False,
+        say: Say = lambda line: None,
+    ) -> None:
+        super().__init__(directory, port, die_with_parent=die_with_parent, say=say)
+        self._nodes, self._memory_mb, self._cores = nodes, memory_mb, cores
+        self._file_system = file_system
+        self._web_port = 0
+        self._class_path = ""
+
+    @property
+    def conf_dir(self) -> Path:
+        """For HADOOP_CONF_DIR: core-site.xml and yarn-site.xml."""
+        return self.directory / "conf"
+
+    @property
+    def web(self) -> str:
+        """The ResourceManager's REST API: ``http://127.0.0.1:PORT/ws/v1/cluster/…``."""
+        return f"http://{LOOPBACK}:{self._web_port}"
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        return {"yarn": self.address, "web": self.web, "HADOOP_CONF_DIR": str(self.conf_dir)}
+
+    def start_node(self, number: int) -> None:
+        """Start a NodeManager, also in place of one that was killed. Does not wait for it."""
+        folder = self.directory / "nodes" / str(number)
+        own = {
+            "yarn.nodemanager.address": f"{LOOPBACK}:{free_port()}",
+            "yarn.nodemanager.localizer.address": f"{LOOPBACK}:{free_port()}",
+            "yarn.nodemanager.collector-service.address": f"{LOOPBACK}:{free_port()}",
+            "yarn.nodemanager.webapp.address": f"{LOOPBACK}:{free_port()}",
+            "yarn.nodemanager.local-dirs": str(folder / "local"),
+            "yarn.nodemanager.log-dirs": str(folder / "logs"),
+        }
+        settings = [word for name, value in own.items() for word in ("-D", f"{name}={value}")]
+        # A container finds its Java by it.
+        environment = {**os.environ, "JAVA_HOME": str(find_java().path.resolve().parents[1])}
+        self._spawn(
+            f"node-{number}",
+            java_command(_NODE_MANAGER, self._class_path, 256, *settings),
+            environment,
+        )
+
+    def node(self, number: int) -> ServerProcess:
+        """Return a NodeManager's process. Its containers are its descendants."""
+        return self._parts[f"node-{number}"]
+
+    def kill_node(self, number: int) -> None:
+        """Kill a NodeManager, as by kill -9. Its containers are orphans then."""
+        self._parts.pop(f"node-{number}").stop(0)
+
+    def live_nodes(self) -> int:
+        """Return how many NodeManagers the ResourceManager counts as alive."""
+        metrics: dict[str, Any] = json_at(f"{self.web}/ws/v1/cluster/metrics")
+        return int(metrics.get("clusterMetrics", {}).get("activeNodes", 0))
+
+    def _launch(self) -> None:
+        self._folders("conf/webapps/cluster", "conf/webapps/node")  # pages that its jar lacks
+        more = resolve_jars(_JARS, self._say) / "*"
+        self._class_path = f"{class_path(self.conf_dir, self._say)}:{more}"
+        self._web_port = free_port()
+        self._write_settings()
+        self._spawn("manager", java_command(_RESOURCE_MANAGER, self._class_path, 384))
+        for number in range(self._nodes):
+            self.start_node(number)
+
+    def _answers(self) -> bool:
+        return self.live_nodes() == self._nodes
+
+    def _write_settings(self) -> None:
+        places = {
+            "yarn.resourcemanager.hostname": LOOPBACK,
+            "yarn.resourcemanager.address": self.address,
+            "yarn.resourcemanager.webapp.address": f"{LOOPBACK}:{self._web_port}",
+            **{
+                f"yarn.resourcemanager.{name}.address": f"{LOOPBACK}:{free_port()}"
+                for name in ("scheduler", "resource-tracker", "admin")
+            },
+            "yarn.nodemanager.hostname": LOOPBACK,
+            "yarn.nodemanager.bind-host": LOOPBACK,
+            "yarn.nodemanager.resource.memory-mb": str(self._memory_mb),
+            "yarn.nodemanager.resource.cpu-vcores": str(self._cores),
+        }
+        core = {
+            "fs.defaultFS": self._file_system,
+            "hadoop.tmp.dir": str(self.directory / "tmp"),
+        }
+        write_settings(self.conf_dir / "core-site.xml", core)
+        write_settings(self.conf_dir / "yarn-site.xml", _SETTINGS | places)
+        write_settings(self.conf_dir / "capacity-scheduler.xml", _SCHEDULER)
+        (self.directory / "log4j2.xml").write_text(LOG4J, encoding="utf-8")
