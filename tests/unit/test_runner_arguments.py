@@ -1,7 +1,6 @@
 """The command line, settings and environment with which a job is started, for each kind of runner.
 
-Kubernetes has no other test here: what Spark makes of these arguments is said by its
-documentation, and by nobody who tried.
+Of Kubernetes, tests/integration/test_kubernetes_example.py has what Spark makes of them.
 """
 
 from __future__ import annotations
