@@ -71,6 +71,41 @@ def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+def test_the_images_own_steps_install_the_wheel(tmp_path: Path) -> None:
+    """As far as they go without Docker: what `docker/Dockerfile` copies and runs of shipper, in a
+    folder in place of the image. Not run: the base image, apt, and who owns the files."""
+    source, dist, root = (tmp_path / name for name in ("src", "dist", "root"))
+    uv = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    text = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
+    for line in text.splitlines():
+        if line.startswith("COPY --chown="):
+            *copied, into = line.split()[2:]
+            for name in copied:
+                target = source / into / Path(name).name if into.endswith("/") else source / into
+                target.parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+                copy(ROOT / name, target)
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, root], check=True)
+    [build] = [line for line in text.splitlines() if line.startswith("RUN uv build")]
+    [install] = [line for line in text.splitlines() if "shipper-*.whl" in line]
+    environment = {
+        **os.environ,
+        "VIRTUAL_ENV": str(root),
+        "PATH": os.pathsep.join([str(root / "bin"), str(Path(uv).parent), os.environ["PATH"]]),
+    }
+    for step, folder in ((build, source), (install, tmp_path)):
+        here = step.removeprefix("RUN ").replace("/tmp/dist", str(dist))
+        here = here.replace("/opt/shipper", str(root)).replace("--no-cache --compile-bytecode", "")
+        subprocess.run(["sh", "-ec", here], cwd=folder, env=environment, check=True)
+    assert (root / "dags" / "shipper_dags.py").exists()
+    said = subprocess.run(
+        [root / "bin" / "python", "-c", "import shipper_airflow.plugin as p; print(p.__file__)"],
+        **{"cwd": tmp_path, "env": environment, "text": True, "check": True},
+        capture_output=True,
+    )
+    assert Path(said.stdout.splitlines()[-1]).is_relative_to(root), "and not of the sources"
+
+
 def test_a_release_has_sums_and_says_what_it_is_made_of(released: Path) -> None:
     sums = dict(
         reversed(line.split("  ")) for line in (released / "SHA256SUMS").read_text().splitlines()

@@ -107,7 +107,9 @@ def test_airflow_finds_what_is_mounted():
     airflow = SERVICES["airflow"]
     targets = {target: source for source, target, *_ in mounts(airflow)}
     assert targets[airflow["environment"]["SHIPPER_CONFIG"]] == "./config"
-    assert targets[airflow["environment"]["AIRFLOW__CORE__DAGS_FOLDER"]] == "./dags"
+    dags = airflow["environment"]["AIRFLOW__CORE__DAGS_FOLDER"]
+    installed = f"shipper dags install {dags} --config {airflow['environment']['SHIPPER_CONFIG']}"
+    assert installed in DOCKERFILE
     # `runs_uri: runs` is relative to the folder above the config.
     assert targets[str(Path(airflow["environment"]["SHIPPER_CONFIG"]).parent / "runs")] == "runs"
 
