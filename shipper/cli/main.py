@@ -86,6 +86,7 @@ class _Commands(LazyGroup):
         "doctor": "shipper.cli.doctor",
         "environment": "shipper.cli.environment",
         "preview": "shipper.cli.preview",
+        "test": "shipper.cli.test",
         "replay": "shipper.cli.replay",
         "new": "shipper.cli.new",
         "index": "shipper.cli.index",
