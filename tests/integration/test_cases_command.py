@@ -170,8 +170,8 @@ def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: 
     same = {"file": "a.log.gz", "path": "/logs/2026-11-01/a.log"}
     cases = {
         "near": {**same, "expect": [{"topic": "errors"}]},
-        "far": {**same, "cluster": "far", "expect": [{"topic": "archive"}]},
         "again": {**same, "expect": [{"timestamp": "2026-11-01T06:00Z"}]},
+        "far": {**same, "cluster": "far", "expect": [{"topic": "archive"}]},
         "packed by name alone": {
             "lines": "06:00:00 10.0.0.1 GET /a 200\n",
             "path": "/logs/2026-11-01/a.log.gz",
@@ -189,8 +189,8 @@ def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: 
     report = json.loads(shipper(config, "test", "--json", code=1).stdout)
     assert {case["case"]: bool(case["error"]) for case in report["cases"]} == {
         "near": True,
-        "far": True,
         "again": True,
+        "far": True,
         "packed by name alone": False,
     }
 
