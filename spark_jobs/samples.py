@@ -1,8 +1,9 @@
-"""What becomes of the samples of tests: read and decided as a preview does it, in one local session
-for all pipelines."""
+"""Samples of tests, read and decided as a preview does, in one local session for all pipelines."""
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -56,7 +57,7 @@ def _of_pipeline(
 
 
 def _as_text(pipeline: Pipeline) -> Pipeline:
-    """The pipeline over files that are not packed."""
+    """Return the pipeline over files that are not packed."""
     source = pipeline.source.model_copy(update={"codec": "none"})
     return pipeline.model_copy(update={"source": source})
 
@@ -77,6 +78,8 @@ class _Reader:
             if len(samples) > 1:
                 return [one for sample in samples for one in self.read(cluster, [sample])]
             known = isinstance(error, ShipperError)
+            if not known and os.environ.get("SHIPPER_LOG"):
+                traceback.print_exc()
             return [ReadSample(error=str(error) if known else self._engine.reason(error))]
 
     def _read(self, cluster: str | None, samples: Sequence[SampleToRead]) -> list[ReadSample]:

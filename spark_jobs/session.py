@@ -130,8 +130,8 @@ def setting(spark: SparkSession, key: str, value: object) -> Iterator[None]:
 
 @contextmanager
 def settings_of(spark: SparkSession, pipeline: Pipeline) -> Iterator[list[str]]:
-    """The pipeline's settings that decide what a line becomes, in a session of others while the
-    ``with`` block runs. Gives those that only a session of its own takes."""
+    """Set those of the pipeline's settings that decide what a line becomes, while the ``with``
+    block runs. Give the names of settings that only a session of its own takes."""
     missing = []
     with ExitStack() as settings:
         for key, value in deciding(pipeline.runner.conf).items():

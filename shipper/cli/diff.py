@@ -1,4 +1,4 @@
-"""``shipper diff``: what a change of the configuration means, before it is merged."""
+"""``shipper diff``: consequences of a change of the configuration, before it is merged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def diff(
 
 
 def _loaded(folder: Path) -> LoadedConfig:
-    """Raises ConfigError with all faults of the folder."""
+    """Load a folder. Raise ConfigError with all its faults."""
     loaded = load_all(folder, EVERYTHING)
     if loaded.faults:
         raise ConfigError("\n".join(map(str, loaded.faults)))
@@ -89,7 +89,7 @@ def _compared(old: Path, new: Path) -> ConfigChanges:
 
 
 def _predecessor(pipeline: Pipeline, before: LoadedConfig, now: LoadedConfig) -> Pipeline | None:
-    """What the pipeline was: the one of its name, or of a name that it says it had."""
+    """Return the earlier version of a pipeline: by its name, or by a name that it had formerly."""
     if pipeline.name in before.pipelines:
         return before.pipelines[pipeline.name]
     names = [name for name in pipeline.formerly if name not in now.pipelines]

@@ -1,5 +1,4 @@
-"""A first file of tests for a pipeline: the lines that a preview has shown, and what they become
-now."""
+"""A first file of tests for a pipeline, made of the lines that a preview has shown."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ cases:
 
 @dataclass
 class SavedTest:
-    """What was written."""
+    """A file of tests that was written."""
 
     file: Path
     cases: int
@@ -50,7 +49,7 @@ class SavedTest:
 
 
 def refuse_second(config_dir: Path, name: str) -> None:
-    """Raises UsageError if the pipeline has a file of tests: it may be somebody's work."""
+    """Raise UsageError if the pipeline has a file of tests: it may be somebody's work."""
     file = cases_path(config_dir, name)
     if file.exists():
         raise UsageError(
@@ -62,8 +61,8 @@ def refuse_second(config_dir: Path, name: str) -> None:
 def save_test(
     config_dir: Path, pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None
 ) -> SavedTest:
-    """Write ``tests/NAME.yaml`` with a case for each file of the preview. Raises UsageError if that
-    cannot be, and then leaves nothing behind."""
+    """Write ``tests/NAME.yaml`` with a case for each file of the preview. Raise UsageError if that
+    is impossible, and leave nothing behind then."""
     saved = SavedTest(cases_path(config_dir, pipeline.name), 0)
     samples = _samples(pipeline, lines, cluster, saved)
     if not samples:
@@ -111,7 +110,7 @@ def _kept(lines: Iterator[PreviewedLine], saved: SavedTest) -> Iterator[Previewe
         if line.why == TOO_LARGE or len(line.line.encode()) >= _CUT_BYTES:
             why = "too long"
         elif _NO_UTF8.search(line.line):
-            why = "bytes that are not UTF-8"
+            why = "perhaps not UTF-8"
         if why is None:
             yield line
         else:
@@ -123,7 +122,8 @@ def _why(saved: SavedTest) -> str:
 
 
 def _local_file(uri: str) -> Path:
-    """Raises UsageError for one that is not here, or too large to be kept."""
+    """Return the path of a file on this machine. Raise UsageError if there is none, or if it is too
+    large to be kept."""
     path = Path("/" + uri.removeprefix("file:").lstrip("/"))
     what = "a test keeps a copy of the file, since its records are no lines"
     if not uri.startswith(("file:/", "/")) or not path.is_file():
@@ -173,7 +173,7 @@ def _case_text(
 
 
 def _expectation(pipeline: Pipeline, line: PreviewedLine) -> dict[str, Any]:
-    """Keys and values of the entry for what became of ``line``."""
+    """Return the keys and values of the entry for ``line``."""
     if line.outcome != "shipped":
         why = str(line.why)
         found: dict[str, Any] = {

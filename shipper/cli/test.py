@@ -1,4 +1,4 @@
-"""``shipper test``: what sample lines become is what was expected of them."""
+"""``shipper test``: sample lines become the records that were expected."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Expectation(Model):
 
     @property
     def outcome(self) -> Literal["shipped", "dropped", "quarantined", "fails"]:
-        """As `shipper preview` names it."""
+        """The expected outcome, as `shipper preview` names it."""
         if self.dropped:
             return "dropped"
         return "quarantined" if self.quarantined else "fails" if self.fails else "shipped"

@@ -1,5 +1,5 @@
-"""What `shipper diff` says: what a change of the configuration means for the next run, before
-anybody runs it. Nothing but the two folders is asked, and no value of a secret is shown."""
+"""Results of `shipper diff`: consequences of a change of the configuration for the next runs. They
+are made of the two folders alone, and show no secret."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Change(Result):
 
 
 class Effect(Result):
-    """What changes mean."""
+    """One consequence of changes."""
 
     kind: EffectKind
     clusters: list[str] = []  # noqa: RUF012 - pydantic copies it
-    """The clusters that it is about; empty: all."""
+    """The clusters that are affected; empty: all."""
     text: str
 
 
@@ -65,7 +65,7 @@ class ClusterChanges(Result):
 
 
 class ConfigChanges(Result):
-    """Two folders of configuration."""
+    """Differences of two folders of configuration."""
 
     version: Literal[1] = 1
     pipelines: list[PipelineChanges]
@@ -82,8 +82,8 @@ def compare_clusters(before: Cluster, now: Cluster) -> list[Change]:
 def compare_pipelines(
     before: Pipeline, now: Pipeline, *, other_keys: bool = False
 ) -> PipelineChanges | None:
-    """Return what is another; None if nothing is. ``other_keys``: a key of `records.redact` is
-    written as another reference."""
+    """Compare two versions of a pipeline. Return None if they are the same. ``other_keys``: True if
+    a key of `records.redact` is named by another reference."""
     changes = list(_changes(before, now))
     if other_keys:
         changes.append(Change(field="records.redact", before=[_HIDDEN], after=[_HIDDEN]))
@@ -104,7 +104,7 @@ def compare_pipelines(
 
 
 def new_pipeline(now: Pipeline, removed: Sequence[Pipeline]) -> PipelineChanges:
-    """Say what a pipeline does that was not there. ``removed``: those that are gone."""
+    """Describe a pipeline that was not there before. ``removed``: pipelines that are gone."""
     text = (
         f"A new pipeline, with an empty ledger: it ships {now.source.path} to "
         f"{words(now.clusters)}, {_when(now.schedule)}."
@@ -119,7 +119,7 @@ def new_pipeline(now: Pipeline, removed: Sequence[Pipeline]) -> PipelineChanges:
 
 
 def removed_pipeline(before: Pipeline) -> PipelineChanges:
-    """Say what the end of a pipeline means."""
+    """Describe a pipeline that is gone."""
     text = (
         f"No run ships {before.source.path} to {words(before.clusters)} any more. Records and "
         "ledgers stay where they are."
@@ -129,7 +129,7 @@ def removed_pipeline(before: Pipeline) -> PipelineChanges:
     )
 
 
-# What changes mean
+# Consequences
 
 
 def _renamed(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
@@ -313,7 +313,7 @@ def _gates(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
             yield Effect.model_validate({"kind": kind, "text": " ".join(texts)})
 
 
-# Which keys changed
+# Keys
 
 
 class _Hidden(str):

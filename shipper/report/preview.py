@@ -44,17 +44,17 @@ class SampleToRead(Result):
     cluster: str | None = None
     """None: by the pipeline's own routes."""
     is_text: bool
-    """Whether the file holds text as it is, however the pipeline's files are packed."""
+    """True if the file holds plain text, however the pipeline's files are packed."""
     file: str
     path: str
     """Path or URI that its records name."""
 
 
 class ReadSample(Result):
-    """What became of a sample."""
+    """Records of a sample, or the reason why there are none."""
 
     lines: list[PreviewedLine] = []
     error: str | None = None
     """Why it could not be read: a run would fail of it too."""
     wrong: bool = False
-    """Whether the error is the configuration's, and not the sample's."""
+    """True if the configuration is wrong, and not the sample."""

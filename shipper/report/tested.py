@@ -1,5 +1,5 @@
-"""What `shipper test` says: each case, and each difference between what a case expects of its
-sample and what the pipeline makes of it. Like a preview, it has log lines in it, and is kept
+"""Results of `shipper test`: each case, and each difference between the records that a case expects
+and those that the pipeline makes of its sample. Like a preview, they hold log lines, and are kept
 nowhere."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Difference(Result):
 
 
 class CaseResult(Result):
-    """What became of one case."""
+    """Result of one case."""
 
     pipeline: str
     case: str
@@ -49,7 +49,7 @@ class CaseResult(Result):
 
 
 class CasesReport(Result):
-    """All cases that were asked for."""
+    """Results of all cases that were asked for."""
 
     version: Literal[1] = 1
     passed: int
@@ -60,8 +60,8 @@ class CasesReport(Result):
 
 
 def compare(file: CaseFile, name: str, read: ReadSample) -> CaseResult:
-    """Compare what a case expects with what was read of its sample. A case has one expectation for
-    each record, in order: what is left over on either side is a difference."""
+    """Compare the records that a case expects with those of its sample. A case has one expectation
+    for each record, in order. An expectation or a record that is left over is a difference."""
     expected, found = file.cases[name].expect, read.lines
     differences = [] if read.error else list(_differences(file, name, expected, found))
     return CaseResult(

@@ -128,7 +128,7 @@ def test_all_faults_of_a_file_are_told_at_once(config: Path) -> None:
 @pytest.mark.parametrize("file", ["/etc/passwd", "../web.yaml", "a/../../x", "file:///etc/passwd"])
 def test_a_test_reads_no_file_that_lies_elsewhere(file: str, config: Path) -> None:
     write(config, {"cases": {"a": {"file": file, "expect": []}}})
-    with pytest.raises(ConfigError, match=r"cases\.a\.file: .*below the folder of the tests"):
+    with pytest.raises(ConfigError, match=r"^config/tests/web\.yaml:1:\d+: cases\.a\.file: "):
         load_cases(config, "web")
 
 
@@ -136,19 +136,19 @@ def test_nor_by_a_link(config: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x\n")
     (config / "tests" / "a.log").symlink_to(tmp_path / "secret")
     write(config, {"cases": {"a": {"file": "a.log", "expect": []}}})
-    with pytest.raises(ConfigError, match="leads out of the folder"):
+    with pytest.raises(ConfigError, match=r"cases\.a\.file: "):
         load_cases(config, "web")
     (config / "tests" / "a.log").unlink()
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match=r"cases\.a\.file: .*tests/a\.log"):
         load_cases(config, "web")
 
 
 def test_a_file_of_no_pipeline_and_one_with_the_wrong_ending_are_faults(config: Path) -> None:
     (config / "tests" / "wep.yaml").write_text(json.dumps(one_case()))
-    with pytest.raises(ConfigError, match="no pipeline 'wep'; did you mean 'web'"):
+    with pytest.raises(ConfigError, match=r"'wep'.*'web'"):
         load_cases(config, "wep")
     (config / "tests" / "odd.yml").write_text("")
-    with pytest.raises(ConfigError, match=r"odd\.yml: .*rename it to odd\.yaml"):
+    with pytest.raises(ConfigError, match=r"^config/tests/odd\.yml: .*odd\.yaml"):
         pipelines_with_tests(config)
 
 
@@ -289,7 +289,7 @@ def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config:
         ("value", "x", "[email]")
     ]
     write(config, one_case(expect=[{"fails": "unparseable"}]))
-    with pytest.raises(ConfigError, match="write `quarantined`"):
+    with pytest.raises(ConfigError, match=r"expect\[0\]\.fails: .*`quarantined`"):
         load_cases(config, "web")
 
 
