@@ -210,7 +210,8 @@ def read_samples(config_dir: Path) -> int:
     from spark_jobs.session import session
 
     samples = [SampleToRead.model_validate(each) for each in json.load(sys.stdin)]
-    spark = session(Pipeline.model_validate(_ANY_PIPELINE))
+    # Of a pipeline with SQL: its session compiles expressions, as that of a run does.
+    spark = session(Pipeline.model_validate({**_ANY_PIPELINE, "records": {"key": "value"}}))
     found = read(spark, config_dir, samples)
     print(json.dumps([each.model_dump() for each in found]))
     spark.stop()

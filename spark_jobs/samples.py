@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -85,17 +86,16 @@ class _Reader:
     def _read(self, cluster: str | None, samples: Sequence[SampleToRead]) -> list[ReadSample]:
         files = [self._file(sample) for sample in samples]
         self._engine.look_at(files)
-        pieces = {
-            index: head
-            for index, file in enumerate(files)
-            if not file.problem
-            for head in heads([file] if file.size_bytes else [], MOST_RECORDS + 1)
-        }
-        lines = self._engine.preview(list(pieces.values()), cluster) if pieces else {}
-        return [
-            _result(file, lines[pieces[index].split] if index in pieces else [])
-            for index, file in enumerate(files)
+        # The number of the sample in place of the split's own: a split is known by path, size and
+        # time, which two samples may share.
+        pieces = [
+            replace(head, split=number)
+            for number, file in enumerate(files)
+            if file.size_bytes and not file.problem
+            for head in heads([file], MOST_RECORDS + 1)
         ]
+        lines = self._engine.preview(pieces, cluster) if pieces else {}
+        return [_result(file, lines.get(number, [])) for number, file in enumerate(files)]
 
     def _file(self, sample: SampleToRead) -> PlannedFile:
         there = self._engine.look_for([sample.file])[sample.file].id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,8 @@ class SampleContent:
     """What a test reads."""
 
     pipeline: str
-    content: str | Path
-    """Text, or the file that has it."""
+    content: bytes | Path
+    """Text as it is, or the file that has it."""
     path: str
     """Path or URI that its records name."""
     cluster: str | None = None
@@ -38,9 +37,9 @@ def read_samples(config_dir: Path, samples: Sequence[SampleContent]) -> list[Rea
             SampleToRead(
                 pipeline=sample.pipeline,
                 cluster=sample.cluster,
-                is_text=isinstance(sample.content, str),
+                is_text=isinstance(sample.content, bytes),
                 path=sample.path,
-                file=str(_written(sample, Path(folder, str(number)))),
+                file=str(_file_of(sample, Path(folder, str(number)))),
             )
             for number, sample in enumerate(samples)
         ]
@@ -51,13 +50,11 @@ def read_samples(config_dir: Path, samples: Sequence[SampleContent]) -> list[Rea
     return found
 
 
-def _written(sample: SampleContent, folder: Path) -> Path:
-    """Give each sample a file of its own, under its own name: two cases may read the same one."""
-    folder.mkdir()
+def _file_of(sample: SampleContent, file: Path) -> Path:
+    """Return the file that has the sample: ``file``, if the sample is text."""
     if isinstance(sample.content, Path):
-        return shutil.copyfile(sample.content, folder / sample.content.name)
-    file = folder / "lines"
-    file.write_bytes(sample.content.encode())
+        return sample.content.absolute()
+    file.write_bytes(sample.content)
     return file
 
 

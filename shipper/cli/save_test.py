@@ -67,15 +67,15 @@ def save_test(
     samples = _samples(pipeline, lines, cluster, saved)
     if not samples:
         raise UsageError(f"no test is written: there is no line to write{_why(saved)}")
-    texts, files = list[str](), dict[Path, str | Path]()
+    texts, files = list[str](), dict[Path, bytes | Path]()
     all_read = read_samples(config_dir, list(samples.values()))
     for (name, sample), read in zip(samples.items(), all_read, strict=True):
         if read.error:
             raise UsageError(f"no test is written: {sample.path}: {read.error}")
         beside = None
-        if not isinstance(sample.content, str):
+        if not isinstance(sample.content, bytes):
             beside = f"{pipeline.name}/{name}"
-        elif len(sample.content) > LONGEST_TEXT:
+        elif len(sample.content.decode()) > LONGEST_TEXT:
             beside = f"{pipeline.name}/{name}.txt"  # it is not packed, whatever its name said
         if beside:
             files[saved.file.parent / beside] = sample.content
@@ -92,9 +92,9 @@ def _samples(
     """Return the sample of each file by the name of its case."""
     found: dict[str, SampleContent] = {}
     for path, group in groupby(lines, lambda line: line.file):
-        content: str | Path
+        content: bytes | Path
         if pipeline.source.format in _TEXTS:
-            content = "".join(f"{line.line}\n" for line in _kept(group, saved))
+            content = "".join(f"{line.line}\n" for line in _kept(group, saved)).encode()
         else:
             content = _local_file(path)
         if content:
@@ -163,8 +163,8 @@ def _case_text(
         rows.append(f"    cluster: {yaml_text(sample.cluster)}")
     if beside:
         rows.append(f"    file: {yaml_text(beside)}")
-    else:
-        rows.append(f"    lines: {yaml_block(str(sample.content), 6)}")
+    elif isinstance(sample.content, bytes):
+        rows.append(f"    lines: {yaml_block(sample.content.decode(), 6)}")
     rows.append("    expect:" if lines else "    expect: []")
     for line in lines:
         entry = list(_entry(_expectation(pipeline, line)))
@@ -242,7 +242,7 @@ def yaml_block(text: str, indent: int) -> str:
     return "|\n" + "\n".join(" " * indent + row if row else "" for row in rows)
 
 
-def _write(config_dir: Path, file: Path, text: str, files: dict[Path, str | Path]) -> None:
+def _write(config_dir: Path, file: Path, text: str, files: dict[Path, bytes | Path]) -> None:
     """Write all files, or none."""
     if len(text.encode()) > LARGEST_BYTES:
         raise UsageError(
@@ -257,7 +257,7 @@ def _write(config_dir: Path, file: Path, text: str, files: dict[Path, str | Path
             if isinstance(content, Path):
                 shutil.copyfile(content, path)
             else:
-                path.write_text(content, encoding="utf-8", newline="")
+                path.write_bytes(content)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="")
         load_cases(config_dir, file.stem)

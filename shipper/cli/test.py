@@ -79,7 +79,7 @@ def _load(config: Path, names: list[str]) -> list[CaseFile]:
 
 def _sample(config: Path, file: CaseFile, name: str) -> SampleContent:
     case = file.cases[name]
-    content = file.folder / case.file if case.file else case.lines or ""
+    content = file.sample(name)
     return SampleContent(file.pipeline.name, content, case.shown_path(config), case.cluster)
 
 

@@ -106,7 +106,8 @@ class Case(Model):
     """Sample lines and what is expected of them."""
 
     lines: str | None = Field(default=None, min_length=1)
-    """Content of the sample as text, best in a block (`lines: |`). This or `file`."""
+    """Content of the sample as text, best in a block (`lines: |`), in the encoding of the
+    pipeline's files, and not packed. This or `file`."""
     file: str | None = Field(default=None, min_length=1, examples=["web_access/odd.log.gz"])
     """Path of a sample file, relative to the folder of the tests. It may have any bytes, format and
     compression that the pipeline reads."""
@@ -166,6 +167,13 @@ class CaseFile:
     pipeline: Pipeline
     """As :func:`load_pipeline_to_test` loads it."""
     cases: dict[str, Case]
+
+    def sample(self, case: str) -> bytes | Path:
+        """Content of a case's sample, or the file that has it."""
+        found = self.cases[case]
+        if found.file is not None:
+            return self.folder / found.file
+        return (found.lines or "").encode(_encoding(self.pipeline))
 
     def place(self, case: str, *below: str | int) -> str:
         """File, line and column of a case or of something in it, for people and for editors."""
@@ -227,6 +235,11 @@ def load_cases(config_dir: Path, name: str) -> CaseFile:
     return CaseFile(shown, file, path.parent, pipeline, found.cases)
 
 
+def _encoding(pipeline: Pipeline) -> str:
+    """Of the pipeline's files, if they are text."""
+    return pipeline.source.csv.encoding if pipeline.source.csv else "UTF-8"
+
+
 def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyPath, str]]:
     """Yield what contradicts the pipeline or is not there."""
     if case.file is not None:
@@ -235,6 +248,12 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyP
             yield ("file",), "the link leads out of the folder of the tests; copy the file into it"
         elif not sample.is_file():
             yield ("file",), f"no such file: {sample}"
+    if case.lines is not None:
+        try:
+            case.lines.encode(_encoding(pipeline))
+        except (LookupError, UnicodeError):
+            why = f"the text cannot be written in {_encoding(pipeline)}; put it into a `file`"
+            yield ("lines",), why
     if case.cluster is not None and case.cluster not in pipeline.clusters:
         known = suggestion(case.cluster, list(pipeline.clusters), "the pipeline has")
         yield ("cluster",), f"the pipeline does not ship to {case.cluster!r}{known}"

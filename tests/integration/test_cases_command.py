@@ -141,14 +141,25 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
     assert (tests / "orders_csv" / "orders.csv").read_bytes() == log.read_bytes()
     many = tmp_path / "many.log"
     many.write_text("".join(f"{number} {'x' * 300}\n" for number in range(60)))
-    plain = {"pipeline": "plain", "source": "logs", "topic": "logs", "clusters": ["local"]}
+    plain: dict[str, Any] = {
+        "pipeline": "plain",
+        "source": "logs",
+        "topic": "logs",
+        "clusters": ["local"],
+    }
     write(folder / "config", plain)
     shipper(folder / "config", "preview", "plain", "--file", str(many), "-n", "60", "--save-test")
     assert (tests / "plain" / "many.log.txt").read_bytes() == many.read_bytes()
+    wide = {**plain, "pipeline": "wide", "source": {"path": "logs", "format": "csv"}}
+    wide["source"]["csv"] = {"encoding": "UTF-16LE"}
+    write(folder / "config", wide)
+    case = {"lines": "a,b\nü,€\n", "expect": [{"value": '{"a":"ü","b":"€"}'}]}
+    (tests / "wide.yaml").write_text(json.dumps({"cases": {"wide": case}}))
     report = json.loads(shipper(folder / "config", "test", "--json").stdout)
     assert [(case["passed"], case["records"]) for case in report["cases"]] == [
         (True, 40),
         (True, 60),
+        (True, 1),
     ]
     (tests / "plain.yaml").unlink()
     shipper(
