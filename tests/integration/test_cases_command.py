@@ -150,7 +150,8 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
     write(folder / "config", plain)
     shipper(folder / "config", "preview", "plain", "--file", str(many), "-n", "60", "--save-test")
     assert (tests / "plain" / "many.log.txt").read_bytes() == many.read_bytes()
-    wide = {**plain, "pipeline": "wide", "source": {"path": "logs", "format": "csv"}}
+    packed = {"path": "logs", "format": "csv", "codec": "gzip"}
+    wide = {**plain, "pipeline": "wide", "source": packed}
     wide["source"]["csv"] = {"encoding": "UTF-16LE"}
     write(folder / "config", wide)
     case = {"lines": "a,b\nü,€\n", "expect": [{"value": '{"a":"ü","b":"€"}'}]}
