@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -76,6 +77,22 @@ def shipper(
 def test_the_tests_of_the_examples_hold(example: str) -> None:
     report = json.loads(shipper(EXAMPLES / example / "config", "test", "--json").stdout)
     assert report["passed"] == len(report["cases"]) > 0
+
+
+def test_the_example_of_the_guide_holds(tmp_path: Path) -> None:
+    guide = (EXAMPLES.parent / "docs" / "guide.md").read_text(encoding="utf-8")
+    for cluster in ("frankfurt", "singapore"):
+        file = tmp_path / "config" / "clusters" / f"{cluster}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"cluster: {cluster}\nbootstrap: 127.0.0.1:1\n")
+    blocks = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    pipeline = next(block for block in blocks if "deliver_within: 1h" in block)
+    cases = next(block for block in blocks if "\ncases:" in block)
+    for folder, text in (("pipelines", pipeline), ("tests", cases)):
+        (tmp_path / "config" / folder).mkdir()
+        (tmp_path / "config" / folder / "web_access.yaml").write_text(text)
+    report = json.loads(shipper(tmp_path / "config", "test", "--json").stdout)
+    assert (report["passed"], report["failed"]) == (1, 0)
 
 
 def test_what_is_saved_holds_and_a_change_of_the_pipeline_is_told(
