@@ -44,6 +44,8 @@ READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "ship
 
 #: In place of steps: says what it finds, and does nothing. See spark_jobs/look.py.
 LOOK = "look"
+#: In place of steps: says what becomes of samples of tests. See spark_jobs/samples.py.
+SAMPLES = "samples"
 #: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark
 #: unpacks it there under this name.
 _UNPACKED = "environment"

@@ -3,7 +3,7 @@
 
 Started by Airflow with one step per task, and by ``shipper run`` with all of them (see
 shipper.runner). ``check`` in place of the steps analyses the SQL of all pipelines and prints the
-faults as JSON.
+faults as JSON; ``samples`` reads samples of tests, as standard input names them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import socketserver
 import sys
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from shipper import job_environment
@@ -24,13 +24,21 @@ from shipper.config.content_checks import is_count
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
-from shipper.config.properties import deciding
 from shipper.config.replay import Replay, replayed
 from shipper.driver.clusters import Clusters
 from shipper.errors import JarsUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, be_fast
 from shipper.report.phases import STARTING_PYTHON
-from shipper.runner import GATE_SOURCE, GRACE_SECONDS, LOOK, PLAN, REPORT, SHIP, JobOptions
+from shipper.runner import (
+    GATE_SOURCE,
+    GRACE_SECONDS,
+    LOOK,
+    PLAN,
+    REPORT,
+    SAMPLES,
+    SHIP,
+    JobOptions,
+)
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import say
 from shipper.windows.window import parse_window
@@ -62,7 +70,8 @@ def main(argv: list[str] | None = None) -> int:
         "steps",
         nargs="+",
         metavar="STEP",
-        help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check; or look",
+        help="plan, gate_source, ship:CLUSTER, gate_delivery:CLUSTER, report; or check, samples or "
+        "look",
     )
     arguments = parser.parse_args(argv)
     _set_up_logging()
@@ -70,6 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if arguments.steps == ["check"]:
             return check_sql(arguments.config, arguments.pipeline)
+        if arguments.steps == [SAMPLES]:
+            return read_samples(arguments.config)
         if not (arguments.pipeline and arguments.window and arguments.run_id):
             parser.error("--pipeline, --window and --run-id are needed")
         if arguments.steps == [LOOK]:
@@ -173,7 +184,7 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
     """Prints ``{pipeline: [[field, message], …]}`` for all pipelines that load, or one of them;
     returns 0 also when there are faults."""
     from spark_jobs.expressions import sql_faults
-    from spark_jobs.session import session, setting
+    from spark_jobs.session import session, settings_of
 
     pipelines = load_all(config_dir, EVERYTHING).pipelines
     if only is not None:
@@ -181,10 +192,7 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
     spark = session(Pipeline.model_validate(_ANY_PIPELINE))
     found = {}
     for name, pipeline in pipelines.items():
-        with ExitStack() as settings:
-            for key, value in deciding(pipeline.runner.conf).items():
-                with suppress(Exception):  # one that only a new session takes
-                    settings.enter_context(setting(spark, key, value))
+        with settings_of(spark, pipeline):
             found[name] = sql_faults(spark, pipeline)
     print(
         json.dumps(
@@ -194,6 +202,22 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
             }
         )
     )
+    spark.stop()
+    return 0
+
+
+def read_samples(config_dir: Path) -> int:
+    """Read the samples that standard input lists as JSON (:class:`SampleToRead`), and print what
+    became of each (:class:`ReadSample`). Return 0 also for those that cannot be read."""
+    from shipper.report.preview import SampleToRead
+    from spark_jobs.samples import read
+    from spark_jobs.session import session
+
+    samples = [SampleToRead.model_validate(each) for each in json.load(sys.stdin)]
+    # Of a pipeline with SQL: its session compiles expressions, as that of a run does.
+    spark = session(Pipeline.model_validate({**_ANY_PIPELINE, "records": {"key": "value"}}))
+    found = read(spark, config_dir, samples)
+    print(json.dumps([each.model_dump() for each in found]))
     spark.stop()
     return 0
 

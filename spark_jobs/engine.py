@@ -262,7 +262,9 @@ class SparkEngine(Engine):
 
         return prove(self._spark, self._pipeline.on(cluster.name), cluster, schema_ids, wanted)
 
-    def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
+    def preview(
+        self, pieces: Sequence[FilePiece], cluster: str | None
+    ) -> dict[int, list[PreviewedLine]]:
         from spark_jobs.preview import preview
 
         return preview(

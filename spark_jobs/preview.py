@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -26,30 +25,29 @@ _ONE_TASK = 2**62
 
 def preview(
     spark: SparkSession, pipeline: Pipeline, pieces: Sequence[FilePiece]
-) -> list[PreviewedLine]:
-    """A line each, in the order of the pieces. Notes what is wrong with files that cannot
-    be read."""
+) -> dict[int, list[PreviewedLine]]:
+    """Return the lines of each piece by the piece's split, in the order of the pieces. Notes what
+    is wrong with files that cannot be read."""
     of_file = headers_of_files(spark, pipeline, [uri_of(piece.file) for piece in pieces])
     # Rows are in the order of the pieces and none is left out, so the same ones read twice lie side
     # by side.
     with reading(spark, pieces, LineLimits.of(pipeline), partition_bytes=_ONE_TASK) as read:
-        lines = read.frame.select(
-            _beginning(F.col("value")), "file_path", sql_column(MARK)
+        read_rows = read.frame.select(
+            _beginning(F.col("value")), "file_path", "split", sql_column(MARK)
         ).collect()
         shown = records(read.frame, pipeline)
         rows = shown.withColumn("value", _beginning(F.col("value"))).collect()
         broken_files(pieces, read.reports())
-    numbers: Counter[str] = Counter()
-    found = []
-    for line, row in zip(lines, rows, strict=True):
+    found: dict[int, list[PreviewedLine]] = {piece.split: [] for piece in pieces}
+    for line, row in zip(read_rows, rows, strict=True):
         if line[MARK] == BROKEN:
             continue
-        numbers[line.file_path] += 1
+        lines = found[line.split]
         one = _previewed(pipeline, line, row, shown)
-        one.record = numbers[line.file_path]
+        one.record = len(lines) + 1
         if pipeline.records.bundle is not None:
             one.headers = {name: _text(value) for name, value in of_file.get(line.file_path, ())}
-        found.append(one)
+        lines.append(one)
     return found
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from shipper import s3a
 from shipper.config.pipeline import Pipeline
+from shipper.config.properties import deciding
 from shipper.errors import SparkUnavailable
 from shipper.runner import why_no_spark
 from shipper.terminal import say
@@ -125,3 +126,17 @@ def setting(spark: SparkSession, key: str, value: object) -> Iterator[None]:
     spark.conf.set(key, str(value))
     with afterwards(lambda: spark.conf.set(key, str(previous))):
         yield
+
+
+@contextmanager
+def settings_of(spark: SparkSession, pipeline: Pipeline) -> Iterator[list[str]]:
+    """Set those of the pipeline's settings that decide what a line becomes, while the ``with``
+    block runs. Give the names of settings that only a session of its own takes."""
+    missing = []
+    with ExitStack() as settings:
+        for key, value in deciding(pipeline.runner.conf).items():
+            try:
+                settings.enter_context(setting(spark, key, value))
+            except Exception:
+                missing.append(key)
+        yield missing

@@ -87,6 +87,8 @@ class _Commands(LazyGroup):
         "doctor": "shipper.cli.doctor",
         "environment": "shipper.cli.environment",
         "preview": "shipper.cli.preview",
+        "test": "shipper.cli.test",
+        "diff": "shipper.cli.diff",
         "replay": "shipper.cli.replay",
         "new": "shipper.cli.new",
         "index": "shipper.cli.index",

@@ -104,8 +104,8 @@ def new(
     then = f"then shipper plan {name} --window START/END, which sends nothing"
     if sample:
         then = (
-            f"shipper preview {name} --file {shlex.quote(str(sample))}, which shows what its "
-            "lines become"
+            f"shipper preview {name} --file {shlex.quote(str(sample))} --save-test, which shows "
+            f"what its lines become, and keeps that as a first test (shipper test {name})"
         )
     out.say(f"Next: shipper validate {name}; {then}.")
 

@@ -15,6 +15,7 @@ import typer
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
+from shipper.cli.save_test import SavedTest, refuse_second, save_test
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError, UsageError
@@ -28,7 +29,7 @@ from shipper.windows.window import Window, parse_window
 
 EPILOG = (
     "Example: `shipper preview web_access --last` · `shipper preview web_access --file "
-    "logs/a.log.gz -n 100 --json`"
+    "logs/a.log.gz -n 100 --json` · `shipper preview web_access --last --save-test`"
 )
 _MOST_LINES = 1_000
 _COLOURS = {"shipped": "green", "dropped": "dim", "quarantined": "yellow", "fails": "red"}
@@ -61,6 +62,14 @@ def preview(
     lines: Annotated[
         int, typer.Option("-n", "--lines", min=1, max=_MOST_LINES, help="How many.")
     ] = 20,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save-test",
+            help="Also write CONFIG/tests/PIPELINE.yaml, a first file for `shipper test`, if there "
+            "is none. It holds the lines.",
+        ),
+    ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -72,6 +81,8 @@ def preview(
     """
     spec = load_pipeline(config, pipeline)
     check_clusters(spec, [cluster] if cluster else [])
+    if save:
+        refuse_second(config, pipeline)
     about = _window(spec, window, last=last, named=bool(file))
     with tempfile.TemporaryDirectory(prefix="shipper-preview-") as folder:
         job = runner.Job(
@@ -104,7 +115,20 @@ def preview(
         print_json(result)
     else:
         _show(result)
+    if save and code == 0:
+        _say_saved(pipeline, save_test(config, spec, result.lines, cluster))
     raise typer.Exit(code)
+
+
+def _say_saved(pipeline: str, saved: SavedTest) -> None:
+    err.say(
+        f"{saved.file} is written, with {plural(saved.cases, 'case')}: read it, then run `shipper "
+        f"test {pipeline}`. It holds lines as they were read: remove what must not be committed."
+    )
+    if saved.left_out:
+        shown = ", ".join(saved.left_out[:5])
+        more = "" if len(saved.left_out) <= 5 else f" and {len(saved.left_out) - 5} more"
+        err.say(f"Left out, since the text of a test cannot hold them: {shown}{more}.", "yellow")
 
 
 def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> Window:

@@ -165,7 +165,7 @@ def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None
             (*path, "check"),
             f"unknown check {context['tag']!r}{suggestion(str(context['tag']), known)}",
         )
-    if kind == "too_short" and _at(file.data, path) != []:
+    if kind == "too_short" and _at(file.data, path) not in ([], {}):
         # pydantic counts the entries without an error only; the others are reported by themselves
         return None
     found = _found(kind, spot, file)
@@ -240,7 +240,8 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> 
         case "tuple_type":
             return "expected a list, such as [a, b]"
         case "too_short":
-            return "the list is empty; it needs an entry at least"
+            what = "section" if isinstance(value, dict) else "list"
+            return f"the {what} is empty; it needs an entry at least"
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
             unit = unit_of(spot.field) if spot.field else None
             bound, value = next(iter(context.items()))

@@ -107,6 +107,17 @@ def references(config_dir: Path, pipeline: str) -> set[Reference]:
     )
 
 
+def hash_keys(config_dir: Path, pipeline: str) -> list[str]:
+    """Return the references that name the keys of `records.redact`, as written, in the order of the
+    rules. Never raises."""
+    file = _pipelines(config_dir).file(pipeline)
+    records = file.data.get("records")
+    rules = records.get("redact") if isinstance(records, dict) else None
+    count = len(rules) if isinstance(rules, list) else 0
+    found = (file.text(("records", "redact", index, "hash", "key")) for index in range(count))
+    return [key for key in found if key is not None]
+
+
 def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedConfig:
     """Every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes no
     other down."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, NoDefault
 from pydantic_core import core_schema
 
+from shipper.config.cases import PipelineTests
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import SHORTHANDS, Pipeline
 from shipper.config.platform import Platform
@@ -82,6 +83,7 @@ def generated_files() -> dict[str, str]:
         "pipeline": pipeline_schema(),
         "cluster": cluster_schema(),
         "platform": platform_schema(),
+        "tests": cases_schema(),
     }
     texts = {
         f"{name}.json": json.dumps(
@@ -151,6 +153,14 @@ def platform_schema() -> Schema:
         if name != "pipeline"
     }
     schema["properties"]["defaults"] |= {"additionalProperties": False, "properties": keys}
+    return schema
+
+
+def cases_schema() -> Schema:
+    """Schema of ``config/tests/*.yaml``."""
+    schema = _published(_described(PipelineTests))
+    case = schema["properties"]["cases"]["additionalProperties"]
+    case["oneOf"] = [{"required": ["lines"]}, {"required": ["file"]}]
     return schema
 
 
@@ -276,6 +286,8 @@ def _unit(schema: Schema) -> Unit | None:
 def reference() -> str:
     """The option reference, in Markdown: a table for each section, checks included."""
     pipeline, cluster, platform = _described(Pipeline), _described(Cluster), _described(Platform)
+    tests = _described(PipelineTests)
+    case = tests["properties"]["cases"]["additionalProperties"]
     pinned = _table_of_reasons("Spark setting", PINNED_SPARK_SETTINGS)
     parts = [
         _INTRODUCTION,
@@ -290,6 +302,9 @@ def reference() -> str:
         f"hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
         "All other Kafka properties are refused: shipper sets them itself, since exactly-once "
         "rests on them.",
+        f"## Tests: `config/tests/NAME.yaml`\n\n{tests['description']}\n\n{_table(tests)}",
+        *_sections(tests),
+        *_sections(case, "cases.NAME."),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

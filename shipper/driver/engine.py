@@ -223,9 +223,12 @@ class Engine(Protocol):
         """Reads files as a ship to ``cluster`` would, and sends nothing. Raises what Spark
         raises."""
 
-    def preview(self, pieces: Sequence[FilePiece], cluster: str | None) -> list[PreviewedLine]:
-        """Their lines beside the records that they would be on ``cluster``, or by the pipeline's
-        own routes. Notes what is wrong with files that cannot be read."""
+    def preview(
+        self, pieces: Sequence[FilePiece], cluster: str | None
+    ) -> Mapping[int, list[PreviewedLine]]:
+        """Return the lines of each piece, by its split, beside the records that they would be on
+        ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that cannot be
+        read."""
 
     def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
         """Note why a record that was repaired is not to be sent, and redact what leaves of each."""

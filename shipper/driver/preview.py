@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from shipper.driver.context import RunContext
 from shipper.driver.pieces import FilePiece, piece_at
@@ -32,7 +33,7 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
         context.engine.refuse_unsafe_sql(context.config_dir)
     with context.phases("reading"):
         chosen = list(heads(readable, int(context.lines or 1)))
-        result.lines = context.engine.preview(chosen, cluster)
+        result.lines = list(chain.from_iterable(context.engine.preview(chosen, cluster).values()))
     result.notes = [f"{file.path}: {file.problem}" for file in plan.files if file.problem]
     if not result.lines:
         result.notes.append("There is no line in these files.")

@@ -1,5 +1,5 @@
 """What `shipper preview` shows: lines as they were read, and the records that they would be. The
-one result with log lines in it, and kept nowhere."""
+one result with log lines in it, and kept nowhere. `shipper test` compares the same."""
 
 from __future__ import annotations
 
@@ -35,3 +35,26 @@ class PreviewResult(StepResult):
     """Of the window; lines of a few of them are shown."""
     lines: list[PreviewedLine] = []
     notes: list[str] = []
+
+
+class SampleToRead(Result):
+    """A sample of a test: a file on this machine, to be read as a pipeline would."""
+
+    pipeline: str
+    cluster: str | None = None
+    """None: by the pipeline's own routes."""
+    is_text: bool
+    """True if the file holds plain text, however the pipeline's files are packed."""
+    file: str
+    path: str
+    """Path or URI that its records name."""
+
+
+class ReadSample(Result):
+    """Records of a sample, or the reason why there are none."""
+
+    lines: list[PreviewedLine] = []
+    error: str | None = None
+    """Why it could not be read: a run would fail of it too."""
+    wrong: bool = False
+    """True if the configuration is wrong, and not the sample."""

@@ -18,7 +18,7 @@ from shipper.config.yaml_file import read_yaml
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 PUBLISHED = {
     name: (CONFIG / "schema" / name).read_text(encoding="utf-8")
-    for name in ("pipeline.json", "cluster.json", "platform.json", "REFERENCE.md")
+    for name in ("pipeline.json", "cluster.json", "platform.json", "tests.json", "REFERENCE.md")
 }
 PIPELINE, CLUSTER, PLATFORM = (
     json.loads(PUBLISHED[f"{name}.json"]) for name in ("pipeline", "cluster", "platform")

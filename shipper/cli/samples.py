@@ -1,0 +1,89 @@
+"""Samples of tests, and the process with Spark that reads them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shipper import runner
+from shipper.config.load import references
+from shipper.config.runner import Runner
+from shipper.errors import ConfigError, StepResultError
+from shipper.report.preview import ReadSample, SampleToRead
+
+
+@dataclass(frozen=True)
+class SampleContent:
+    """What a test reads."""
+
+    pipeline: str
+    content: bytes | Path
+    """Text as it is, or the file that has it."""
+    path: str
+    """Path or URI that its records name."""
+    cluster: str | None = None
+
+
+def read_samples(config_dir: Path, samples: Sequence[SampleContent]) -> list[ReadSample]:
+    """Read samples as a run would, by Spark on this machine. Takes some seconds, however many there
+    are. Raises ConfigError for SQL that is wrong, StepResultError if Spark ends."""
+    with tempfile.TemporaryDirectory(prefix="shipper-test-") as folder:
+        asked = [
+            SampleToRead(
+                pipeline=sample.pipeline,
+                cluster=sample.cluster,
+                is_text=isinstance(sample.content, bytes),
+                path=sample.path,
+                file=str(_file_of(sample, Path(folder, str(number)))),
+            )
+            for number, sample in enumerate(samples)
+        ]
+        found = _ask_spark(config_dir, asked)
+    wrong = dict.fromkeys(one.error for one in found if one.wrong and one.error)
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return found
+
+
+def _file_of(sample: SampleContent, file: Path) -> Path:
+    """Return the file that has the sample: ``file``, if the sample is text."""
+    if isinstance(sample.content, Path):
+        return sample.content.absolute()
+    file.write_bytes(sample.content)
+    return file
+
+
+def _ask_spark(config_dir: Path, asked: Sequence[SampleToRead]) -> list[ReadSample]:
+    """By this very Python, wherever the pipelines run."""
+    command = [sys.executable, "-m", "spark_jobs", "--config", str(config_dir), runner.SAMPLES]
+    done = subprocess.run(
+        command,
+        env=runner.environment(Runner(), _variables(config_dir, asked)),
+        input=json.dumps([one.model_dump() for one in asked]),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    try:
+        return [ReadSample.model_validate(one) for one in json.loads(done.stdout)]
+    except ValueError as error:
+        raise StepResultError(
+            f"the process that reads the samples "
+            f"{runner.how_it_ended(runner.exit_code(done.returncode))} and left no result; its "
+            "last lines above say why. If Spark is missing there, install shipper[spark]."
+        ) from error
+
+
+def _variables(config_dir: Path, asked: Iterable[SampleToRead]) -> set[str]:
+    """Names of the variables that the pipelines refer to."""
+    return {
+        found.name
+        for pipeline in {one.pipeline for one in asked}
+        for found in references(config_dir, pipeline)
+        if found.kind == "environment"
+    }

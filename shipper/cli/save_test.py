@@ -1,0 +1,269 @@
+"""A first file of tests for a pipeline, made of the lines that a preview has shown."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from shipper.cli.samples import SampleContent, read_samples
+from shipper.config.cases import cases_path, load_cases
+from shipper.config.pipeline import Pipeline
+from shipper.config.records import TOO_LARGE, UNENCODABLE
+from shipper.config.rules import resolve_uri
+from shipper.config.yaml_file import LARGEST_BYTES, LONGEST_TEXT
+from shipper.errors import UsageError
+from shipper.report.preview import PreviewedLine
+from shipper.report.tested import moment
+
+#: Formats whose records are the text of the file. Of others the file itself is kept.
+_TEXTS = ("text", "jsonl")
+_LARGEST_FILE_BYTES = 1_000_000
+#: Of a longer line the preview shows the beginning alone.
+_CUT_BYTES = 65_536
+_NO_UTF8 = re.compile(r"\\x[89a-f][0-9a-f]")
+_PLAIN = re.compile(r"[A-Za-z/][\w./-]*(?: [\w./-]+)*")
+_NO_TEXT = {"true", "false", "null"}
+_HEAD = """\
+# yaml-language-server: $schema=../schema/tests.json
+#
+# Written by `shipper preview --save-test`: what the pipeline makes of these lines now. Read it, and change what is not as it should be.
+# Every key is explained in ../schema/REFERENCE.md; what an entry leaves out is not compared.
+cases:
+"""  # noqa: E501
+
+
+@dataclass
+class SavedTest:
+    """A file of tests that was written."""
+
+    file: Path
+    cases: int
+    left_out: list[str] = field(default_factory=list)
+    """Lines that are not in it, and why."""
+
+
+def refuse_second(config_dir: Path, name: str) -> None:
+    """Raise UsageError if the pipeline has a file of tests: it may be somebody's work."""
+    file = cases_path(config_dir, name)
+    if file.exists():
+        raise UsageError(
+            f"{file} is there already and stays as it is; add cases to it by hand, or move it away "
+            "and run this again"
+        )
+
+
+def save_test(
+    config_dir: Path, pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None
+) -> SavedTest:
+    """Write ``tests/NAME.yaml`` with a case for each file of the preview. Raise UsageError if that
+    is impossible, and leave nothing behind then."""
+    saved = SavedTest(cases_path(config_dir, pipeline.name), 0)
+    samples = _samples(pipeline, lines, cluster, saved)
+    if not samples:
+        raise UsageError(f"no test is written: there is no line to write{_why(saved)}")
+    texts, files = list[str](), dict[Path, bytes | Path]()
+    all_read = read_samples(config_dir, list(samples.values()))
+    for (name, sample), read in zip(samples.items(), all_read, strict=True):
+        if read.error:
+            raise UsageError(f"no test is written: {sample.path}: {read.error}")
+        beside = None
+        if not isinstance(sample.content, bytes):
+            beside = f"{pipeline.name}/{name}"
+        elif len(sample.content.decode()) > LONGEST_TEXT:
+            beside = f"{pipeline.name}/{name}.txt"  # it is not packed, whatever its name said
+        if beside:
+            files[saved.file.parent / beside] = sample.content
+        shown = replace(sample, path=_portable(config_dir, sample.path))
+        texts.append(_case_text(pipeline, name, shown, beside, read.lines))
+    saved.cases = len(samples)
+    _write(config_dir, saved.file, _HEAD + "\n".join(texts), files)
+    return saved
+
+
+def _samples(
+    pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None, saved: SavedTest
+) -> dict[str, SampleContent]:
+    """Return the sample of each file by the name of its case."""
+    found: dict[str, SampleContent] = {}
+    for path, group in groupby(lines, lambda line: line.file):
+        content: bytes | Path
+        if pipeline.source.format in _TEXTS:
+            content = "".join(f"{line.line}\n" for line in _kept(group, saved)).encode()
+        else:
+            content = _local_file(path)
+        if content:
+            name = _free_name(path.rpartition("/")[2], found)
+            found[name] = SampleContent(pipeline.name, content, path, cluster)
+    return found
+
+
+def _kept(lines: Iterator[PreviewedLine], saved: SavedTest) -> Iterator[PreviewedLine]:
+    """Yield lines that a text can hold as they are."""
+    for line in lines:
+        why = None
+        if line.why == TOO_LARGE or len(line.line.encode()) >= _CUT_BYTES:
+            why = "too long"
+        elif _NO_UTF8.search(line.line):
+            why = "perhaps not UTF-8"
+        if why is None:
+            yield line
+        else:
+            saved.left_out.append(f"{line.file.rpartition('/')[2]}:{line.record} ({why})")
+
+
+def _why(saved: SavedTest) -> str:
+    return f" ({', '.join(saved.left_out[:3])})" if saved.left_out else ""
+
+
+def _local_file(uri: str) -> Path:
+    """Return the path of a file on this machine. Raise UsageError if there is none, or if it is too
+    large to be kept."""
+    path = Path("/" + uri.removeprefix("file:").lstrip("/"))
+    what = "a test keeps a copy of the file, since its records are no lines"
+    if not uri.startswith(("file:/", "/")) or not path.is_file():
+        raise UsageError(f"{uri}: {what}; fetch it and name the copy with --file")
+    if (size := path.stat().st_size) > _LARGEST_FILE_BYTES:
+        raise UsageError(
+            f"{uri}: {what}; {size:,} bytes are too many. Cut it to {_LARGEST_FILE_BYTES:,} at "
+            "most, and name it with --file"
+        )
+    return path
+
+
+def _portable(config_dir: Path, uri: str) -> str:
+    """Write a path below the folder of the project as `path` of a case may: without that folder."""
+    path = re.sub("^file:/+", "/", uri)
+    return path.removeprefix(resolve_uri(config_dir, "").rstrip("/") + "/")
+
+
+def _free_name(name: str, taken: dict[str, SampleContent]) -> str:
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{number}-{name}"
+    return found
+
+
+def _case_text(
+    pipeline: Pipeline,
+    name: str,
+    sample: SampleContent,
+    beside: str | None,
+    lines: Sequence[PreviewedLine],
+) -> str:
+    rows = [f"  {yaml_text(name)}:"]
+    rows.append(f"    path: {yaml_text(sample.path)}")
+    if sample.cluster:
+        rows.append(f"    cluster: {yaml_text(sample.cluster)}")
+    if beside:
+        rows.append(f"    file: {yaml_text(beside)}")
+    elif isinstance(sample.content, bytes):
+        rows.append(f"    lines: {yaml_block(sample.content.decode(), 6)}")
+    rows.append("    expect:" if lines else "    expect: []")
+    for line in lines:
+        entry = list(_entry(_expectation(pipeline, line)))
+        rows += [f"      {'- ' if number == 0 else '  '}{row}" for number, row in enumerate(entry)]
+    return "\n".join(rows) + "\n"
+
+
+def _expectation(pipeline: Pipeline, line: PreviewedLine) -> dict[str, Any]:
+    """Return the keys and values of the entry for ``line``."""
+    if line.outcome != "shipped":
+        why = str(line.why)
+        found: dict[str, Any] = {
+            line.outcome: UNENCODABLE if why.startswith(f"{UNENCODABLE}: ") else why
+        }
+        if line.outcome == "quarantined" and line.value is not None:
+            found["value"] = line.value
+    else:
+        time = None if line.timestamp_ms is None else moment(line.timestamp_ms)
+        made = {
+            "key": pipeline.records.key is not None,
+            "value": True,
+            "timestamp": pipeline.records.timestamp is not None,
+        }
+        found = {"topic": line.topic, "key": line.key, "value": line.value, "timestamp": time}
+        without = [name for name, is_made in made.items() if is_made and found[name] is None]
+        found = {name: value for name, value in found.items() if value is not None}
+        if without:
+            found["without"] = without
+        if pipeline.records.headers:
+            found["headers"] = line.headers
+    return {
+        name: value
+        for name, value in found.items()
+        if not isinstance(value, str) or len(value) <= LONGEST_TEXT
+    }
+
+
+def _entry(expectation: dict[str, Any]) -> Iterator[str]:
+    for name, value in expectation.items():
+        if isinstance(value, dict):
+            inside = ", ".join(f"{yaml_text(key)}: {yaml_text(of)}" for key, of in value.items())
+            yield f"{name}: {{{inside}}}"
+        elif isinstance(value, list):
+            yield f"{name}: [{', '.join(value)}]"
+        else:
+            yield f"{name}: {yaml_text(value)}"
+
+
+def yaml_text(text: str) -> str:
+    """Write ``text`` so that YAML reads it as that text: as it stands, in single quotes, or with
+    escapes."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT:
+        return text
+    if text.isprintable():
+        return "'" + text.replace("'", "''") + "'"
+    escaped = (
+        character
+        if character.isprintable() and character not in '"\\'
+        else f"\\U{ord(character):08x}"
+        if ord(character) > 0xFFFF
+        else {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(
+            character, f"\\u{ord(character):04x}"
+        )
+        for character in text
+    )
+    return '"' + "".join(escaped) + '"'
+
+
+def yaml_block(text: str, indent: int) -> str:
+    """Write lines as a block, one row each, if YAML then reads each as it is."""
+    rows = text.removesuffix("\n").split("\n")
+    plain = all(row.replace("\t", "").isprintable() for row in rows)
+    if not plain or not rows[0] or rows[0][0].isspace() or not rows[-1].strip():
+        return yaml_text(text)
+    return "|\n" + "\n".join(" " * indent + row if row else "" for row in rows)
+
+
+def _write(config_dir: Path, file: Path, text: str, files: dict[Path, bytes | Path]) -> None:
+    """Write all files, or none."""
+    if len(text.encode()) > LARGEST_BYTES:
+        raise UsageError(
+            f"no test is written: it would have {len(text.encode()):,} bytes, and "
+            f"{LARGEST_BYTES:,} are the most; ask for fewer lines with --lines"
+        )
+    if taken := [path for path in files if path.exists()]:
+        raise UsageError(f"{taken[0]} is there already and stays as it is; move it away")
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                shutil.copyfile(content, path)
+            else:
+                path.write_bytes(content)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="")
+        load_cases(config_dir, file.stem)
+    except BaseException:
+        for path in (file, *files):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (file.parent / file.stem).rmdir()
+        raise

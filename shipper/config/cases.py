@@ -1,0 +1,293 @@
+"""``config/tests/NAME.yaml``: sample lines of pipeline NAME, and what is expected of them.
+
+`shipper test` reads the lines as a run would and compares. No secret is needed for that, since a
+fixed key takes the place of each key in `records.redact`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import Field, Secret, ValidationError, field_validator, model_validator
+
+from shipper.config.environment import EVERYTHING
+from shipper.config.explain import ConfigFault, problems_of
+from shipper.config.load import in_order, load_pipeline, missing_folder, show
+from shipper.config.pipeline import Pipeline
+from shipper.config.rules import SCHEME, Fault, Model, refuse, resolve_uri, suggestion
+from shipper.config.units import Moment
+from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
+from shipper.errors import ConfigError
+
+FOLDER = "tests"
+MOST_RECORDS = 1_000
+"""A sample has at most so many. More are no example that a person reads."""
+#: In the place of the key of each hash: tests are the same on every machine, and need no secret.
+_KEY = "a key for tests, and no secret"
+
+
+class Expectation(Model):
+    """What is expected of one record. Keys that are left out are not compared. A record must be
+    shipped unless `dropped`, `quarantined` or `fails` says otherwise."""
+
+    topic: str | None = None
+    """Topic that gets the record."""
+    key: str | None = None
+    """Key of the record. Bytes that are not UTF-8 are written as `shipper preview` shows them,
+    `\\xff`; so are those of other fields."""
+    value: str | None = None
+    """Value of the record, or what the quarantine topic gets of it. With `records.avro` the JSON
+    of the value."""
+    headers: dict[str, str] | None = None
+    """All headers of the record; `{}`: it has none."""
+    timestamp: Moment | None = None
+    """Time of the record, UTC unless it says otherwise, to the millisecond."""
+    without: tuple[Literal["key", "value", "timestamp"], ...] = ()
+    """Fields that the record must not have: `[value]` expects a tombstone."""
+    dropped: str | None = Field(default=None, min_length=1, examples=["health_checks"])
+    """Rule of `records.drop` that must drop the record."""
+    quarantined: str | None = Field(
+        default=None, min_length=1, examples=["unparseable", "not_null(price)"]
+    )
+    """Reason for which the record must go to quarantine."""
+    fails: str | None = Field(default=None, min_length=1, examples=["unparseable"])
+    """Reason for which the record must fail the run, of a pipeline without `quarantine`."""
+
+    @field_validator("timestamp", mode="before")
+    @classmethod
+    def _no_number(cls, value: Any) -> Any:
+        if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
+            raise ValueError("a time is written 2026-11-01T06:00:00.123Z")
+        return value
+
+    @field_validator("timestamp")
+    @classmethod
+    def _utc(cls, value: dt.datetime | None) -> dt.datetime | None:
+        if value is None:
+            return None
+        return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Expectation:
+        refuse(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
+        given = [name for name in ("dropped", "quarantined", "fails") if getattr(self, name)]
+        for name in given[1:]:
+            yield (name,), f"contradicts `{given[0]}`: a record has one outcome; keep one of them"
+        fields = ("topic", "key", "value", "headers", "timestamp", "without")
+        has = ("topic", "value") if given == ["quarantined"] else () if given else fields
+        for name in fields:
+            if getattr(self, name) not in (None, ()) and name not in has:
+                yield (name,), f"contradicts `{given[0]}`: such a record has no `{name}` to compare"
+        for name in self.without:
+            if getattr(self, name, None) is not None:
+                yield ("without",), f"contradicts `{name}`; keep one of them"
+
+    @property
+    def why(self) -> str | None:
+        """The expected rule or reason; None of a record that must be shipped."""
+        return self.dropped or self.quarantined or self.fails
+
+    @property
+    def outcome(self) -> Literal["shipped", "dropped", "quarantined", "fails"]:
+        """The expected outcome, as `shipper preview` names it."""
+        if self.dropped:
+            return "dropped"
+        return "quarantined" if self.quarantined else "fails" if self.fails else "shipped"
+
+
+class Case(Model):
+    """Sample lines and what is expected of them."""
+
+    lines: str | None = Field(default=None, min_length=1)
+    """Content of the sample as text, best in a block (`lines: |`), in the encoding of the
+    pipeline's files, and not packed. This or `file`."""
+    file: str | None = Field(default=None, min_length=1, examples=["web_access/odd.log.gz"])
+    """Path of a sample file, relative to the folder of the tests. It may have any bytes, format and
+    compression that the pipeline reads."""
+    path: str | None = Field(
+        default=None, min_length=1, examples=["s3a://logs/web/2026/11/01/06/web-01.log"]
+    )
+    """Path under which the sample counts as read, for `file_path`, `file_name` and `window_start`.
+    Nothing is read there. By default `/lines`, or `/` and `file`."""
+    cluster: str | None = None
+    """One of the pipeline's clusters: the records as this cluster gets them. By default those of
+    the pipeline's own routes."""
+    expect: tuple[Expectation, ...]
+    """One entry for each record of the sample, in its order, also for those that are dropped."""
+
+    @field_validator("file")
+    @classmethod
+    def _beside(cls, value: str | None) -> str | None:
+        parts = PurePosixPath(value or "").parts
+        if value and (SCHEME.match(value) or parts[:1] == ("/",) or ".." in parts):
+            raise ValueError(
+                "write a path below the folder of the tests, such as web_access/odd.log: a test "
+                "reads no other file"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_sample(self) -> Case:
+        if (self.lines is None) == (self.file is None):
+            raise ValueError(
+                "`lines` and `file` contradict each other; keep one of them"
+                if self.lines
+                else "a case needs a sample: write `lines`, or name a `file`"
+            )
+        return self
+
+    def shown_path(self, config_dir: Path) -> str:
+        """Absolute path or URI under which the sample counts as read."""
+        return resolve_uri(config_dir, self.path or f"/{self.file or 'lines'}")
+
+
+class PipelineTests(Model):
+    """Tests of the pipeline that has the same name as the file. `shipper test` runs them, without a
+    cluster; `shipper preview --save-test` writes a first file."""
+
+    cases: dict[str, Case] = Field(min_length=1)
+    """Name of a case → the case. The name says what the case shows."""
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """One file of tests, without a fault."""
+
+    shown: str
+    yaml: YamlFile
+    folder: Path
+    """The folder that `file` of a case is relative to."""
+    pipeline: Pipeline
+    """As :func:`load_pipeline_to_test` loads it."""
+    cases: dict[str, Case]
+
+    def sample(self, case: str) -> bytes | Path:
+        """Content of a case's sample, or the file that has it."""
+        found = self.cases[case]
+        if found.file is not None:
+            return self.folder / found.file
+        return (found.lines or "").encode(_encoding(self.pipeline))
+
+    def place(self, case: str, *below: str | int) -> str:
+        """File, line and column of a case or of something in it, for people and for editors."""
+        line, column = self.yaml.position(("cases", case, *below))
+        return f"{self.shown}:{line}:{column}"
+
+
+def cases_path(config_dir: Path, pipeline: str) -> Path:
+    """Path of the pipeline's file of tests."""
+    return config_dir / FOLDER / f"{pipeline}.yaml"
+
+
+def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
+    """Load a pipeline, whatever is known of the secrets that it names. A fixed key stands for each
+    key of `records.redact`. Raises ConfigError."""
+    found = load_pipeline(config_dir, name, EVERYTHING)
+    rules = []
+    for rule in found.records.redact:
+        if rule.hash_ is not None:
+            hashed = rule.hash_.model_copy(update={"key": Secret[str | None](_KEY)})
+            rule = rule.model_copy(update={"hash_": hashed})
+        rules.append(rule)
+    records = found.records.model_copy(update={"redact": tuple(rules)})
+    return found.model_copy(update={"records": records})
+
+
+def load_cases(config_dir: Path, name: str) -> CaseFile:
+    """Load ``tests/NAME.yaml`` and its pipeline. Raises ConfigError with all faults of the file."""
+    if not config_dir.is_dir():
+        raise ConfigError(str(missing_folder(config_dir)))
+    path = cases_path(config_dir, name)
+    shown = show(config_dir, path)
+    if not path.exists():
+        raise ConfigError(
+            f"{shown}: no such file, so pipeline {name!r} has no tests; write a first one with "
+            f"`shipper preview {name} --save-test`"
+        )
+    pipeline = load_pipeline_to_test(config_dir, name)
+    file = read_yaml(path)
+    problems, found = list(file.problems), None
+    if file.parsed:
+        try:
+            found = PipelineTests.model_validate(file.data, by_alias=True, by_name=False)
+        except ValidationError as error:
+            known = {problem.path for problem in problems}
+            problems += [
+                problem
+                for problem in problems_of(error, PipelineTests, file)
+                if problem.path not in known
+            ]
+    for case_name, case in found.cases.items() if found else ():
+        problems += (
+            Problem(("cases", case_name, *place), why)
+            for place, why in _faults(case, pipeline, path.parent)
+        )
+    if problems or found is None:
+        faults = in_order(ConfigFault.of(problem, file, shown) for problem in problems)
+        raise ConfigError("\n".join(map(str, faults)))
+    return CaseFile(shown, file, path.parent, pipeline, found.cases)
+
+
+def _encoding(pipeline: Pipeline) -> str:
+    """Of the pipeline's files, if they are text."""
+    return pipeline.source.csv.encoding if pipeline.source.csv else "UTF-8"
+
+
+def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyPath, str]]:
+    """Yield what contradicts the pipeline or is not there."""
+    if case.file is not None:
+        sample = folder / case.file
+        if not sample.resolve().is_relative_to(folder.resolve()):
+            yield ("file",), "the link leads out of the folder of the tests; copy the file into it"
+        elif not sample.is_file():
+            yield ("file",), f"no such file: {sample}"
+    if case.lines is not None:
+        try:
+            case.lines.encode(_encoding(pipeline))
+        except (LookupError, UnicodeError):
+            why = f"the text cannot be written in {_encoding(pipeline)}; put it into a `file`"
+            yield ("lines",), why
+    if case.cluster is not None and case.cluster not in pipeline.clusters:
+        known = suggestion(case.cluster, list(pipeline.clusters), "the pipeline has")
+        yield ("cluster",), f"the pipeline does not ship to {case.cluster!r}{known}"
+    for index, expected in enumerate(case.expect):
+        if expected.dropped and expected.dropped not in pipeline.records.drop:
+            known = suggestion(expected.dropped, list(pipeline.records.drop), "there are")
+            yield (
+                ("expect", index, "dropped"),
+                f"`records.drop` has no rule {expected.dropped!r}{known}",
+            )
+        if expected.quarantined and pipeline.quarantine is None:
+            yield (
+                ("expect", index, "quarantined"),
+                "the pipeline has no `quarantine`, so such a record fails the run; write `fails`",
+            )
+        if expected.fails and pipeline.quarantine is not None:
+            yield (
+                ("expect", index, "fails"),
+                "the pipeline has `quarantine`, so such a record fails no run; write `quarantined`",
+            )
+
+
+def pipelines_with_tests(config_dir: Path) -> list[str]:
+    """Return the names of the pipelines that have a file of tests, in their order. Raises
+    ConfigError for a file that would be ignored."""
+    folder = config_dir / FOLDER
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    wrong = [path for path in files if path.suffix.lower() == ".yml" or path.suffix == ".YAML"]
+    if wrong:
+        raise ConfigError(
+            "\n".join(
+                f"{show(config_dir, path)}: ignored because of its ending; rename it to "
+                f"{path.stem}.yaml"
+                for path in wrong
+            )
+        )
+    return [path.stem for path in files if path.suffix == ".yaml" and path.name[0] != "."]

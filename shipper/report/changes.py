@@ -1,0 +1,388 @@
+"""Results of `shipper diff`: consequences of a change of the configuration for the next runs. They
+are made of the two folders alone, and show no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Secret
+
+from shipper.config.cluster import Cluster
+from shipper.config.explain import unit_of
+from shipper.config.pipeline import Pipeline
+from shipper.config.redact import Redaction
+from shipper.config.schedule import Schedule
+from shipper.config.units import written
+from shipper.report.markup import words
+from shipper.report.run_folder import Result
+
+EffectKind = Literal[
+    "new", "removed", "renamed", "transform", "topics", "clusters", "redaction", "quarantine",
+    "schedule", "source", "source_gate", "delivery_gate",
+]  # fmt: skip
+_HIDDEN = "(not shown)"
+_REFUSED = (
+    "A file that was shipped in part is refused: finish it under the old configuration before you "
+    "merge, or run its window with --reship. Files that are complete count as done, and are not "
+    "sent again."
+)
+
+
+class Change(Result):
+    """A key that has another value."""
+
+    field: str
+    """Path of the key, as in the file."""
+    before: list[str]
+    """As a user writes it; of a list, the entries that are gone. Empty: it was not there."""
+    after: list[str]
+    """The same of now."""
+
+
+class Effect(Result):
+    """One consequence of changes."""
+
+    kind: EffectKind
+    clusters: list[str] = []  # noqa: RUF012 - pydantic copies it
+    """The clusters that are affected; empty: all."""
+    text: str
+
+
+class PipelineChanges(Result):
+    """One pipeline that is not what it was."""
+
+    pipeline: str
+    effects: list[Effect]
+    changes: list[Change]
+
+
+class ClusterChanges(Result):
+    """One cluster's file that is not what it was."""
+
+    cluster: str
+    changes: list[Change]
+
+
+class ConfigChanges(Result):
+    """Differences of two folders of configuration."""
+
+    version: Literal[1] = 1
+    pipelines: list[PipelineChanges]
+    clusters: list[ClusterChanges]
+    unchanged: list[str]
+    """Pipelines that are what they were."""
+
+
+def compare_clusters(before: Cluster, now: Cluster) -> list[Change]:
+    """Return the changed keys; those that may be secret without their values."""
+    return list(_changes(before, now))
+
+
+def compare_pipelines(
+    before: Pipeline, now: Pipeline, *, other_keys: bool = False
+) -> PipelineChanges | None:
+    """Compare two versions of a pipeline. Return None if they are the same. ``other_keys``: True if
+    a key of `records.redact` is named by another reference."""
+    changes = list(_changes(before, now))
+    if other_keys:
+        changes.append(Change(field="records.redact", before=[_HIDDEN], after=[_HIDDEN]))
+    if not changes:
+        return None
+    effects = [
+        *_renamed(before, now),
+        *_transform(before, now, other_keys),
+        *_topics(before, now),
+        *_clusters(before, now),
+        *_redaction(before.records.redact, now.records.redact),
+        *_quarantine(before, now),
+        *_schedule(before.schedule, now.schedule),
+        *_source(before, now),
+        *_gates(before, now),
+    ]
+    return PipelineChanges(pipeline=now.name, effects=effects, changes=changes)
+
+
+def new_pipeline(now: Pipeline, removed: Sequence[Pipeline]) -> PipelineChanges:
+    """Describe a pipeline that was not there before. ``removed``: pipelines that are gone."""
+    text = (
+        f"A new pipeline, with an empty ledger: it ships {now.source.path} to "
+        f"{words(now.clusters)}, {_when(now.schedule)}."
+    )
+    same = [one.name for one in removed if one.source.path == now.source.path]
+    if same:
+        text += (
+            f" {words(same)} read the same source and is gone: if this is the same pipeline, write "
+            f"`formerly: {same[0]}`, or everything is sent again."
+        )
+    return PipelineChanges(pipeline=now.name, effects=[Effect(kind="new", text=text)], changes=[])
+
+
+def removed_pipeline(before: Pipeline) -> PipelineChanges:
+    """Describe a pipeline that is gone."""
+    text = (
+        f"No run ships {before.source.path} to {words(before.clusters)} any more. Records and "
+        "ledgers stay where they are."
+    )
+    return PipelineChanges(
+        pipeline=before.name, effects=[Effect(kind="removed", text=text)], changes=[]
+    )
+
+
+# Consequences
+
+
+def _renamed(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
+    if before.name != now.name:
+        yield Effect(
+            kind="renamed",
+            text=f"{before.name} goes on under this name, with its ledger and its history. In "
+            "Airflow its DAG is a new one: pause the old one.",
+        )
+    elif before.key != now.key:
+        yield Effect(
+            kind="renamed",
+            text=f"Its ledger and its results are now those of {now.key!r}, and no longer those of "
+            f"{before.key!r}.",
+        )
+
+
+def _transform(before: Pipeline, now: Pipeline, other_keys: bool) -> Iterator[Effect]:
+    both = [name for name in now.clusters if name in before.clusters]
+    changed = [
+        name
+        for name in both
+        if before.on(name).transform_digest() != now.on(name).transform_digest()
+    ]
+    if changed:
+        yield Effect(
+            kind="transform",
+            clusters=[] if changed == list(now.clusters) else changed,
+            text=f"Files become other records. {_REFUSED}",
+        )
+    elif other_keys:
+        yield Effect(
+            kind="transform",
+            text="A hash of `records.redact` names its key by another reference. If the key is "
+            f"another, files become other records. {_REFUSED}",
+        )
+
+
+def _topics(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
+    for name in now.clusters:
+        if name not in before.clusters:
+            continue
+        old, new = _topics_of(before.on(name)), _topics_of(now.on(name))
+        texts = []
+        if more := [topic for topic in new if topic not in old]:
+            texts.append(
+                f"Records may go to {words(more)} as well: the topics must be there, and the "
+                "pipeline's user must be allowed to write to them."
+            )
+        if fewer := [topic for topic in old if topic not in new]:
+            texts.append(f"No record goes to {words(fewer)} any more; what is there stays.")
+        if texts:
+            yield Effect(kind="topics", clusters=[name], text=" ".join(texts))
+
+
+def _topics_of(pipeline: Pipeline) -> list[str]:
+    """Names, and of routes with a pattern the topic as written."""
+    patterns = [route.topic for route in pipeline.routes if route.matching is not None]
+    in_quarantine = [pipeline.quarantine.topic] if pipeline.quarantine else []
+    return [*pipeline.listed_topics(), *patterns, *in_quarantine]
+
+
+def _clusters(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
+    for name in now.clusters:
+        if name not in before.clusters:
+            topics = words(_topics_of(now.on(name)))
+            yield Effect(
+                kind="clusters",
+                clusters=[name],
+                text=f"Runs ship to {name} too, from the next one on; its topics ({topics}) must "
+                "be there. Ship earlier windows by a backfill.",
+            )
+    for name in before.clusters:
+        if name not in now.clusters:
+            yield Effect(
+                kind="clusters",
+                clusters=[name],
+                text=f"No run ships to {name} any more. What is there stays; what is missing there "
+                "stays missing.",
+            )
+
+
+def _redaction(before: Sequence[Redaction], now: Sequence[Redaction]) -> Iterator[Effect]:
+    old, new = [_rule(one) for one in before], [_rule(one) for one in now]
+    if gone := [rule for rule in old if rule not in new]:
+        yield Effect(
+            kind="redaction",
+            text=f"No longer taken out: {', '.join(gone)}. What that found leaves as it stands, "
+            "unless another rule takes it out.",
+        )
+    if more := [rule for rule in new if rule not in old]:
+        yield Effect(
+            kind="redaction",
+            text=f"Taken out from the next run on: {', '.join(more)}. Records that were shipped "
+            "before stay as they are.",
+        )
+    if not gone and not more and old != new:
+        yield Effect(kind="redaction", text="The rules apply in another order.")
+
+
+def _rule(rule: Redaction) -> str:
+    how = " by a hash" if rule.hash_ else f" by {rule.with_!r}" if rule.with_ is not None else ""
+    return f"{rule.rule or rule.regex}{how}"
+
+
+def _quarantine(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
+    if before.quarantine is None and now.quarantine is not None:
+        yield Effect(
+            kind="quarantine",
+            text=f"What cannot be shipped goes to {now.quarantine.topic}; until now it failed the "
+            "run.",
+        )
+    elif before.quarantine is not None and now.quarantine is None:
+        yield Effect(
+            kind="quarantine",
+            text="What cannot be shipped fails the run; until now it went to "
+            f"{before.quarantine.topic}.",
+        )
+
+
+def _schedule(before: Schedule | None, now: Schedule | None) -> Iterator[Effect]:
+    if before is None or now is None:
+        if before is not now:
+            yield Effect(kind="schedule", text=f"It runs {_when(now)}; until now {_when(before)}.")
+        return
+    if (before.cron, before.timezone) != (now.cron, now.timezone):
+        yield Effect(
+            kind="schedule",
+            text=f"It runs {_when(now)}; until now {_when(before)}. Windows are cut otherwise. "
+            "What was shipped is known by file, so nothing is sent twice.",
+        )
+    if before.start != now.start:
+        yield Effect(
+            kind="schedule",
+            text=f"The schedule begins {_start(now)}; until now {_start(before)}. `shipper gaps` "
+            "says which windows are missing.",
+        )
+    for key in ("deliver_within", "give_up_after"):
+        old, new = (getattr(each, f"{key}_seconds") for each in (before, now))
+        if old != new:
+            unit = unit_of(Schedule.model_fields[f"{key}_seconds"])
+            old, new = ("never" if one is None else written(one, unit) for one in (old, new))
+            what = "is late" if key == "deliver_within" else "is given up"
+            yield Effect(kind="schedule", text=f"A run {what} after: {new}; until now: {old}.")
+
+
+def _when(schedule: Schedule | None) -> str:
+    if schedule is None:
+        return "by hand alone"
+    zone = "" if schedule.timezone == "UTC" else f" ({schedule.timezone})"
+    return f"at {schedule.cron!r}{zone}"
+
+
+def _start(schedule: Schedule) -> str:
+    return f"at {schedule.start.isoformat()}" if schedule.start else "when Airflow first sees it"
+
+
+def _source(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
+    if before.source.path != now.source.path:
+        yield Effect(
+            kind="source",
+            text=f"Files are looked for in {now.source.path}; until now in {before.source.path}. A "
+            "file at the same place below the part in front of the first placeholder or glob, with "
+            "the same size and time, counts as the same file. Another one is shipped, unless its "
+            "content shows that it was renamed.",
+        )
+
+
+def _gates(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
+    for kind, old, new in (
+        ("source_gate", before.gates.source, now.gates.source),
+        ("delivery_gate", before.gates.delivery, now.gates.delivery),
+    ):
+        checks, earlier = [_entry(one) for one in new], [_entry(one) for one in old]
+        texts = []
+        if gone := [check for check in earlier if check not in checks]:
+            texts.append(f"No longer checked: {', '.join(gone)}.")
+        if more := [check for check in checks if check not in earlier]:
+            texts.append(f"Checked from the next run on: {', '.join(more)}.")
+        if texts:
+            yield Effect.model_validate({"kind": kind, "text": " ".join(texts)})
+
+
+# Keys
+
+
+class _Hidden(str):
+    """A secret: compared by its value, and shown without it."""
+
+    __slots__ = ("_value",)
+    _value: object
+
+    def __new__(cls, value: object) -> _Hidden:
+        self = super().__new__(cls, _HIDDEN)
+        self._value = value
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hidden) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(_HIDDEN)
+
+
+def _changes(before: BaseModel, now: BaseModel) -> Iterator[Change]:
+    old, new = dict(_flat(before)), dict(_flat(now))
+    for path in dict.fromkeys([*new, *old]):
+        was, is_now = old.get(path, []), new.get(path, [])
+        if was == is_now:
+            continue
+        gone = [entry for entry in was if entry not in is_now]
+        more = [entry for entry in is_now if entry not in was]
+        if not gone and not more:  # in another order, or as often as before
+            gone, more = was, is_now
+        yield Change(field=path, before=[*map(str, gone)], after=[*map(str, more)])
+
+
+def _flat(model: BaseModel, above: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each key that has a value, and the value as a user writes it; of a list,
+    its entries."""
+    for name, field in type(model).model_fields.items():
+        path, value = f"{above}{field.alias or name}", getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _flat(value, f"{path}.")
+        elif isinstance(value, dict):
+            if any(isinstance(below, BaseModel) for below in value.values()):
+                yield path, list(value)
+            for key, below in value.items():
+                if isinstance(below, BaseModel):
+                    yield from _flat(below, f"{path}.{key}.")
+                else:
+                    yield f"{path}.{key}", [_entry(below)]
+        elif isinstance(value, tuple):
+            yield path, [_entry(entry) for entry in value]
+        elif value is not None:
+            yield path, [_entry(value, field)]
+
+
+def _entry(value: Any, field: Any = None) -> str:
+    """One value in one line, with no secret."""
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        inside = (
+            f"{fields[name].alias or name}: {_entry(found, fields[name])}"
+            for name in sorted(fields, key=lambda name: name != "check")
+            if (found := getattr(value, name)) not in (None, (), {})
+            and found != fields[name].default
+        )
+        return f"{{{', '.join(inside)}}}"
+    if isinstance(value, Secret):
+        return _Hidden(value.get_secret_value())
+    if isinstance(value, tuple):
+        return f"[{', '.join(_entry(one) for one in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_entry(one)}' for key, one in value.items())}}}"
+    return written(value, unit_of(field) if field is not None else None)
