@@ -202,6 +202,9 @@ def validate(
             err.say(str(fault), "red")
         for warning in warnings:
             err.say(f"warning: {warning}", "yellow")
+        listed = set(loaded.faults)
+        if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
+            err.say(f"They break these pipelines too: {', '.join(sorted(held_up))}.", "red")
         counted = f"{plural(len(pipelines), 'pipeline')} and {plural(len(clusters), 'cluster')}"
         right = f"{counted} {'is' if (len(pipelines), len(clusters)) == (1, 0) else 'are'} right"
         if faults:

@@ -395,7 +395,6 @@ def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() 
         ("config/clusters/far.yaml", 2, 1, "bootstrp"),
         ("config/pipelines/a.yaml", 1, 1, ""),
         ("config/pipelines/b.yaml", 3, 8, "topic"),
-        ("config/pipelines/b.yaml", 4, 12, "clusters[0]"),
         ("config/pipelines/b.yaml", 4, 17, "clusters[1]"),
         ("config/pipelines/b.yaml", 5, 8, "owner"),
     ]
@@ -403,10 +402,13 @@ def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() 
 
 def test_pipeline_of_a_broken_cluster_says_what_is_wrong_with_the_cluster() -> None:
     Path("config/clusters/far.yaml").write_text("cluster: far\nbootstrap:\n")
-    assert faults_of(RIGHT.replace("local", "far")) == [
-        "4:12: clusters[0]: cluster 'far' is broken: "
-        "config/clusters/far.yaml:2:1: bootstrap: has no value; write one, or remove the key"
+    Path("config/pipelines/web.yaml").write_text(RIGHT.replace("local", "far"))
+    loaded = load_all(Path("config"))
+    why = "config/clusters/far.yaml:2:1: bootstrap: has no value; write one, or remove the key"
+    assert [str(fault) for fault in loaded.broken["web"]] == [
+        f"config/pipelines/web.yaml:4:12: clusters[0]: cluster 'far' is broken: {why}"
     ]
+    assert [str(fault) for fault in loaded.faults] == [why], "each fault is listed once"
 
 
 # --- The environment
@@ -522,6 +524,11 @@ def test_unknown_names_are_answered_with_those_that_there_are() -> None:
     with pytest.raises(ConfigError) as cluster_error:
         load_cluster(Path("config"), "../pipelines/web")
     assert cluster_error.value.message == "no cluster '../pipelines/web'; there are: local"
+    for file in ("config/pipelines/web.yaml", "web.yaml", "/elsewhere/pipelines/web.yml"):
+        with pytest.raises(ConfigError, match=r"is a file and no name.* called 'web'$"):
+            load_pipeline(Path("config"), file)
+    with pytest.raises(ConfigError, match=r"no pipeline 'wab\.yaml'; did you mean"):
+        load_pipeline(Path("config"), "wab.yaml")
     assert cluster_error.value.exit_code == 2
 
 
