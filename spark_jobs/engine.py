@@ -182,6 +182,9 @@ class SparkEngine(Engine):
             modified=modified,
         )
 
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if listing.is_missing(self._hadoop, path)]
+
     def qualified_folder(self, folder: str) -> str:
         return listing.qualified_folder(self._hadoop, folder)
 

@@ -122,6 +122,17 @@ def _folder(hadoop: Hadoop) -> Any:
     return hadoop.jvm.shipper.lines.Folder
 
 
+def is_missing(hadoop: Hadoop, path: str) -> bool:
+    """Return True if nothing lies at ``path``; False for a glob, and where nothing can be asked."""
+    if set(path) & set("*?[{\\"):
+        return False
+    try:
+        hadoop_path = hadoop.jvm.org.apache.hadoop.fs.Path(path)
+        return not hadoop_path.getFileSystem(hadoop.conf).exists(hadoop_path)
+    except Exception:  # the listing has succeeded, so this is only about its words
+        return False
+
+
 def qualified_folder(hadoop: Hadoop, folder: str) -> str:
     """``folder`` as paths of files in it begin, with a slash at its end; empty for none. Asks
     nobody whether it is there."""
