@@ -177,7 +177,7 @@ class SparkEngine(Engine):
             paths,
             pipeline=self._pipeline.name,
             recursive=source.recursive,
-            include=source.include,
+            include=source.include_globs,
             most=most,
             modified=modified,
         )

@@ -60,10 +60,25 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         "5:10: limits.files_at_most",
         [],
     ),
-    "a list of globs": (
-        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: ['*.log', '*.gz']}"),
+    "a comma between globs": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: '*.log,*.gz'}"),
+        "2:28: source.include",
+        ["*.log", "*.gz"],
+    ),
+    "alternatives in a glob on names": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: ['{a,b}.log']}"),
         "2:19: source.include",
-        ["path", "logs/web/{*.log,*.gz}"],
+        ["{a,b}.log", "*.gz"],
+    ),
+    "a folder in a glob on names": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: 'web/*.log'}"),
+        "2:28: source.include",
+        ["web/*.log", "path"],
+    ),
+    "no glob at all": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: []}"),
+        "2:19: source.include",
+        [],
     ),
     "a list for a text": (pipeline("owner: [a, b]\n"), "5:1: owner", []),
     "name in code for the key": (
@@ -628,6 +643,13 @@ def test_a_bootstrap_that_is_none_is_refused(bootstrap: str, why: str) -> None:
     assert len(found) == 1
     assert found[0].startswith("2:12: bootstrap: ")
     assert why in found[0]
+
+
+def test_globs_on_names_may_be_one_or_a_list(config: Path) -> None:
+    for written, globs in (("'*.log'", ("*.log",)), ("['*.log', '*.gz']", ("*.log", "*.gz"))):
+        text = RIGHT.replace("source: s3a://logs/web/", f"source: {{path: x, include: {written}}}")
+        assert faults_of(text) == []
+        assert load_pipeline(config, "web").source.include_globs == globs
 
 
 def test_bootstrap_may_be_a_list(config: Path) -> None:
