@@ -177,10 +177,13 @@ class SparkEngine(Engine):
             paths,
             pipeline=self._pipeline.name,
             recursive=source.recursive,
-            include=source.include,
+            include=source.include_globs,
             most=most,
             modified=modified,
         )
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if listing.is_missing(self._hadoop, path)]
 
     def qualified_folder(self, folder: str) -> str:
         return listing.qualified_folder(self._hadoop, folder)

@@ -4,7 +4,6 @@ at all; nothing is read."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,9 +90,9 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
         # What is refused is not built upon: others that use the column would be refused for it once
         # more.
         frame = frame.withColumn(name, F.lit(None).cast("string") if fault else F.expr(sql))
-    if pipeline.records.key is not None:
-        with suppress(Exception):  # shown as the fault of `records.key`
-            frame = frame.withColumn("key", F.expr(pipeline.records.key))
+    if (key := pipeline.records.key) is not None:  # its fault is found below
+        faulty = _fault(spark, frame, Expression("records.key", key))
+        frame = frame.withColumn("key", F.lit(None).cast("string") if faulty else F.expr(key))
     patterns = {
         f"{place}.matching": route.matching
         for place, route in pipeline.all_routes()
@@ -171,7 +170,9 @@ def _fault(spark: SparkSession, frame: DataFrame, expression: Expression) -> Sql
     try:
         found = Analysed.of(spark, frame, expression.sql)
     except Exception as error:
-        return SqlFault(expression.field, f"{expression.sql!r}: {why_not_analysed(error)}")
+        return SqlFault(
+            expression.field, f"{expression.sql!r}: {why_not_analysed(error, frame.columns)}"
+        )
     if why := found.refused():
         return SqlFault(expression.field, f"{expression.sql!r}: {why}", refused=True)
     if why := found.fault():

@@ -64,14 +64,14 @@ def list_files(
     *,
     pipeline: str,
     recursive: bool,
-    include: str,
+    include: Sequence[str],
     most: int,
     modified: Window | None = None,
 ) -> Listed:
     """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file
     once. What was not last modified in ``modified`` is of another window. Stops when it has found
-    more than ``most`` whose name fits ``include``. A path that cannot be listed is a problem of its
-    own. Raises SourceUnreachable if nothing can be asked."""
+    more than ``most`` whose name fits one of the globs in ``include``. A path that cannot be listed
+    is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (
         (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
@@ -82,7 +82,7 @@ def list_files(
             hadoop.conf,
             wanted,
             recursive,
-            _java_regex(include),
+            "|".join(map(_java_regex, include)),
             unfinished,
             most,
             _MOST_UNFINISHED,
@@ -99,7 +99,9 @@ def list_files(
         files.append(
             ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag)
         )
-    wanted_files = sum(fnmatch.fnmatchcase(file.name, include) for file in files)
+    wanted_files = sum(
+        any(fnmatch.fnmatchcase(file.name, glob) for glob in include) for file in files
+    )
     problems = {paths[found.number()]: found.text() for _ in found}
     now_ms = time.time_ns() // 10**6
     for _ in found:
@@ -120,6 +122,17 @@ def _java_regex(pattern: str) -> str:
 
 def _folder(hadoop: Hadoop) -> Any:
     return hadoop.jvm.shipper.lines.Folder
+
+
+def is_missing(hadoop: Hadoop, path: str) -> bool:
+    """Return True if nothing lies at ``path``; False for a glob, and where nothing can be asked."""
+    if set(path) & set("*?[{\\"):
+        return False
+    try:
+        hadoop_path = hadoop.jvm.org.apache.hadoop.fs.Path(path)
+        return not hadoop_path.getFileSystem(hadoop.conf).exists(hadoop_path)
+    except Exception:  # the listing has succeeded, so this is only about its words
+        return False
 
 
 def qualified_folder(hadoop: Hadoop, folder: str) -> str:

@@ -75,7 +75,7 @@ def _small_run(folder: Path, options: list[str]) -> None:
     begin_java(settings, options=options)
     hadoop = Hadoop.start(settings)
     found = list_files(
-        hadoop, [str(folder)], pipeline="web", recursive=False, include="*", most=10
+        hadoop, [str(folder)], pipeline="web", recursive=False, include=("*",), most=10
     ).files
     files = [
         PlannedFile(

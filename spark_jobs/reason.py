@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 import subprocess
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shipper.config.rules import suggestion
 from shipper.errors import ShipperError, why_system
 from spark_jobs.java import java_process
 
@@ -183,8 +184,25 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
+def no_such_column(error: Exception, columns: Iterable[str] | None = None) -> str | None:
+    """Return a sentence about a column that an expression names and that is not there; None for
+    any other error. ``columns``: those to propose; by default the ones that Spark proposes. Columns
+    that shipper adds for itself are never proposed."""
+    condition = getattr(error, "getCondition", lambda: None)() or ""
+    if not condition.startswith("UNRESOLVED_COLUMN."):
+        return None
+    said = error.getMessageParameters()  # type: ignore[attr-defined]
+    if columns is None:
+        columns = re.findall("`([^`]+)`", said.get("proposal", ""))
+    known = [name for name in columns if "!" not in name and name != "split"]
+    name = said["objectName"]
+    return f"there is no column {name}{suggestion(name.strip('`'), known, 'there are')}"
+
+
 def of_building(error: Exception) -> str:
     """For an error from before any data was looked at: its own text."""
+    if unresolved := no_such_column(error):
+        return unresolved
     message = getattr(error, "message", None) or str(error) or type(error).__name__
     return _shortened(" ".join(str(message).split()))
 
@@ -198,7 +216,8 @@ def of_exception(error: Exception) -> str:
     from pyspark.errors import AnalysisException
 
     if isinstance(error, AnalysisException):  # raised before any data is read
-        return _shortened(str(error).splitlines()[0].partition(" SQLSTATE: ")[0])
+        said = no_such_column(error) or str(error).splitlines()[0].partition(" SQLSTATE: ")[0]
+        return _shortened(said)
     thrown = list(_thrown(error))
     for kind, text in reversed(thrown):
         if known := _known(kind, text):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.reason import first_line
+from spark_jobs.reason import first_line, no_such_column
 
 _OTHER_LINES = "looks at other lines than its own; every line becomes a record by itself"
 _CALLS_JAVA = (
@@ -32,9 +33,16 @@ _BY_THE_CLOCK = (
 )
 _BY_CHANCE = (
     "may give something else each time the line is read, so a retry would lose or double records. "
-    "Make it of what is in the line: `pmod(xxhash64(value), 100) = 0` is true of one line in a "
-    "hundred"
+    "Make it of what is in the line"
 )
+#: Class of an expression → what gives its purpose without chance.
+_WITHOUT_CHANCE = {
+    "Rand": ": `pmod(xxhash64(value), 100) = 0` is true of one line in a hundred",
+    "Uuid": (
+        " and its place: `md5(concat_ws(':', file_path, split_start, record_number))` is another "
+        "one for each line, and the same on every rerun"
+    ),
+}
 _BY_THE_PLACE = (
     "depends on where and by whom the run is started, not on the line; write the value itself"
 )
@@ -223,7 +231,8 @@ class Analysed:
         if _CLOCK_LITERAL.search(self.sql) or any(_cast_of_clock_word(node) for node in self.nodes):
             return f"'now', 'today', 'tomorrow' or 'yesterday' as a time {_BY_THE_CLOCK}"
         if not self.plan.deterministic() or any(_random_iv(node) for node in self.nodes):
-            return f"it {_BY_CHANCE}"
+            instead = (_WITHOUT_CHANCE.get(node.name) for node in self.nodes)
+            return f"it {_BY_CHANCE}{next(filter(None, instead), '')}"
         if (count := len(self.frame.columns)) != 1:
             return (
                 f"it gives {count} columns where one value is needed; `to_json(struct(*))` makes "
@@ -257,12 +266,13 @@ def regex_fault(spark: SparkSession, pattern: str) -> str | None:
     return None
 
 
-def why_not_analysed(error: Exception) -> str:
-    """Spark's sentence; where its advice is for queries over tables, ours."""
+def why_not_analysed(error: Exception, columns: Iterable[str]) -> str:
+    """Return Spark's sentence, or ours where Spark's is about queries over tables, or proposes
+    columns that are not for expressions. ``columns``: those of the frame."""
     condition = getattr(error, "getCondition", lambda: None)() or ""
     if condition.split(".")[0] in _NO_GROUPS:
         return f"it {_OTHER_LINES}"
-    return first_line(error)
+    return no_such_column(error, columns) or first_line(error)
 
 
 def _pattern(node: Node) -> str | None:

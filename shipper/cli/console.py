@@ -43,6 +43,14 @@ ClusterName = Annotated[
     ),
 ]
 OneCluster = Annotated[str, typer.Argument(help="One of its clusters.")]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit code 3, in place of 0, if something needs a look: a warning."
+    ),
+]
+NEEDS_A_LOOK = 3
+"""Exit code of what is done, and left a warning, where --strict asks for it."""
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 

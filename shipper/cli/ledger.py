@@ -38,8 +38,9 @@ from shipper.cli.open_ledger import (
     open_one,
     open_to_change,
 )
+from shipper.cli.run_options import asked_window
 from shipper.cli.topic_state import PresentEntries
-from shipper.config import resolve_uri
+from shipper.config import load_pipeline, resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.ledger.archive import archive as move_to_archive
@@ -61,6 +62,7 @@ from shipper.ledger.repair import repair as mend
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import PartitionOffset
+from shipper.windows.expression import FORMS
 from shipper.windows.window import parse_window
 
 app = new_app(
@@ -79,7 +81,7 @@ def show(
     cluster: ClusterName = None,
     window: Annotated[
         str | None,
-        typer.Option("--window", help="Only what was shipped under windows that lie in START/END."),
+        typer.Option("--window", help=f"Only windows that lie in this one: {FORMS}."),
     ] = None,
     files: Annotated[
         bool, typer.Option("--files", help="A line for each file instead of each window.")
@@ -88,7 +90,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Says what is there, by window or file, which run shipped last, and who holds the lease."""
-    wanted = parse_window(window) if window else None
+    wanted = asked_window(load_pipeline(config, pipeline), window) if window else None
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         read = ledger.read()

@@ -1,5 +1,5 @@
-"""Notifiers that `shipper validate` checks: their classes can be imported and take the arguments of
-`with`.
+"""What `shipper validate` checks and loading does not: that notifiers can be imported and take the
+arguments of `with`, and that sources fit their schedules.
 
 Importing Airflow takes seconds, and a module may do anything when it is imported, so a process of
 its own does it. This process finds modules where Airflow finds them, and none in the working
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shipper.config import ConfigFault, LoadedConfig, locate
+from shipper.windows.fit import misfits
 
 _SECONDS = 120.0
 
@@ -78,3 +79,12 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
             )
             faults.setdefault(name, []).append(found)
     return Checked(faults, None)
+
+
+def source_warnings(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:
+    """Return what is allowed in the pipelines' `source.path`, and most likely a mistake."""
+    return [
+        locate(config_dir, name, "source.path", why)
+        for name, pipeline in loaded.pipelines.items()
+        for why in misfits(pipeline)
+    ]

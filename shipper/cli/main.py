@@ -3,7 +3,7 @@
 
 Every command that prints takes ``--json``: then standard output holds one JSON document and nothing
 else. Progress, logs and errors go to standard error. Exit codes: 0 done, 1 failed run or closed
-gate, 2 wrong configuration or usage.
+gate, 2 wrong configuration or usage, 3 done with a warning, with --strict only.
 """
 
 from __future__ import annotations
@@ -29,9 +29,18 @@ from typer.rich_utils import rich_format_error
 
 from shipper import runner
 from shipper.asked import steps_of
-from shipper.cli.console import Config, Json, PipelineName, err, out, print_json
+from shipper.cli.console import (
+    NEEDS_A_LOOK,
+    Config,
+    Json,
+    PipelineName,
+    Strict,
+    err,
+    out,
+    print_json,
+)
 from shipper.cli.lazy import LazyGroup
-from shipper.cli.lint import check_notifiers
+from shipper.cli.lint import check_notifiers, source_warnings
 from shipper.cli.run_options import (
     Last,
     MetricsPath,
@@ -62,6 +71,7 @@ from shipper.config.runner import Runner
 from shipper.errors import ShipperError, StepResultError, UsageError
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural
+from shipper.report.message import message
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
@@ -177,6 +187,7 @@ def validate(
         bool,
         typer.Option(help="Also ask whether variables and files that are referred to are there."),
     ] = True,
+    strict: Strict = False,
 ) -> None:
     """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once.
     Runs nothing that the configuration names, and imports nothing of it but notifiers."""
@@ -184,7 +195,8 @@ def validate(
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
     refused = _refused_properties(config, loaded)
-    warnings, notifiers = list(loaded.warnings), check_notifiers(config, loaded)
+    warnings = [*loaded.warnings, *source_warnings(config, loaded)]
+    notifiers = check_notifiers(config, loaded)
     sql_checked, wrong = bool(sql and loaded.pipelines), dict[str, list[ConfigFault]]()
     if sql_checked:
         err.say("Spark analyses the SQL expressions …", "dim")
@@ -213,6 +225,9 @@ def validate(
             err.say(str(fault), "red")
         for warning in warnings:
             err.say(f"warning: {warning}", "yellow")
+        listed = set(loaded.faults)
+        if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
+            err.say(f"They break these pipelines too: {', '.join(sorted(held_up))}.", "red")
         counted = f"{plural(len(pipelines), 'pipeline')} and {plural(len(clusters), 'cluster')}"
         right = f"{counted} {'is' if (len(pipelines), len(clusters)) == (1, 0) else 'are'} right"
         if faults:
@@ -223,7 +238,7 @@ def validate(
                 [f"notifiers were not checked: {notifiers.why_not}"] if notifiers.why_not else []
             )
             out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
-    raise typer.Exit(2 if faults else 0)
+    raise typer.Exit(2 if faults else NEEDS_A_LOOK if strict and warnings else 0)
 
 
 def _only(loaded: LoadedConfig, config: Path, name: str) -> LoadedConfig:
@@ -388,6 +403,7 @@ def gates(
     window: WindowText = None,
     last: Last = False,
     config: Config = Path("config"),
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Runs the source gate alone, on all files of the window, shipped or not. Sends nothing and
@@ -409,7 +425,8 @@ def gates(
         print_json(result)
     else:
         show_gate(result, out, err)
-    raise typer.Exit(code)
+    warned = not all(check.passed for check in result.checks)
+    raise typer.Exit(code or (NEEDS_A_LOOK if strict and warned else 0))
 
 
 @app.command(
@@ -431,6 +448,7 @@ def run(
     skip_reason: SkipReason = None,
     plan_only: PlanOnly = False,
     metrics_file: MetricsPath = None,
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without
@@ -482,7 +500,8 @@ def run(
             metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))
     except UsageError as error:  # what was shipped is shipped, whatever becomes of its figures
         err.say(error.message, "yellow")
-    raise typer.Exit(code)
+    warned = message(result).ending == "warning"
+    raise typer.Exit(code or (NEEDS_A_LOOK if strict and warned else 0))
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import typer
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
+from shipper.cli.run_options import WindowText, asked_window
 from shipper.cli.save_test import SavedTest, refuse_second, save_test
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
@@ -25,7 +26,7 @@ from shipper.report.preview import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
 from shipper.terminal import visible
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, parse_window
+from shipper.windows.window import Window
 
 EPILOG = (
     "Example: `shipper preview web_access --last` · `shipper preview web_access --file "
@@ -40,9 +41,7 @@ app = new_app("preview")
 @app.command(epilog=EPILOG)
 def preview(
     pipeline: PipelineName,
-    window: Annotated[
-        str | None, typer.Option("--window", help="START/END: lines of its files.")
-    ] = None,
+    window: WindowText = None,
     last: Annotated[
         bool, typer.Option("--last", help="The latest window of the schedule that has closed.")
     ] = False,
@@ -135,7 +134,7 @@ def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> W
     if window and last:
         raise UsageError("--window and --last contradict each other; choose one")
     if window:
-        return parse_window(window)
+        return asked_window(spec, window)
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
     if spec.schedule is not None:
         return Ticks(spec.schedule).last_closed(now)

@@ -13,6 +13,7 @@ import typer
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
+from shipper.cli.run_options import asked_window
 from shipper.cli.show import show_cause, show_run
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
@@ -23,7 +24,8 @@ from shipper.report.replays import find_replay, keep_replay
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
-from shipper.windows.window import Window, parse_moment, parse_window
+from shipper.windows.expression import FORMS
+from shipper.windows.window import Window, parse_moment
 
 EPILOG = (
     "Example: `shipper replay web_access --from 2026-11-01T06:20 --to 2026-11-01T06:40 "
@@ -48,7 +50,7 @@ def replay(
         str | None,
         typer.Option(
             "--window",
-            help="START/END: where to look for files.",
+            help=f"Where to look for files: {FORMS}.",
             show_default="from --from to --to",
         ),
     ] = None,
@@ -165,7 +167,7 @@ def _asked(
             "so"
         )
     check_clusters(spec, clusters or ())
-    about = _window(times, window, files)
+    about = _window(spec, times, window, files)
     asked: dict[str, Any] = {
         "id": id or runner.new_run_id().lower(),
         "reason": reason,
@@ -219,14 +221,16 @@ def _times(start: str | None, end: str | None) -> Window | None:
     return Window(parse_moment(start), parse_moment(end)) if start and end else None
 
 
-def _window(times: Window | None, window: str | None, files: list[str] | None) -> Window:
+def _window(
+    spec: Pipeline, times: Window | None, window: str | None, files: list[str] | None
+) -> Window:
     if window and files:
         raise UsageError(
             "--window and --files contradict each other: files are either those of a window or "
             "those that are named"
         )
     if window:
-        return parse_window(window)
+        return asked_window(spec, window)
     if times:
         return times
     if not files:

@@ -12,11 +12,13 @@ import typer
 
 from shipper import runner
 from shipper.asked import contradiction, dry_runs_uri
+from shipper.cli.console import err
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
-from shipper.errors import UsageError
+from shipper.errors import UsageError, WindowError
 from shipper.report.run_folder import RunFolder
 from shipper.runner import help_of
+from shipper.windows.expression import FORMS, is_relative, parse_expression
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -69,7 +71,13 @@ MetricsPath = Annotated[
 ]
 
 WindowText = Annotated[
-    str | None, typer.Option("--window", help="START/END, ISO 8601, UTC unless it says otherwise.")
+    str | None,
+    typer.Option(
+        "--window",
+        help=f"{FORMS}. UTC unless it says otherwise; `yesterday` and `last …` by the clock of "
+        "the schedule's time zone.",
+        show_default=False,
+    ),
 ]
 Last = Annotated[
     bool,
@@ -91,11 +99,24 @@ _FLAGS = {
 }
 
 
+def asked_window(pipeline: Pipeline, text: str) -> Window:
+    """Return the window that --window names, in one of :data:`FORMS`; say what it is where it is
+    not written out. Raises WindowError."""
+    try:
+        return parse_window(text)
+    except WindowError:
+        zone = pipeline.schedule.timezone if pipeline.schedule else "UTC"
+        window = parse_expression(text, zone)
+    clock = f", by the clock of {zone}" if is_relative(text) else ""
+    err.say(f"--window {text} is {window}{clock}", "dim")
+    return window
+
+
 def _window(pipeline: Pipeline, window: str | None, *, last: bool) -> Window:
     if window and last:
         raise UsageError("--window and --last contradict each other; choose one")
     if window:
-        return parse_window(window)
+        return asked_window(pipeline, window)
     if not last:
         raise UsageError(
             "which window? Give --window START/END, or --last for the latest one of the schedule"

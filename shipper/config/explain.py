@@ -41,6 +41,9 @@ class ConfigFault:
     """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a
     whole."""
     message: str
+    repeats: bool = False
+    """True if it tells of a fault in another file, which is listed by itself where all files
+    are."""
 
     def __str__(self) -> str:
         place = ":".join(
@@ -64,7 +67,7 @@ class ConfigFault:
         line, column = problem.position or (
             file.position(problem.path) if file.parsed else (None, None)
         )
-        return cls(shown, line, column, dotted(problem.path), problem.message)
+        return cls(shown, line, column, dotted(problem.path), problem.message, problem.repeats)
 
 
 def dotted(path: KeyPath) -> str:

@@ -50,7 +50,7 @@ class LoadedConfig:
     clusters: dict[str, Cluster]
     """Clusters without a fault, by name."""
     faults: tuple[ConfigFault, ...]
-    """All that is wrong anywhere, in the order of files and lines."""
+    """All that is wrong anywhere, each once, in the order of files and lines."""
     broken: dict[str, tuple[ConfigFault, ...]]
     """Faults of each pipeline that has some, by its file's stem. A pipeline is broken too if a
     cluster that it names is."""
@@ -128,7 +128,7 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
     reasons = {stem: file.faults[0] for stem, file in clusters.items() if file.faults}
     pipelines, broken = _read_pipelines(of_pipelines, of_clusters, reasons)
     faults = [fault for file in clusters.values() for fault in file.faults]
-    faults += [fault for found in broken.values() for fault in found]
+    faults += [fault for found in broken.values() for fault in found if not fault.repeats]
     # A file with the wrong ending beside one with the right one breaks nothing, but is a fault
     # nevertheless.
     faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
@@ -267,7 +267,8 @@ def _cluster_faults(
                 f"no cluster {name!r}{suggestion(name, stems, 'there are') or clusters.none_here()}"
             )
             message = f"cluster {name!r} is broken: {reasons[name]}" if name in reasons else unknown
-            faults.append(file.fault(("clusters", place), message))
+            fault = file.fault(("clusters", place), message)
+            faults.append(replace(fault, repeats=name in reasons))
     return faults
 
 
@@ -454,8 +455,15 @@ class Folder(Generic[M]):
             for stem, fault in self.misnamed():
                 if stem == name:
                     raise ConfigError(str(fault))
+            path = Path(name)
+            word = path.stem if path.suffix.lower() in (".yaml", ".yml") else name
+            if word in stems:
+                raise ConfigError(
+                    f"{name!r} is a file and no name: the {self._key} in {self.show(word)} is "
+                    f"called {word!r}"
+                )
             raise ConfigError(
-                f"no {self._key} {name!r}{suggestion(name, stems, 'there are') or self.none_here()}"
+                f"no {self._key} {name!r}{suggestion(word, stems, 'there are') or self.none_here()}"
             )
         return self.read(name)
 
@@ -469,7 +477,12 @@ class Folder(Generic[M]):
         problems, model = list(file.problems), None
         if self.platform and self.platform.faults:  # it might forbid what stands here
             problems.append(
-                Problem((), f"the platform's file is broken: {self.platform.faults[0]}", BEGINNING)
+                Problem(
+                    (),
+                    f"the platform's file is broken: {self.platform.faults[0]}",
+                    BEGINNING,
+                    repeats=True,
+                )
             )
         if file.parsed:
             data, missing = self._filled_in(file)

@@ -63,6 +63,14 @@ SMALLEST_SPLIT_BYTES = 64 * 2**10
 SHORTHANDS = {"schedule": "cron", "source": "path"}
 
 
+def _one_or_several(schema: dict[str, Any]) -> None:
+    """In the JSON Schema of a list: one of its entries may stand without brackets."""
+    listed = {key: schema.pop(key) for key in ("type", "items", "minItems") if key in schema}
+    schema["anyOf"] = [listed["items"], listed]
+    if len(default := schema.get("default", ())) == 1:
+        schema["default"] = default[0]
+
+
 class Source(Model):
     """Where the files of a window lie. A bare string is taken as `path`."""
 
@@ -76,9 +84,16 @@ class Source(Model):
     s3: S3 | None = None
     """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by
     reference. S3A's jars come by themselves."""
-    include: str = "*"
-    """Glob on file names. Files whose name begins with `_` or `.`, or ends in `._COPYING_`,
-    `.inprogress`, `.tmp` or `.part`, are not taken; [every reason](../../docs/left-out.md)."""
+    include_globs: tuple[str, ...] = Field(
+        default=("*",),
+        alias="include",
+        min_length=1,
+        examples=[["*.log", "*.log.gz"]],
+        json_schema_extra=_one_or_several,
+    )
+    """Globs on file names: one, or a list, any of which may match. Files whose name begins with `_`
+    or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken; [every
+    reason](../../docs/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
     """Which files belong to a window. `path`: those in the folders that `path` names for it; all,
     if it names none. `modified`: those under `path` that were last modified in the window, by the
@@ -150,20 +165,36 @@ class Source(Model):
     files lay. Needed once, if they moved before shipper did so; `[]` if what lies here now is
     something else than what lay there."""
 
-    @field_validator("include", mode="before")
+    @field_validator("include_globs", mode="before")
     @classmethod
-    def _one_glob(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            raise ValueError(
-                "found a list; expected one glob. Several belong at the end of `path`, as in "
-                "`logs/web/{*.log,*.gz}`"
-            )
-        return value
+    def _one_glob_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("include_globs")
+    @classmethod
+    def _globs_on_names(cls, globs: tuple[str, ...]) -> tuple[str, ...]:
+        for glob in globs:
+            if not glob or "/" in glob:
+                raise ValueError(
+                    f"{glob!r} matches no name of a file; folders belong into `path`, and "
+                    "`recursive: true` reads those below it"
+                )
+            if re.search(r"\{[^}]*,|,\s*\*", glob):
+                raise ValueError(
+                    f"{glob!r} is one glob, in which `,` and braces are only characters; write a "
+                    "list: ['*.log', '*.gz']"
+                )
+        return globs
 
     @model_validator(mode="after")
     def _format_fits(self) -> Source:
         refuse(source_faults(self.format, self.codec, self.csv))
         return self
+
+    @property
+    def include(self) -> str:
+        """The globs on names, for people."""
+        return ", ".join(self.include_globs)
 
     @property
     def verbatim(self) -> bool:
@@ -257,7 +288,7 @@ class Pipeline(Model):
     """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. A
     pipeline that is renamed is a new one, with an empty ledger, unless it says what it was called
     `formerly`."""
-    formerly: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = Field(default=(), json_schema_extra=_one_or_several)
     """Names that the pipeline had before, the latest first; one may stand without brackets. It goes
     on where the earlier name ended: with the same ledger, results, history and beginning of its
     schedule, all of which keep the first of its names. Nothing is shipped again, and no window is

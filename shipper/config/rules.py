@@ -313,6 +313,27 @@ def step_seconds(pattern: str) -> int:
     return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
 
 
+#: Part of a date or time → those that must stand beside it, or the name comes again.
+_BELOW = {"m": "Y", "d": "m", "j": "Y", "H": "d", "M": "H", "S": "M"}
+
+
+def missing_date_parts(path: str) -> list[str]:
+    """Return the directives without which the folders that ``path`` names have the same name at
+    several times: ``{window_start:%Y/%d}`` → ``["%m"]``."""
+    used = {
+        directive.removeprefix("-")
+        for name, pattern in _SOURCE_PLACEHOLDER.findall(path)
+        for directive in directives(pattern)
+    }
+    if "j" in used:  # the day of the year stands for month and day
+        used |= {"m", "d"}
+    missing = set[str]()
+    for part in used:
+        while part := _BELOW.get(part, ""):
+            missing |= {part} - used
+    return [f"%{part}" for part in "YmdHM" if part in missing]
+
+
 def pattern_of_source(path: str) -> str | None:
     """``s3a://logs/{window_start:%Y/%m/%d/%H}/`` → ``/%Y/%m/%d/%H/``; None if the path names no
     time, or has a glob amid it."""

@@ -52,6 +52,8 @@ class Problem:
     message: str
     position: Position | None = None
     """By default that of ``path``."""
+    repeats: bool = False
+    """True if it tells of a problem in another file, which that file has as well."""
 
 
 @dataclass(frozen=True)

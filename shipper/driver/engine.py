@@ -172,6 +172,10 @@ class Engine(Protocol):
         once; it stops beyond ``most`` whose name fits `source.include`. ``modified``: those that
         were last modified in there alone. Raises SourceUnreachable if nothing can be asked."""
 
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Return those of ``paths`` at which nothing lies. A glob, and a path about which nothing
+        can be asked, is never one of them. Never raises."""
+
     def qualified_folder(self, folder: str) -> str:
         """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""
 

@@ -57,6 +57,8 @@ from shipper.windows.window import Window, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16
 _TICKS_TOLD = 100
+_FOLDERS_LOOKED_FOR = 20
+"""Of an empty window, so that a wide one costs no thousand questions more."""
 """Ticks before the window of which the plan says when they were committed: a look back over a day
 of minutes has 1,440."""
 
@@ -409,6 +411,7 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
             f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
         )
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        where = "" if left else _why_nothing_lies_there(context, paths)
         remedies = [f"{REASONS[one.code].remedy}." for one in left]
         if not any(one.warns for one in left):
             remedies.append(
@@ -418,7 +421,7 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
         remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
             f"pipeline {pipeline.name}: no files for window {context.window} at "
-            f"{paths[0]}{more}{left_out}. Nothing was sent. {remedy}"
+            f"{paths[0]}{more}{where}{left_out}. Nothing was sent. {remedy}"
         )
     limits = pipeline.limits
     if len(result.files) > limits.max_files:
@@ -433,6 +436,17 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
             f"more than `limits.max_bytes` ({limits.max_bytes}). Nothing was sent. Use a shorter "
             "window, or raise the limit."
         )
+
+
+def _why_nothing_lies_there(context: RunContext, paths: Sequence[str]) -> str:
+    """Tell a folder that is not there from an empty one."""
+    looked = paths[:_FOLDERS_LOOKED_FOR]
+    missing = context.engine.missing(looked)
+    if len(missing) == len(paths):
+        return "; there is no such folder" if len(paths) == 1 else "; none of these folders exists"
+    if missing:
+        return f"; some of these folders do not exist, such as {missing[0]}"
+    return "; nothing lies there"
 
 
 class AskedCluster:

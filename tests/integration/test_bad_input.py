@@ -178,6 +178,8 @@ def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_rig
     world.write_log("b.log.part", b"half\n")
     done = world.shipper("run", world.name, "--window", WINDOW)
     assert done.returncode == 0, done.stderr[-4000:]
+    strict = world.shipper("run", world.name, "--window", WINDOW, "--strict")
+    assert strict.returncode == 3, strict.stderr[-4000:]
     assert re.search(r"WARNING\s.*b\.log\.part: still being written", " ".join(done.stderr.split()))
     assert world.read() == lines_of(b"one\n", b"x\n")
 

@@ -98,7 +98,19 @@ def test_a_window_without_files_says_so(root: Path) -> None:
     done = gates(root)
     assert done.returncode == 1
     assert "no files for window" in done.stderr
+    assert "; nothing lies there. Nothing was sent" in done.stderr
     assert "Traceback" not in done.stderr
+    (root / "logs").rmdir()
+    done = gates(root)
+    assert done.returncode == 1
+    assert "; there is no such folder. Nothing was sent" in done.stderr
+
+
+def test_strict_makes_exit_code_3_of_a_warning(root: Path) -> None:
+    write_pipeline(root, {"check": "files", "min": 4, "severity": "warn"})
+    assert (gates(root).returncode, gates(root, "--strict").returncode) == (0, 3)
+    write_pipeline(root, {"check": "files", "min": 4})
+    assert gates(root, "--strict").returncode == 1, "a closed gate is more than a warning"
 
 
 def test_validate_finds_what_spark_would_refuse_in_a_check(root: Path) -> None:

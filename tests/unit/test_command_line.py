@@ -163,6 +163,23 @@ def test_validate_counts_as_right_only_what_has_no_fault(config: Path, shipper: 
     assert (found["pipelines"], found["clusters"]) == (["web"], ["near"])
 
 
+def test_a_broken_cluster_is_one_fault_and_its_pipelines_are_named(
+    config: Path, shipper: Command
+) -> None:
+    (config / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: no-port\n")
+    done = shipper("validate", "--json", "--no-sql", "--config", str(config))
+    found = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert [Path(place["file"]).name for place in found["places"]] == ["near.yaml"]
+    assert found["pipelines"] == []
+    said = shipper("validate", "--no-sql", "--config", str(config)).stderr
+    assert "pipelines too: web." in said
+    assert "1 fault. 0 pipelines" in said
+    alone = shipper("validate", "web", "--json", "--no-sql", "--config", str(config))
+    [place] = json.loads(alone.stdout)["places"]
+    assert Path(place["file"]).name == "web.yaml", "who asks about a pipeline hears of its cluster"
+
+
 def test_it_says_its_version(shipper: Command) -> None:
     assert shipper("--version").stdout.startswith("shipper ")
 

@@ -72,6 +72,9 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"schedule": "@hourly"},
         {"schedule": {"cron": "0 * * * *", "start": "2026-11-01"}},
         {"source": {"path": "x", "settle": "1h30m", "split_size": "64 MiB", "recursive": True}},
+        {"source": {"path": "x", "include": "*.log"}},
+        {"source": {"path": "x", "include": ["*.log", "*.gz"]}},
+        {"formerly": "old"},
         {"records": {"columns": {"service": "'x'"}, "headers": {"a.b": "value"}}},
         {
             "gates": {

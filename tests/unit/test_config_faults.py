@@ -60,10 +60,25 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         "5:10: limits.files_at_most",
         [],
     ),
-    "a list of globs": (
-        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: ['*.log', '*.gz']}"),
+    "a comma between globs": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: '*.log,*.gz'}"),
+        "2:28: source.include",
+        ["*.log", "*.gz"],
+    ),
+    "alternatives in a glob on names": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: ['{a,b}.log']}"),
         "2:19: source.include",
-        ["path", "logs/web/{*.log,*.gz}"],
+        ["{a,b}.log", "*.gz"],
+    ),
+    "a folder in a glob on names": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: 'web/*.log'}"),
+        "2:28: source.include",
+        ["web/*.log", "path"],
+    ),
+    "no glob at all": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: []}"),
+        "2:19: source.include",
+        [],
     ),
     "a list for a text": (pipeline("owner: [a, b]\n"), "5:1: owner", []),
     "name in code for the key": (
@@ -395,7 +410,6 @@ def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() 
         ("config/clusters/far.yaml", 2, 1, "bootstrp"),
         ("config/pipelines/a.yaml", 1, 1, ""),
         ("config/pipelines/b.yaml", 3, 8, "topic"),
-        ("config/pipelines/b.yaml", 4, 12, "clusters[0]"),
         ("config/pipelines/b.yaml", 4, 17, "clusters[1]"),
         ("config/pipelines/b.yaml", 5, 8, "owner"),
     ]
@@ -403,10 +417,13 @@ def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() 
 
 def test_pipeline_of_a_broken_cluster_says_what_is_wrong_with_the_cluster() -> None:
     Path("config/clusters/far.yaml").write_text("cluster: far\nbootstrap:\n")
-    assert faults_of(RIGHT.replace("local", "far")) == [
-        "4:12: clusters[0]: cluster 'far' is broken: "
-        "config/clusters/far.yaml:2:1: bootstrap: has no value; write one, or remove the key"
+    Path("config/pipelines/web.yaml").write_text(RIGHT.replace("local", "far"))
+    loaded = load_all(Path("config"))
+    why = "config/clusters/far.yaml:2:1: bootstrap: has no value; write one, or remove the key"
+    assert [str(fault) for fault in loaded.broken["web"]] == [
+        f"config/pipelines/web.yaml:4:12: clusters[0]: cluster 'far' is broken: {why}"
     ]
+    assert [str(fault) for fault in loaded.faults] == [why], "each fault is listed once"
 
 
 # --- The environment
@@ -522,6 +539,11 @@ def test_unknown_names_are_answered_with_those_that_there_are() -> None:
     with pytest.raises(ConfigError) as cluster_error:
         load_cluster(Path("config"), "../pipelines/web")
     assert cluster_error.value.message == "no cluster '../pipelines/web'; there are: local"
+    for file in ("config/pipelines/web.yaml", "web.yaml", "/elsewhere/pipelines/web.yml"):
+        with pytest.raises(ConfigError, match=r"is a file and no name.* called 'web'$"):
+            load_pipeline(Path("config"), file)
+    with pytest.raises(ConfigError, match=r"no pipeline 'wab\.yaml'; did you mean"):
+        load_pipeline(Path("config"), "wab.yaml")
     assert cluster_error.value.exit_code == 2
 
 
@@ -621,6 +643,13 @@ def test_a_bootstrap_that_is_none_is_refused(bootstrap: str, why: str) -> None:
     assert len(found) == 1
     assert found[0].startswith("2:12: bootstrap: ")
     assert why in found[0]
+
+
+def test_globs_on_names_may_be_one_or_a_list(config: Path) -> None:
+    for written, globs in (("'*.log'", ("*.log",)), ("['*.log', '*.gz']", ("*.log", "*.gz"))):
+        text = RIGHT.replace("source: s3a://logs/web/", f"source: {{path: x, include: {written}}}")
+        assert faults_of(text) == []
+        assert load_pipeline(config, "web").source.include_globs == globs
 
 
 def test_bootstrap_may_be_a_list(config: Path) -> None:

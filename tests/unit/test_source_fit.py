@@ -1,0 +1,100 @@
+"""What `shipper validate` warns of in `source.path`, and `--strict`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from in_process import Command
+
+HOURLY, DAILY = '"0 * * * *"', '"@daily"'
+
+
+def write(config: Path, schedule: str | None, path: str) -> None:
+    (config / "pipelines" / "web.yaml").write_text(
+        f"pipeline: web\nsource: '{path}'\ntopic: t\nclusters: [local]\n"
+        + (f"schedule: {schedule}\n" if schedule else "")
+    )
+
+
+def warnings(shipper: Command, config: Path) -> list[str]:
+    done = shipper("validate", "--json", "--no-sql", "--config", str(config))
+    assert done.returncode == 0
+    return list(json.loads(done.stdout)["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("logs/{window_start:%Y/%d}/", "%m"),
+        ("logs/{window_start:%-m/%-d}/", "%Y"),
+        ("logs/{window_start:%H}/", "%Y, %m, %d"),
+        ("logs/{window_start:%Y-%m-%d}/{window_start:%M}/", "%H"),
+        ("logs/{window_end:%j}/", "%Y"),
+    ],
+)
+def test_a_folder_whose_name_comes_again_is_a_warning(
+    shipper: Command, config: Path, path: str, missing: str
+) -> None:
+    for schedule in (None, DAILY):
+        write(config, schedule, path)
+        [said] = warnings(shipper, config)
+        assert "web.yaml:2:9: source: " in said
+        assert f"since {missing} is not in it" in said
+
+
+@pytest.mark.parametrize(
+    ("schedule", "path", "shared"),
+    [
+        (HOURLY, "logs/{window_start:%Y/%m/%d}/", "logs/2026/03/01/"),
+        (DAILY, "logs/{window_start:%Y/%m}/", "logs/2026/03/"),
+        ('"30 * * * *"', "logs/{window_start:%Y%m%d%H}/", "logs/2026030100/"),
+        ('"0 */12 * * *"', "logs/{window_start:%Y/%m/%d}/", "logs/2026/03/01/"),
+        # A day in Berlin has hours of two days in UTC.
+        (
+            "{cron: '@daily', timezone: Europe/Berlin}",
+            "logs/{window_start:%Y/%j}/",
+            "logs/2026/060/",
+        ),
+    ],
+)
+def test_a_folder_that_several_windows_of_the_schedule_read_is_a_warning(
+    shipper: Command, config: Path, schedule: str, path: str, shared: str
+) -> None:
+    write(config, schedule, path)
+    [said] = warnings(shipper, config)
+    assert f" both have {shared}. " in said
+
+
+@pytest.mark.parametrize(
+    ("schedule", "path"),
+    [
+        (HOURLY, "logs/{window_start:%Y/%m/%d/%H}/"),
+        (DAILY, "logs/{window_start:%Y/%m/%d/%H}/"),
+        (DAILY, "logs/{window_start:%Y-%-m-%-d}/"),
+        ('"@weekly"', "logs/{window_start:%Y/%m/%d}/"),
+        ('"@monthly"', "logs/{window_start:%Y/%m}/"),
+        ('"*/15 * * * *"', "logs/{window_start:%Y/%m/%d/%H/%M}/"),
+        ('"0 0 29 2 *"', "logs/{window_start:%Y%m%d%H%M%S}/"),
+        (HOURLY, "logs/"),
+        (None, "logs/{window_start:%Y/%m/%d}/"),
+        (HOURLY, "logs/{window_end:%Y/%m/%d/%H}/"),
+    ],
+)
+def test_a_pattern_that_fits_is_not_warned_of(
+    shipper: Command, config: Path, schedule: str | None, path: str
+) -> None:
+    write(config, schedule, path)
+    assert warnings(shipper, config) == []
+
+
+def test_strict_makes_an_exit_code_of_a_warning(shipper: Command, config: Path) -> None:
+    asked = ("validate", "--no-sql", "--config", str(config))
+    write(config, HOURLY, "logs/{window_start:%Y/%m/%d}/")
+    assert shipper(*asked).returncode == 0
+    assert shipper(*asked, "--strict").returncode == 3
+    write(config, HOURLY, "logs/{window_start:%Y/%m/%d/%H}/")
+    assert shipper(*asked, "--strict").returncode == 0
+    write(config, "nonsense", "logs/{window_start:%Y/%m/%d}/")
+    assert shipper(*asked, "--strict").returncode == 2, "a fault is more than a warning"
