@@ -39,10 +39,24 @@ VERSION = version("shipper")
 PIPELINE = """\
 pipeline: {name}
 source: {{path: "{logs}/{{window_start:%H}}/", settle: 1s}}
-topic: logs
+topic: {topic}
 clusters: [near]
 runs_uri: {runs}
 runner: {{driver_memory: 1g}}
+"""
+#: As in docs/install.md: ships when the other pipeline's window is there.
+OWN = """\
+from airflow.sdk import DAG
+from shipper_airflow.operators import ShipOperator, delivered_asset
+
+with DAG("copies", schedule=[delivered_asset("web", "near")]):
+    event = "(triggering_asset_events.values() | first | first).extra"
+    ShipOperator(
+        task_id="ship",
+        pipeline="copy",
+        window_start="{{ %s.window_start }}" % event,
+        window_end="{{ %s.window_end }}" % event,
+    )
 """
 
 
@@ -174,11 +188,15 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
     installed: Path, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     logs, runs = tmp_path / "logs", tmp_path / "runs"
+
+    def pipeline(name: str, topic: str) -> str:
+        return PIPELINE.format(name=name, topic=topic, logs=logs, runs=runs)
+
     for hour in (6, 7):
         (logs / f"{hour:02}").mkdir(parents=True)
         (logs / f"{hour:02}" / "a.log").write_text("".join(f"{hour} {n}\n" for n in range(500)))
     cluster = Cluster.model_validate({"cluster": "near", "bootstrap": kafka.bootstrap})
-    ClusterClient(cluster).create_topics({"logs": 2})
+    ClusterClient(cluster).create_topics({"logs": 2, "copies": 1})
     # Nothing of the environment that this test runs in, and a folder without a clone.
     environment = {
         "PATH": os.pathsep.join([str(installed.parent), "/usr/bin", "/bin"]),
@@ -203,7 +221,9 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         "first",
         {
             **dag_files,
-            "config/pipelines/web.yaml": PIPELINE.format(name="web", logs=logs, runs=runs),
+            "dags/own.py": OWN,
+            "config/pipelines/web.yaml": pipeline("web", "logs"),
+            "config/pipelines/copy.yaml": pipeline("copy", "copies"),
             "config/clusters/near.yaml": f"cluster: near\nbootstrap: {kafka.bootstrap}\n",
         },
     )
@@ -221,31 +241,36 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
     }
     with Airflow(tmp_path / "airflow", settings, python=installed) as airflow:
         assert "shipper" in airflow.cli("providers", "list", "--output", "plain")
-        wait_for(lambda: dags(airflow) == ["web"])
-        airflow.call("PATCH", "dags/web", {"is_paused": False})
+        wait_for(lambda: dags(airflow) == ["copies", "copy", "web"])
+        for name in ("web", "copies"):
+            airflow.call("PATCH", f"dags/{name}", {"is_paused": False})
         start, end = hour_of(7).split("/")
         run = airflow.call(
             "POST",
             "dags/web/dagRuns",
             {"logical_date": None, "conf": {"window_start": start, "window_end": end}},
         )
-        done = wait_for(lambda: ended(airflow, run["dag_run_id"]))
+        done = wait_for(lambda: ended(airflow, "web", run["dag_run_id"]))
         assert done["state"] == "success", airflow.home
+        triggered = wait_for(lambda: ended(airflow, "copies"))
+        assert (triggered["state"], triggered["run_type"]) == ("success", "asset_triggered")
         assert import_errors(airflow) == ""
 
         stale = dag_files["dags/shipper_faults.py"].replace('written_by="', 'written_by="0.0.')
         second = repository.commit(
             "second",
             {
-                "config/pipelines/app.yaml": PIPELINE.format(name="app", logs=logs, runs=runs),
+                "config/pipelines/app.yaml": pipeline("app", "logs"),
                 "dags/shipper_faults.py": stale,
             },
         )
-        wait_for(lambda: dags(airflow) == ["app", "web"])
+        wait_for(lambda: "app" in dags(airflow))
         wait_for(lambda: "OtherVersionError" in import_errors(airflow))
 
     arrived = sorted(value.decode() for value in read_topic(kafka.bootstrap, "logs"))
     assert arrived == sorted(f"{hour} {n}" for hour in (6, 7) for n in range(500))
+    copied = sorted(value.decode() for value in read_topic(kafka.bootstrap, "copies"))
+    assert copied == sorted(f"7 {n}" for n in range(500))
     for commit in (first, second):
         names = {path.relative_to(commit).as_posix() for path in commit.rglob("*")}
         assert not [name for name in names if "__pycache__" in name or ".shipper" in name], names
@@ -260,9 +285,11 @@ def dags(airflow: Airflow) -> list[str]:
     return sorted(dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"])
 
 
-def ended(airflow: Airflow, run_id: str) -> dict[str, Any] | None:
-    run: dict[str, Any] = airflow.call("GET", f"dags/web/dagRuns/{run_id}")
-    return run if run["state"] in ("success", "failed") else None
+def ended(airflow: Airflow, dag_id: str, run_id: str = "") -> dict[str, Any] | None:
+    """Return the run, or the only one that the DAG has, if it is over."""
+    runs = airflow.call("GET", f"dags/{dag_id}/dagRuns")["dag_runs"]
+    found = [run for run in runs if run_id in ("", run["dag_run_id"])]
+    return next((run for run in found if run["state"] in ("success", "failed")), None)
 
 
 def import_errors(airflow: Airflow) -> str:
