@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.rules import NAME_PATTERN
 from shipper.errors import UsageError
+from shipper.report.markup import words
 
 app = new_app("new")
 
@@ -69,14 +71,15 @@ def new(
     if file.exists():
         raise UsageError(f"{file} is there already; choose another name, or edit it")
     found = look_at(sample) if sample else None
-    source, topic, cluster = (
-        _asked(
-            "--source",
-            source,
-            "Folder of the files, such as s3a://logs/web/{window_start:%Y/%m/%d/%H}/",
-        ),
-        _asked("--topic", topic, "Topic"),
-        _asked("--cluster", cluster, "Kafka cluster, by the name that its file is to have"),
+    source, topic, cluster = _asked(
+        {
+            "--source": (
+                source,
+                "Folder of the files, such as s3a://logs/web/{window_start:%Y/%m/%d/%H}/",
+            ),
+            "--topic": (topic, "Topic"),
+            "--cluster": (cluster, "Kafka cluster, by the name that its file is to have"),
+        }
     )
     cron = None if schedule == "none" else schedule
     text = _pipeline_text(
@@ -110,13 +113,15 @@ def new(
     out.say(f"Next: shipper validate {name}; {then}.")
 
 
-def _asked(flag: str, given: str | None, question: str) -> str:
-    """Raises UsageError where nobody can answer."""
-    if given is None and sys.stdin.isatty():
-        given = str(typer.prompt(question, err=True))
-    if not given:
-        raise UsageError(f"{flag} is missing, and nobody is at a terminal to be asked: give {flag}")
-    return given
+def _asked(flags: Mapping[str, tuple[str | None, str]]) -> list[str]:
+    """Return a value for each flag, in order: as given, or as somebody answers. ``flags``: flag →
+    (what was given, question). Raises UsageError with all that are missing where nobody can
+    answer."""
+    missing = [flag for flag, (given, _) in flags.items() if not given]
+    if missing and not sys.stdin.isatty():
+        what = f"{words(missing)} {'are' if missing[1:] else 'is'} missing"
+        raise UsageError(f"{what}, and nobody is at a terminal to be asked: give {words(missing)}")
+    return [given or str(typer.prompt(question, err=True)) for given, question in flags.values()]
 
 
 def _in_words(found: SampleFile) -> str:

@@ -16,6 +16,13 @@ from shipper.report.verdict import verdict
 from shipper.windows.window import Window
 
 _SHOWN = 20
+#: State of a verdict → mark and colour of its headline.
+_MARKS = {
+    "shipped": ("✓", "green"),
+    "nothing": ("✓", "green"),
+    "doubt": ("!", "yellow"),
+    "failed": ("✗", "red"),
+}
 _RATE_AFTER_SECONDS = 1.0
 """Seconds of sending below which a rate would be a guess."""
 
@@ -147,8 +154,8 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
         out.show(topics)
     for ship in result.ships:
         out.say(
-            f"{ship.cluster}: {ship.delivered:,} records sent{_rate(ship)}; {ship.before:,} were "
-            "there before."
+            f"{ship.cluster}: {plural(ship.delivered, 'record')} sent{_rate(ship)}; "
+            f"{ship.before:,} {'was' if ship.before == 1 else 'were'} there before."
         )
         if ship.late_files:
             files, windows = (
@@ -166,6 +173,9 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
         for note in ship.notes:
             out.say(f"{ship.cluster}: {note}")
     _show_closed(result, err)
+    ending = verdict(result)
+    mark, style = _MARKS[ending.state]
+    out.say(f"{mark} {ending.headline}", style)
     show_cause(result, err)
     out.say(f"report: {result.page}")
 

@@ -73,8 +73,9 @@ def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
 
 
 def between(fewest: str | None, most: str | None, what: str = "") -> str:
-    """``≥ 1 files``, ``1–3 files``, ``≤ 3 files``, ``3 files``."""
-    unit = f" {what}" if what else ""
+    """``≥ 1 file``, ``1–3 files``, ``≤ 3 files``, ``3 files``. ``what``: the plural."""
+    one = {fewest, most} - {None} == {"1"}
+    unit = f" {what.removesuffix('s') if one else what}" if what else ""
     if fewest is not None and fewest == most:
         return f"{fewest}{unit}"
     if fewest is not None and most is not None:

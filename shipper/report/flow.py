@@ -62,10 +62,10 @@ def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, An
     tone = (
         ""
         if account.read is None
+        else "warn"
+        if _unsent(account) or (account.parked and not account.gap)
         else "bad"
         if account.gap
-        else "warn"
-        if account.parked
         else "good"
     )
     described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
@@ -104,6 +104,11 @@ def closing(account: Account) -> str:
     return f"{left} {'=' if account.gap == 0 else '≠'} {' + '.join(right)}"
 
 
+def _unsent(account: Account) -> bool:
+    """True if records are missing because the ship failed before it sent them."""
+    return account.ship_failed and account.gap > 0
+
+
 def _aside(account: Account) -> list[tuple[str, int]]:
     filtered, quarantined = sum(account.filtered.values()), sum(account.quarantined.values())
     return [("filtered", filtered), ("quarantined", quarantined), ("parked", account.parked)]
@@ -122,7 +127,10 @@ def _verdict(account: Account) -> Iterator[str]:
     else:
         size = number(abs(account.gap))
         yield (
-            f": {size} are not accounted for."
+            f": {size} not sent. No receipt and no entry of the ledger has them, so the next run "
+            "sends them."
+            if _unsent(account)
+            else f": {size} are not accounted for."
             if account.gap > 0
             else f": {size} more than there should be."
         )
@@ -184,7 +192,7 @@ def _lines(account: Account, prefix: str) -> list[Line]:
     if account.gap > 0:
         lines.append(
             Line(
-                "Not accounted for",
+                "Not sent" if _unsent(account) else "Not accounted for",
                 (Ribbon("lost", account.gap),),
                 (plural(account.gap, "record"),),
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -112,7 +112,7 @@ def render(report: RunReport) -> str:
         icon=icon,
         places=_cause_at(report, found, ending),
         clusters=[_cluster(account) for account in found],
-        pointers=_pointers(report, found),
+        pointers=_pointers(report, found, {doubt.section for doubt in ending.doubts}),
         folder=first_folder(report.plan) if report.plan else "",
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(step.started_at for step in results))),
@@ -257,8 +257,11 @@ def _cluster(account: Account) -> dict[str, str]:
     return {"name": account.cluster, "mark": mark, "tone": tone, "says": says}
 
 
-def _pointers(report: RunReport, found: Sequence[Account]) -> list[tuple[str, str]]:
-    """Links to what a reader of a green verdict should still see."""
+def _pointers(
+    report: RunReport, found: Sequence[Account], shown: Collection[str]
+) -> list[tuple[str, str]]:
+    """Links to what a reader should still see, but for the sections in ``shown``, to which the
+    verdict has links already."""
     warnings = sum(not check.passed and check.severity == "warn" for _, check in checks(report))
     aside = sum(sum(account.quarantined.values()) for account in found)
     remarks = len(notes(report, found))
@@ -269,7 +272,7 @@ def _pointers(report: RunReport, found: Sequence[Account]) -> list[tuple[str, st
         (plural(remarks, "note") if remarks else "", "notes"),
         (left_out, "left-out"),
     ]
-    return [(says, place) for says, place in links if says]
+    return [(says, place) for says, place in links if says and place not in shown]
 
 
 def _usual(report: RunReport) -> dict[str, Any] | None:

@@ -78,6 +78,7 @@ def throughput(account: Account, ship: ShipResult, prefix: str) -> dict[str, Any
         "account": account,
         "prefix": prefix,
         "says": _caption(ship, steps),
+        "sized": ship.tuning,
         "trouble": bool(ship.lane_reopened),
         "plot": _plot(steps) if len(steps) > 1 else None,
         "lanes": [_lane(lanes[i], ship.ship_seconds, f"{prefix}-lane-{i}") for i in kept],
@@ -124,8 +125,6 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> str:
         )
     lanes = f", {plural(ship.lanes, 'lane')} each" if ship.lanes else ""
     sentences.append(f"{plural(ship.tasks, 'Spark task')}{lanes}.")
-    if ship.tuning:
-        sentences.append(f"Sized for the link: {ship.tuning}.")
     if ship.parked and parked_seconds(ship) >= _WORTH_SAYING_SECONDS:
         waited = ", ".join(
             f"{topic} ({plural(count, 'record')})" for topic, count in sorted(ship.parked.items())

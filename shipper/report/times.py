@@ -15,6 +15,8 @@ from shipper.report.run_folder import StepResult
 
 #: What is too short to be worth a word.
 _SHORTEST_SHARE, _SHORTEST_SECONDS = 0.02, 0.2
+#: Waiting that is shorter than this is no reason to look there.
+_WORTH_A_COLOUR_SECONDS = 5.0
 _REST = "the rest"
 #: Phase → colour, by what one could do about it; what is not named here is work.
 _KINDS = {
@@ -56,12 +58,17 @@ def _parts(result: StepResult) -> dict[str, float]:
     return {**result.phases, **({_REST: rest} if rest >= 0.001 else {})}
 
 
+def _kind(name: str, seconds: float) -> str:
+    kind = _KINDS.get(name, "work")
+    return "rest" if kind == "wait" and seconds < _WORTH_A_COLOUR_SECONDS else kind
+
+
 def _bar(title: str, parts: dict[str, float], longest: float) -> dict[str, Any]:
     total = sum(parts.values())
     shortest = min(max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total), 0.5 * total)
     bar = [
         {
-            "kind": _KINDS.get(name, "work"),
+            "kind": _kind(name, seconds),
             "says": f"{name} {format_duration(seconds)}",
             "shown": seconds >= shortest,
             "width": f"{100 * seconds / longest if longest else 0:.2f}",

@@ -23,6 +23,12 @@ _MUCH_QUARANTINED = 0.05
 """Share of the lines from which on a run is not plainly green, whatever the pipeline allows."""
 _MOST_REASONS = 5
 _STAYS = "What was delivered stays delivered: it is in the ledger and is not sent again."
+_UNKNOWN = "What was sent, if anything, is in the ledger and is not sent again."
+_COUNT_ANEW = "Run the window again: nothing is sent twice, and all is counted anew."
+_LEFT_OUT = (
+    "A later run takes an entry when its reason is gone; docs/left-out.md says what to do about "
+    "each reason."
+)
 _AGAIN = "When the cause is gone, run the window again: it ships what is left."
 
 
@@ -31,6 +37,8 @@ class Caveat(NamedTuple):
 
     says: str
     section: str
+    remedy: str = ""
+    """What to do about it, in sentences; empty where ``says`` tells it."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +85,17 @@ def verdict(report: RunReport) -> Verdict:
             if all("went to quarantine" in doubt.says for doubt in doubts)
             else "but not everything agrees"
         )
-        return Verdict("doubt", f"{headline}, {but}", doubts=doubts + missing + mend)
+        return _doubtful(f"{headline}, {but}", doubts + missing + mend)
     if missing:
-        return Verdict(
-            "doubt", f"{headline}, but not everything is there yet", doubts=missing + mend
-        )
+        return _doubtful(f"{headline}, but not everything is there yet", missing + mend)
     if mend:
-        return Verdict("doubt", f"{headline}, and there is something to mend", doubts=mend)
+        return _doubtful(f"{headline}, and there is something to mend", mend)
     return Verdict("shipped" if shipped else "nothing", headline)
+
+
+def _doubtful(headline: str, doubts: tuple[Caveat, ...]) -> Verdict:
+    remedies = dict.fromkeys(doubt.remedy for doubt in doubts if doubt.remedy)
+    return Verdict("doubt", headline, remedy=" ".join(remedies) or None, doubts=doubts)
 
 
 def _shipped(shipped: list[Account]) -> str:
@@ -200,18 +211,19 @@ def _what_failed(report: RunReport, found: list[Account], first: RunStep | None)
     if first.name == "gate_delivery":
         shipped = f": {plural(mine, 'record')} shipped" if mine else ""
         remedy = (
-            f"{_STAYS} Do not trust the window until this gate has passed: run it again, and all "
-            "is counted anew."
+            f"{_STAYS if sent else _UNKNOWN} Do not trust the window until this gate has passed: "
+            "run it again, and all is counted anew."
         )
         return f"Failed at the delivery gate of {first.cluster}{shipped}", remedy
     if first.name == "ship":
         after = f", after {plural(mine, 'record')}" if mine else ""
-        remedy = f"{_STAYS} {_AGAIN}"
+        remedy = f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
         return (
             f"Failed while shipping to {first.cluster}{after}{_elsewhere(found, first.cluster)}",
             remedy,
         )
-    return f"Failed at {first.title.lower()}, after {plural(sent, 'record')}", f"{_STAYS} {_AGAIN}"
+    stays = _STAYS if sent else _UNKNOWN
+    return f"Failed at {first.title.lower()}, after {plural(sent, 'record')}", f"{stays} {_AGAIN}"
 
 
 def _elsewhere(found: list[Account], failed: str | None) -> str:
@@ -233,10 +245,9 @@ def _silent(report: RunReport, missing: RunStep | None, sent: int) -> tuple[str,
     """The run failed and no step says so: one of them was killed, or never began."""
     if report.plan is None and not sent:
         return "Failed before there was a plan", f"No step that sends has left a result. {_AGAIN}"
-    unknown = "What was sent, if anything, is in the ledger and is not sent again."
     after = f", after {plural(sent, 'record')}" if sent else ""
     headline = f"Failed: no result of the step “{missing.title}”" if missing else f"Failed{after}"
-    return headline, f"{_STAYS if sent else unknown} {_AGAIN}"
+    return headline, f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
 
 
 def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
@@ -249,17 +260,18 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
                 f"{account.cluster}: {number(aside)} of {plural(account.read, 'line')} "
                 f"({100 * aside / account.read:.0f} %) went to quarantine."
             )
-            doubts.append(Caveat(says, "sum"))
+            doubts.append(Caveat(says, "sum", _in_quarantine(report)))
         if account.outcome == "no result":
             says = (
                 f"{account.cluster}: the ship step left no result, so nobody knows what it "
                 "delivered."
             )
-            doubts.append(Caveat(says, "steps"))
+            doubts.append(Caveat(says, "steps", _COUNT_ANEW))
         elif account.delivered and account.gate is None:
-            doubts.append(Caveat(f"{account.cluster}: the delivery gate left no result.", "steps"))
+            says = f"{account.cluster}: the delivery gate left no result."
+            doubts.append(Caveat(says, "steps", _COUNT_ANEW))
     if any(account.delivered for account in found) and report.gate_source is None:
-        doubts.append(Caveat("The source gate left no result.", "steps"))
+        doubts.append(Caveat("The source gate left no result.", "steps", _COUNT_ANEW))
     for title, gate in gates(report):
         broken = [
             check.check for check in gate.checks if check.severity == "block" and not check.passed
@@ -269,9 +281,17 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
                 Caveat(
                     f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.",
                     "gates",
+                    _COUNT_ANEW,
                 )
             )
     return doubts
+
+
+def _in_quarantine(report: RunReport) -> str:
+    return (
+        f"`shipper quarantine show {report.pipeline}` shows what went to quarantine and why; "
+        "`shipper quarantine replay` sends repaired records."
+    )
 
 
 def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
@@ -283,7 +303,7 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
         entry = "1 entry is" if count == 1 else f"{number(count)} entries are"
         named = "; ".join(f"{one.entries()}: {one.reason}" for one in left[:_MOST_REASONS])
         says = f"{entry} left out: {named}{'; …' if left[_MOST_REASONS:] else ''}."
-        doubts.append(Caveat(says, "left-out"))
+        doubts.append(Caveat(says, "left-out", _LEFT_OUT))
     for account in found:
         if files := account.quarantined.get(UNREADABLE, 0):
             each = "it" if files == 1 else "each"
@@ -291,7 +311,7 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
                 f"{account.cluster}: {plural(files, 'file')} could not be read; one record in "
                 f"quarantine stands for {each}."
             )
-            doubts.append(Caveat(says, "sum"))
+            doubts.append(Caveat(says, "sum", _in_quarantine(report)))
     for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
         gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
         windows = (
@@ -301,6 +321,8 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
             Caveat(
                 f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.",
                 "incomplete",
+                f"`shipper gaps {report.pipeline}` lists windows that are not complete; a run of "
+                "such a window ships what is missing.",
             )
         )
     return doubts
@@ -319,12 +341,14 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
                 if account.gap > 0
                 else f"{size} more accounted for than there should be"
             )
-            doubts.append(Caveat(f"{account.cluster}: {says}.", "sum"))
+            doubts.append(Caveat(f"{account.cluster}: {says}.", "sum", _COUNT_ANEW))
         if account.parked:
             doubts.append(
                 Caveat(
                     f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.",
                     "topics",
+                    "When the topic can be written to, run the window again: it ships what is "
+                    "left.",
                 )
             )
         wrong = [
@@ -332,7 +356,11 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
         ]
         if wrong:
             doubts.append(
-                Caveat(f"{account.cluster}: counts disagree on {_some(wrong)}.", "account")
+                Caveat(
+                    f"{account.cluster}: counts disagree on {_some(wrong)}.",
+                    "account",
+                    _COUNT_ANEW,
+                )
             )
         differ = [topic.topic for topic in account.topics if topic.agrees == "no"]
         if differ and not wrong:
@@ -340,6 +368,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
                 Caveat(
                     f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.",
                     "topics",
+                    _COUNT_ANEW,
                 )
             )
     return doubts

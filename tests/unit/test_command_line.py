@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from shipper.report.message import details, message
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import DeliveryGateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
+from shipper.report.verdict import verdict
+from tests.samples import reports as samples
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 TIMES = {
@@ -256,6 +259,23 @@ def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert "near: 50 records sent; 0 were there before." in said
     assert "far: 50 records sent in 10s: 5 records/s;" in said
+
+
+@pytest.mark.parametrize("sample", samples.SAMPLES, ids=lambda sample: sample.__name__)
+def test_the_terminal_has_the_verdict_of_the_page(
+    sample: Callable[[], RunReport], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = sample()
+    show_run(report, Terminal(), Terminal(stderr=True))
+    assert verdict(report).headline in capsys.readouterr().out
+
+
+def test_one_record_is_one_record(capsys: pytest.CaptureFixture[str]) -> None:
+    one = ShipResult(
+        **TIMES, cluster="near", topics=[TopicAccount(topic="t", delivered=1, before=1)]
+    )
+    show_run(RunReport(**TIMES, ships=[one]), Terminal(), Terminal(stderr=True))
+    assert "near: 1 record sent; 1 was there before." in capsys.readouterr().out
 
 
 def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(

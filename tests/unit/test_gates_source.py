@@ -99,13 +99,13 @@ def one(checked, *args, **options):
 @pytest.mark.parametrize(
     ("check", "count", "result"),
     [
-        (files(), 12, (True, "≥ 1 files", "12 files")),
-        (files(), 0, (False, "≥ 1 files", "0 files")),
+        (files(), 12, (True, "≥ 1 file", "12 files")),
+        (files(), 0, (False, "≥ 1 file", "0 files")),
         (files(min=12), 11, (False, "≥ 12 files", "11 files")),
         (files(min=1, max=3), 3, (True, "1–3 files", "3 files")),
         (files(min=1, max=3), 4, (False, "1–3 files", "4 files")),
         (files(min=2, max=2), 1, (False, "2 files", "1 file")),
-        (files(min=None, max=1), 0, (True, "≤ 1 files", "0 files")),
+        (files(min=None, max=1), 0, (True, "≤ 1 file", "0 files")),
         (files(min=0), 0, (True, "≥ 0 files", "0 files")),
     ],
 )
@@ -261,7 +261,7 @@ def test_files_with_a_byte_order_mark_are_named():
 @pytest.mark.parametrize(
     ("check", "lines", "result"),
     [
-        (rows(), Lines(3), (True, "≥ 1 rows", "3 rows in the sample")),
+        (rows(), Lines(3), (True, "≥ 1 row", "3 rows in the sample")),
         (rows(min=4), Lines(3), (False, "≥ 4 rows", "3 rows in the sample")),
         (rows(min=1, max=2, on="full"), Lines(3), (False, "1–2 rows", "3 rows in all files")),
         (

@@ -183,7 +183,9 @@ def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedul
     ("arguments", "says"),
     [
         (["Web", *FLAGS], "is no name of a pipeline"),
-        (["web", *FLAGS[2:]], "--source is missing"),
+        (["web", *FLAGS[2:]], "^--source is missing"),
+        (["web"], "^--source, --topic and --cluster are missing"),
+        (["web", *FLAGS[2:], "--source", ""], "^--source is missing"),
         (["web", *FLAGS, "--schedule", "every hour"], "cron"),
         (["web", *FLAGS[:2], "--topic", "a b", *FLAGS[4:]], "topic"),
     ],

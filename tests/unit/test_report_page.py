@@ -12,7 +12,7 @@ import pytest
 
 from shipper.report.message import message
 from shipper.report.page import render
-from shipper.report.plan_result import RecreatedTopic
+from shipper.report.plan_result import LeftOut, RecreatedTopic
 from shipper.report.results import Count, GateResult, RunReport
 from shipper.report.throughput import MOST_STEPS, spans, ticks
 from shipper.report.verdict import verdict
@@ -689,6 +689,64 @@ def test_of_a_failed_run_cause_remedy_and_command_stand_together_at_the_top() ->
         verdict.index(title) for title in ("Why", "What now", "Again")
     )
     assert "shipper run web_access --window" in verdict
+
+
+def test_what_a_failed_ship_did_not_send_is_not_called_lost() -> None:
+    report = samples.ship_failed()
+    report.ships[1].read = 563_000
+    says = Page(report).text("figcaption")
+    assert "563,000 read ≠ 519,520 delivered" in says
+    assert "3,013 not sent" in says
+    assert "not accounted for" not in says
+
+
+def test_remedy_speaks_of_delivered_records_only_where_there_are_some() -> None:
+    report = samples.ship_failed()
+    assert "stays delivered" in (verdict(report).remedy or "")
+    report.ships = [
+        report.ships[1].model_copy(update={"topics": [], "timeline": [], "delivered": 0})
+    ]
+    report.delivery_gates = []
+    remedy = verdict(report).remedy or ""
+    assert "stays delivered" not in remedy
+    assert "run the window again" in remedy
+
+
+def test_a_warning_says_what_to_do_and_names_each_thing_once() -> None:
+    report = samples.shipped()
+    assert report.plan is not None
+    report.plan.left_out = [LeftOut(path="/logs/a.log", reason="open", code="open", warns=True)]
+    page = Page(report)
+    said = page.text("#verdict")
+    assert page.body_class() == "doubt"
+    assert said.index("1 entry is left out") < said.index("What now")
+    assert "docs/left-out.md" in said
+    assert page.html.count('href="#left-out"') == 1
+    assert 'href="#gates">1 warning' in page.html
+
+
+def test_every_doubt_of_the_samples_has_a_remedy(each: Page) -> None:
+    for doubt in verdict(each.report).doubts:
+        assert doubt.remedy or doubt.section == "notes", doubt.says
+
+
+def test_a_click_takes_the_whole_command_and_sizing_is_folded() -> None:
+    report = samples.ship_failed()
+    report.ships[0].tuning = "4 lanes of 1 MiB"
+    page = Page(report)
+    assert re.search(r"\.command code \{[^}]*user-select: all", page.html)
+    assert "4 lanes of 1 MiB" in page.text("details")
+    assert "4 lanes of 1 MiB" not in page.text("figcaption")
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(0.4, "rest"), (30.0, "wait")])
+def test_only_a_long_wait_for_the_lease_has_the_colour_of_waiting(
+    seconds: float, kind: str
+) -> None:
+    report = samples.shipped()
+    report.ships[0].phases = {"waiting for the lease": seconds, "shipping": 40.0}
+    assert f'<span class="{kind}" style="width:' in Page(report).html
+    assert ('<li class="wait">' in Page(report).html) is (kind == "wait")
 
 
 def test_records_that_all_go_one_way_need_no_picture_of_it() -> None:
