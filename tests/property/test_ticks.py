@@ -201,6 +201,9 @@ class Place:
     def qualified_folder(self, folder: str) -> str:
         return folder
 
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if all(file.folder != path for file in self.files)]
+
     def look_at(self, files: Sequence[PlannedFile]) -> None: ...
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
