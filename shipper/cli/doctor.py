@@ -17,6 +17,7 @@ from shipper.driver import doctor_machine as machine
 from shipper.driver.doctor import LIMIT_SECONDS, CheckList, Examined, Finding, examine, failed, ok
 from shipper.driver.doctor_cluster import examined
 from shipper.errors import ShipperError
+from shipper.report.markup import plural
 
 app = new_app("doctor")
 
@@ -86,7 +87,10 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
             ]
             if not loaded.faults:
                 first.append(
-                    ok(f"{len(loaded.pipelines)} pipelines and {len(clusters)} clusters are right")
+                    ok(
+                        f"{plural(len(loaded.pipelines), 'pipeline')} and "
+                        f"{plural(len(clusters), 'cluster')} are right"
+                    )
                 )
     except ShipperError as error:
         first.append(failed(error.message, "`shipper validate` shows all faults"))

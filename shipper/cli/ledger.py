@@ -59,6 +59,7 @@ from shipper.ledger.inventory import (
 from shipper.ledger.records import ChunkValue
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
+from shipper.report.markup import plural
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import PartitionOffset
@@ -181,7 +182,7 @@ def _print_inventory(
         out.say(
             f"{who} {verb}; renewed {moment_text(renewed_ms)}, lapses after {lease.seconds:g} s"
         )
-    tail = f"snapshot of {snapshot.records:,} records" if snapshot else "no snapshot"
+    tail = f"snapshot of {plural(snapshot.records, 'record')}" if snapshot else "no snapshot"
     held = (
         f", {archived.entries:,} in the archive (windows until {archived.before})"
         if archived
@@ -398,7 +399,8 @@ def export(
                 else:
                     target.write(json.dumps(row, ensure_ascii=target.isatty()) + "\n")
     err.say(
-        f"{count:,} chunks of {pipeline} on {ledger.cluster.name}" + (f" in {to}" if to else "")
+        f"{plural(count, 'chunk')} of {pipeline} on {ledger.cluster.name}"
+        + (f" in {to}" if to else "")
     )
 
 
@@ -528,7 +530,7 @@ def archive(
         print_json(dataclasses.asdict(done))
     else:
         text = (
-            f"{done.moved:,} records of {done.files:,} files moved; {done.left:,} are left in "
-            f"the topic, {done.archived:,} are in the archive"
+            f"{plural(done.moved, 'record')} of {plural(done.files, 'file')} moved; "
+            f"{done.left:,} are left in the topic, {done.archived:,} are in the archive"
         )
         out.say(f"{text} {done.manifest or ''}")

@@ -36,6 +36,7 @@ from shipper.driver.replay import replay as send_repaired
 from shipper.errors import StepResultError, UsageError
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
 from shipper.ledger.records import ChunkValue
+from shipper.report.markup import plural
 from shipper.report.repaired import TO_JUDGE, RepairedRecord, RepairedResult
 from shipper.report.run_folder import RunFolder
 from shipper.runner import new_run_id
@@ -157,8 +158,8 @@ def _rows(found: InQuarantine) -> list[QuarantineRow]:
 def _print_rows(ledger: OpenLedger, rows: list[QuarantineRow]) -> None:
     total, replayed = sum(row.records for row in rows), sum(row.replayed for row in rows)
     out.print(
-        f"{ledger.pipeline.name} on {ledger.cluster.name}: {total:,} records in quarantine, "
-        f"{replayed:,} of them replayed"
+        f"{ledger.pipeline.name} on {ledger.cluster.name}: {plural(total, 'record')} in "
+        f"quarantine, {replayed:,} of them replayed"
     )
     for row in rows[:_SHOWN]:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in row.reasons.items())
@@ -207,7 +208,7 @@ def show(
                 print_json(shown.model_dump(exclude_none=True), indent=None)
             elif count <= _SHOWN:
                 _print_record(shown)
-        text = f"{count:,} records of {pipeline} in quarantine on {ledger.cluster.name}"
+        text = f"{plural(count, 'record')} of {pipeline} in quarantine on {ledger.cluster.name}"
         text += "; --json shows all" if count > _SHOWN and not as_json else ""
         err.say(text)
         for sentence in kept.wrong():
@@ -347,7 +348,8 @@ def replay(
     else:
         corrections = f" ({len(done.corrected):,} of them as corrections)" if done.corrected else ""
         out.print(
-            f"{len(done.sent):,} records sent{corrections}, {len(done.skipped):,} were sent before"
+            f"{plural(len(done.sent), 'record')} sent{corrections}; "
+            f"{len(done.skipped):,} sent before"
         )
 
 

@@ -10,6 +10,7 @@ from shipper.cli.open_ledger import OpenLedger
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, summed
 from shipper.ledger.inventory import Entries, LedgerFinding, entries
+from shipper.report.markup import plural
 
 
 class PresentEntries:
@@ -60,8 +61,9 @@ class PresentEntries:
                 else "was deleted, and is not on the cluster"
             )
             text = (
-                f"{became}. The ledger says that {lost.records:,} records of {lost.files:,} files "
-                f"are in the earlier topic, with the id {lost.before}. To send them again: "
-                "`delivery.on_recreated: resend`, and run their windows"
+                f"{became}. The ledger says that {plural(lost.records, 'record')} of "
+                f"{plural(lost.files, 'file')} are in the earlier topic, with the id "
+                f"{lost.before}. To send them again: `delivery.on_recreated: resend`, "
+                "and run their windows"
             )
             yield LedgerFinding("wrong", "recreated", lost.topic, text)

@@ -27,6 +27,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CONTROL
 from shipper.ledger.rights import Right, ledger_rights, rights, transactional_prefix
 from shipper.ledger.snapshot import LedgerFolder
+from shipper.report.markup import plural
 
 _SOON = dt.timedelta(days=14)
 _AHEAD_SECONDS = 5.0
@@ -208,7 +209,8 @@ class ExaminedCluster(Examined):
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
         says = (
-            f"{facts.partitions} partitions, {facts.replication} replicas, batches to "
+            f"{plural(facts.partitions, 'partition')}, {plural(facts.replication, 'replica')}, "
+            "batches to "
             f"{facts.limit.max_bytes:,} bytes"
         )
         longest = self.of.records.max_line_bytes

@@ -29,6 +29,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.runner import Runner
 from shipper.driver.doctor import Check, Examined, Finding, failed, ok, skipped, warning
 from shipper.errors import why_system
+from shipper.report.markup import plural
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
@@ -259,7 +260,9 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
             check="source",
         )
     else:
-        yield ok(f"{found['files']} files at {where}; the first can be read", check="source")
+        yield ok(
+            f"{plural(found['files'], 'file')} at {where}; the first can be read", check="source"
+        )
     newest = found.get("newest_ms")
     if newest is not None and newest / 1000 > time.time() + _APART_SECONDS:
         yield failed(

@@ -18,6 +18,7 @@ from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
 from shipper.report.coverage import coverage, tick_of
+from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, as_gated
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
@@ -59,7 +60,7 @@ def gate_delivery(
     evidence = DeliveryEvidence(
         reconcile(shipped, {file.path: file_id(file) for file in files}, ledger), recreated=lost
     )
-    scope = f"the whole window, {len(planned.own_files):,} files"
+    scope = f"the whole window, {plural(len(planned.own_files), 'file')}"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
     if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:

@@ -16,6 +16,7 @@ from shipper.config.checks import (
     SumClosesCheck,
 )
 from shipper.driver.gate import rate, unevaluated
+from shipper.report.markup import plural
 from shipper.report.plan_result import RecreatedTopic
 from shipper.report.results import CheckResult
 from shipper.verify.reconcile import Observed, Reconciliation, Sum
@@ -88,8 +89,8 @@ def _recreated(lost: RecreatedTopic) -> CheckResult:
         check=f"recreated({lost.topic})",
         severity="block",
         passed=False,
-        expected=f"topic {lost.topic} with the id {lost.before}, which took {lost.records:,} "
-        f"records of {lost.files:,} files",
+        expected=f"topic {lost.topic} with the id {lost.before}, which took "
+        f"{plural(lost.records, 'record')} of {plural(lost.files, 'file')}",
         observed=f"{now}. `delivery.on_recreated: resend` sends these records again",
     )
 
@@ -101,7 +102,7 @@ def _expired(gone: Expired) -> CheckResult:
         check=f"expired({gone.name})",
         severity="warn",
         passed=False,
-        expected=f"{gone.sent:,} records that this ship sent",
+        expected=f"{plural(gone.sent, 'record')} that this ship sent",
         observed=f"{gone.missing:,} of them expired: {gone.where}; `retention.ms` or "
         "`retention.bytes` of the topic, or delete-records",
     )

@@ -40,6 +40,7 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import AskState, LedgerLog
+from shipper.report.markup import plural
 from shipper.report.past_runs import run_ids, window_names
 from shipper.report.plan_result import (
     ClusterPlan,
@@ -154,8 +155,8 @@ def _begin_to_connect(context: RunContext) -> None:
 
 
 def _and_back(back: LookBack | None) -> str:
-    folders = f"{len(back.folders)} folders of " if back and back.folders else ""
-    return f", and {folders}the {len(back.ticks.of)} windows before" if back else ""
+    folders = f"{plural(len(back.folders), 'folder')} of " if back and back.folders else ""
+    return f", and {folders}{plural(len(back.ticks.of), 'window')} before" if back else ""
 
 
 class _Looked(NamedTuple):
@@ -426,9 +427,9 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
     limits = pipeline.limits
     if len(result.files) > limits.max_files:
         raise SourceError(
-            f"pipeline {pipeline.name}: {len(result.files)} files in window {context.window}, more "
-            f"than `limits.max_files` ({limits.max_files}). Nothing was sent. Use a shorter "
-            "window, or raise the limit."
+            f"pipeline {pipeline.name}: {plural(len(result.files), 'file')} in window "
+            f"{context.window}, more than `limits.max_files` ({limits.max_files}). Nothing was "
+            "sent. Use a shorter window, or raise the limit."
         )
     if limits.max_bytes is not None and result.total_bytes > limits.max_bytes:
         raise SourceError(

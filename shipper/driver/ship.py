@@ -53,6 +53,7 @@ from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import AskCommitted, Committed, LedgerLog
 from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_id
 from shipper.ledger.writing import invalidate, patience_of, write_as_lane
+from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, as_gated
 from shipper.stopping import Stopped
@@ -382,13 +383,14 @@ class ClusterShip:
         )
         result.unread, result.unread_files = sum(before.values()), len(left.complete)
         if left.left:
-            say(f"{self._cluster.name}: shipping {len(left.left)} of {len(splits_of)} files")
+            files = plural(len(splits_of), "file")
+            say(f"{self._cluster.name}: shipping {len(left.left)} of {files}")
             result.ends_before = self._ends_before(ends)
             self._scan_and_ship(left, taken)
         else:
             say(
-                f"{self._cluster.name}: nothing to ship: the ledger holds all {result.unread:,} "
-                f"records of {len(left.complete)} files"
+                f"{self._cluster.name}: nothing to ship: the ledger holds all "
+                f"{plural(result.unread, 'record')} of {plural(len(left.complete), 'file')}"
             )
         if self._unreadable and result.status != "failed":
             self._failed(cannot_be_read(self._unreadable, "Everything else was sent."))
@@ -414,10 +416,11 @@ class ClusterShip:
                 f"what is in the ledger of {self._cluster.name} could not be read any more "
                 f"({error})"
             )
-        files = len(left.complete) + len(left.left) + len(left.skipped)
+        files = plural(len(left.complete) + len(left.left) + len(left.skipped), "file")
+        records = plural(sum(left.records_there.values()), "record")
         return (
-            f"{least}{sum(left.records_there.values()):,} records of this window are in the ledger "
-            f"of {self._cluster.name} ({len(left.complete)} of {files} files complete)"
+            f"the ledger of {self._cluster.name} has {least}{records} of this window "
+            f"({len(left.complete)} of {files} complete)"
         )
 
     @contextmanager
@@ -640,7 +643,7 @@ class ClusterShip:
         self._unreadable += [file for file in found if file.path not in known]
         if done.error is None and (empty := without_records(pieces, done.receipts)):
             note = (
-                f"{len(empty)} files have bytes and hold no line "
+                f"{plural(len(empty), 'file')} with bytes and without a line "
                 f"({min(empty)}{', …' if len(empty) > 1 else ''})."
             )
             self._result.notes += [] if note in self._result.notes else [note]

@@ -12,6 +12,7 @@ from shipper.config.checks import ReadBackCheck
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
+from shipper.report.markup import plural
 from shipper.report.results import ShipResult, TopicAccount, write_checksum
 from shipper.verify.readback import (
     UNKNOWN,
@@ -147,8 +148,8 @@ def look(
     _fill(reconciliation, exact, seen, ledger, looked)
     total = sum(len(one.spans) for one in found)
     looked.scope = (
-        f"{sum(part.records for part in seen.values()):,} records read back from {len(spans):,} "
-        f"of {total:,} partitions"
+        f"{plural(sum(part.records for part in seen.values()), 'record')} read back from "
+        f"{len(spans):,} of {plural(total, 'partition')}"
     )
     looked.scope += f"; {who}, so only that there are at least as many was checked" if who else ""
     return looked

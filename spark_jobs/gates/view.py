@@ -17,6 +17,7 @@ from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.config.rules import sql_column
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.driver.unreadable import cannot_be_read
+from shipper.report.markup import plural
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
@@ -190,13 +191,13 @@ class SourceView:
     @property
     def scope(self) -> str:
         """What was looked at, for people."""
-        files = f"{len(self.left):,} files that are left to ship"
+        files = f"{plural(len(self.left), 'file')} left to ship"
         said = []
         if "sample" in self.looked_at:
             said.append(
-                f"sample: {len(self.sample):,} pieces of "
+                f"sample: {plural(len(self.sample), 'piece')} of "
                 f"{len({piece.path for piece in self.sample}):,} of {files}"
             )
         if "full" in self.looked_at:
             said.append(f"full: all {files}")
-        return "; ".join(said) or f"listing: {len(self.plan.own_files):,} files"
+        return "; ".join(said) or f"listing: {plural(len(self.plan.own_files), 'file')}"

@@ -94,8 +94,7 @@ def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
     assert [result.passed for result in evaluation.results] == [True, False] * 4
     assert evaluation.scans == 2
     assert view.scope == (
-        "sample: 1 pieces of 1 of 2 files that are left to ship; full: all 2 files that "
-        "are left to ship"
+        "sample: 1 piece of 1 of 2 files left to ship; full: all 2 files left to ship"
     )
 
 
@@ -235,7 +234,7 @@ def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evalu
     columns["typo"] = "hots"
     typo, host = evaluate(logs, not_null("typo", severity="warn"), not_null("host", min_rate=0.7))
     assert closed([typo, host]) == [typo, host], "no frame can be made at all"
-    assert "`hots` cannot be resolved" in typo.observed
+    assert "there is no column `hots`" in typo.observed
     del columns["typo"]
     typo, host = evaluate(
         logs,
@@ -244,7 +243,7 @@ def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evalu
     )
     assert host.passed
     assert closed([typo]) == [typo]
-    assert "`hots` cannot be resolved" in typo.observed
+    assert "there is no column `hots`" in typo.observed
 
 
 ALL_OR_NOTHING = {"path": "logs", "on_unreadable": "fail"}

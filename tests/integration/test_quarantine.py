@@ -212,12 +212,11 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     ]
     path.write_text("\n".join(map(json.dumps, repaired[:1])))
     assert (
-        "1 records sent, 0 were sent before"
-        in quarantine(world, "replay", world.name, str(path)).stdout
+        "1 record sent; 0 sent before" in quarantine(world, "replay", world.name, str(path)).stdout
     )
     path.write_text("\n".join(map(json.dumps, repaired)))
     second = quarantine(world, "replay", world.name, str(path))
-    assert "1 records sent, 1 were sent before" in second.stdout, second.stderr
+    assert "1 record sent; 1 sent before" in second.stdout, second.stderr
     assert "skipped: file:" in second.stderr
     assert world.read("-a") + world.read("-errors") == shipped + Counter(
         ["a 200 repaired é".encode(), b"a 200 \xff\xff"]
