@@ -197,7 +197,12 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
 def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: Path) -> None:
     (config / "tests" / "a.log.gz").write_bytes(gzip.compress(LINES[2] + b"\n"))
     same = {"file": "a.log.gz", "path": "/logs/2026-11-01/a.log"}
+    write(config, changed("records", max_line="1kB"))
     cases = {
+        "too long": {
+            "lines": f"{'x' * 1_001}\n06:00:00 10.0.0.1 GET /a 200\n",
+            "expect": [{"quarantined": "too_large"}, {"topic": "logs"}],
+        },
         "near": {**same, "expect": [{"topic": "errors"}]},
         "again": {**same, "expect": [{"timestamp": "2026-11-01T06:00Z"}]},
         "far": {**same, "cluster": "far", "expect": [{"topic": "archive"}]},
@@ -210,13 +215,14 @@ def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: 
         },
     }
     (config / "tests" / "web.yaml").write_text(json.dumps({"cases": cases}))
-    assert json.loads(shipper(config, "test", "--json").stdout)["passed"] == 4
+    assert json.loads(shipper(config, "test", "--json").stdout)["passed"] == 5
 
     # A run would fail of the one line; the cases without it still say what they say.
     fails = "if(code = '500', raise_error('x'), client)"
     write(config, changed("records", key=fails))
     report = json.loads(shipper(config, "test", "--json", code=1).stdout)
     assert {case["case"]: bool(case["error"]) for case in report["cases"]} == {
+        "too long": False,
         "near": True,
         "again": True,
         "far": True,
