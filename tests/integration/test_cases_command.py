@@ -197,10 +197,10 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
 def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: Path) -> None:
     (config / "tests" / "a.log.gz").write_bytes(gzip.compress(LINES[2] + b"\n"))
     same = {"file": "a.log.gz", "path": "/logs/2026-11-01/a.log"}
-    write(config, changed("records", max_line="100B"))
+    write(config, changed("records", max_line="1kB"))
     cases = {
         "too long": {
-            "lines": f"{'x' * 101}\n06:00:00 10.0.0.1 GET /a 200\n",
+            "lines": f"{'x' * 1_001}\n06:00:00 10.0.0.1 GET /a 200\n",
             "expect": [{"quarantined": "too_large"}, {"topic": "logs"}],
         },
         "near": {**same, "expect": [{"topic": "errors"}]},
