@@ -58,8 +58,9 @@ def window_of_run(
     if opens and closes:
         raise WindowError(
             "this run has no window: its data interval is empty, as it is with a plain cron "
-            "schedule of Airflow's. Give the DAG a CronDataIntervalTimetable, give `window_start` "
-            f"and `window_end` (both may be templates), or {_REMEDY}"
+            "schedule of Airflow's, and the pipeline has no schedule to take one from. Give the "
+            "DAG a CronDataIntervalTimetable, give `window_start` and `window_end` (both may be "
+            f"templates), or {_REMEDY}"
         )
     raise WindowError(
         "this run has no window: it has no data interval, and the pipeline has no schedule to "

@@ -28,7 +28,6 @@ def test_the_demos_configuration_is_right_and_its_topics_are_made(
     monkeypatch.setenv(SECRET_VARIABLE, "a secret")
     write_config(
         tmp_path,
-        schema=Path("config/schema"),
         bootstrap="127.0.0.1:1",
         endpoint="http://127.0.0.1:1",
         start=HOUR,
@@ -51,7 +50,6 @@ def test_the_demos_source_is_where_its_logs_are_written(
     monkeypatch.setenv(SECRET_VARIABLE, "a secret")
     write_config(
         tmp_path,
-        schema=Path("config/schema"),
         bootstrap="127.0.0.1:1",
         endpoint="http://127.0.0.1:1",
         start=HOUR,

@@ -263,7 +263,8 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
     class Task:
         log_url = "http://airflow/dags/web/runs/r/tasks/report"
 
-        def xcom_pull(self, task_ids: str) -> dict[str, str]:
+        def xcom_pull(self, task_ids: str, key: str) -> dict[str, str]:
+            assert (task_ids, key) == ("resolve_window", "return_value")
             return {**window, "run_id": folder.name}
 
     assert dag_run.state == "success"
