@@ -43,7 +43,7 @@ def test_a_wrong_pipeline_is_refused_with_file_line_and_field(world, changes, sa
     [
         ("2026-11-01T06:00/2026-11-01T06:00", "window is empty"),
         ("2026-11-01T06:00/2026-11-01T05:00", "before it starts"),
-        ("2026-11-01", "START/END"),
+        ("2026-11", "START/END"),
     ],
 )
 def test_a_window_that_is_none_is_refused(world, window, says):

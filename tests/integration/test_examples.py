@@ -28,7 +28,7 @@ from tests.integration.world import WINDOW, World
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(folder.parent.name for folder in EXAMPLES.glob("*/config"))
+NAMES = sorted(folder.parent.name for folder in EXAMPLES.glob("*/logs"))
 Topics = dict[str, list[bytes]]
 """Topic → values."""
 
