@@ -155,22 +155,24 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.link = folder, folder / "current"
+        self.committed: dict[Path, set[str]] = {}
+        """Commit's folder → its files."""
 
-    def commit(self, name: str, files: dict[str, str]) -> Path:
+    def commit(self, name: str, files: dict[str, str]) -> None:
         """Make the folder ``name`` of the commit before and ``files``, and let the link lead to
         it."""
         made = self.folder / "commits" / name
         if self.link.exists():
-            shutil.copytree(self.link, made)
+            shutil.copytree(self.link, made, ignore=shutil.ignore_patterns("__pycache__"))
             self.allow(made, 0o755, 0o644)
         for path, text in files.items():
             (made / path).parent.mkdir(parents=True, exist_ok=True)
             (made / path).write_text(text)
         self.allow(made, 0o555, 0o444)
+        self.committed[made] = files_in(made)
         link = self.link.with_name("next")
         link.symlink_to(made)
         link.replace(self.link)
-        return made
 
     @staticmethod
     def allow(folder: Path, folders: int, files: int) -> None:
@@ -217,13 +219,14 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         f"dags/{path.name}": path.read_text() for path in (tmp_path / "new" / "dags").iterdir()
     }
     repository = Repository(tmp_path / "repository")
-    first = repository.commit(
+    repository.commit(
         "first",
         {
             **dag_files,
             "dags/own.py": OWN,
             "config/pipelines/web.yaml": pipeline("web", "logs"),
             "config/pipelines/copy.yaml": pipeline("copy", "copies"),
+            "config/shipper.yaml": f"index: {tmp_path}/shipments.sqlite\n",
             "config/clusters/near.yaml": f"cluster: near\nbootstrap: {kafka.bootstrap}\n",
         },
     )
@@ -257,7 +260,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         assert import_errors(airflow) == ""
 
         stale = dag_files["dags/shipper_faults.py"].replace('written_by="', 'written_by="0.0.')
-        second = repository.commit(
+        repository.commit(
             "second",
             {
                 "config/pipelines/app.yaml": pipeline("app", "logs"),
@@ -271,9 +274,14 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
     assert arrived == sorted(f"{hour} {n}" for hour in (6, 7) for n in range(500))
     copied = sorted(value.decode() for value in read_topic(kafka.bootstrap, "copies"))
     assert copied == sorted(f"7 {n}" for n in range(500))
-    for commit in (first, second):
-        names = {path.relative_to(commit).as_posix() for path in commit.rglob("*")}
-        assert not [name for name in names if "__pycache__" in name or ".shipper" in name], names
+    for commit, files in repository.committed.items():
+        assert files_in(commit) == files, "nothing is written beside them"
+
+
+def files_in(folder: Path) -> set[str]:
+    """Without Python's own, which it writes where it may; and root may everywhere."""
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return {name for name in found if "__pycache__" not in name}
 
 
 def hour_of(hour: int) -> str:
