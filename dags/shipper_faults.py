@@ -1,5 +1,5 @@
-"""What is wrong in the configuration, for Airflow's list of import errors: a file of its own, which
-harms no DAG. Written by `shipper dags install`."""
+"""Airflow lists as an import error what is wrong in the configuration. The file is one of its own,
+so that this harms no DAG. Written by `shipper dags install`."""
 
 from shipper_airflow import dags
 

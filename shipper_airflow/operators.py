@@ -84,17 +84,11 @@ class ShipTaskGroup(TaskGroup):
         if isinstance(entry, Ready):
             LastGood(folder).keep(pipeline)
         # A file that was never right is the DAG's import error.
-        found = (
-            entry.pipeline
-            if isinstance(entry, Ready)
-            else entry.last_good or load_pipeline(folder, pipeline, EVERYTHING)
-        )
-        faults = entry.faults if isinstance(entry, Broken) else ()
-        pools = entry.pools if isinstance(entry, Ready) else {}
+        found = entry.pipeline or load_pipeline(folder, pipeline, EVERYTHING)
         check_notifiers(found, folder)
         with self:
             asks = _asks(window_start, window_end, clusters, rate_limit)
-            tasks = add_tasks(found, folder, faults, pools, asks)
+            tasks = add_tasks(found, folder, entry.faults, entry.pools, asks)
         tasks[PLAN].add_inlets(inlets)
         tasks[DELIVERED].add_outlets(outlets)
 

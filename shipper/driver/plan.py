@@ -58,10 +58,11 @@ from shipper.windows.window import Window, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16
 _TICKS_TOLD = 100
-_FOLDERS_LOOKED_FOR = 20
-"""Of an empty window, so that a wide one costs no thousand questions more."""
 """Ticks before the window of which the plan says when they were committed: a look back over a day
 of minutes has 1,440."""
+_FOLDERS_LOOKED_FOR = 20
+"""Folders of an empty window that are looked for, so that a wide one costs no thousand questions
+more."""
 
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -77,6 +77,7 @@ class Ready:
     pipeline: Pipeline
     pools: Mapping[str, str]
     """Cluster → the pool of Airflow's that its ships take a slot of, of clusters that name one."""
+    faults: tuple[str, ...] = ()
 
     @property
     def dag_id(self) -> str:
@@ -89,8 +90,9 @@ class Broken:
 
     dag_id: str
     faults: tuple[str, ...]
-    last_good: Pipeline | None = None
+    pipeline: Pipeline | None = None
     """As it was when its file could last be read."""
+    pools: Mapping[str, str] = field(default_factory=dict)
     removed: bool = False
     """True if there is no file any more: somebody removed it, most likely on purpose."""
 
@@ -158,15 +160,12 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
     faults: dict[str, tuple[str, ...]] = {}
     for entry in read_catalog(config_dir, only):
         broken = entry if isinstance(entry, Broken) else None
-        pipeline = entry.last_good if isinstance(entry, Broken) else entry.pipeline
+        pipeline = entry.pipeline
         try:
             if pipeline is None or (broken and broken.dag_id != pipeline.name):
                 raise _NothingToShow
-            pools = {} if isinstance(entry, Broken) else entry.pools
             is_removed = bool(broken and broken.removed)
-            dag = pipeline_dag(
-                pipeline, config_dir, broken.faults if broken else (), pools, removed=is_removed
-            )
+            dag = pipeline_dag(pipeline, config_dir, entry.faults, entry.pools, removed=is_removed)
             dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
         except Exception as error:  # one pipeline must not take down the others
             broken = broken or Broken(entry.dag_id, (describe(error),))

@@ -71,7 +71,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment that is made as docs/install.md says."""
     python = tmp_path_factory.mktemp("installed") / "venv" / "bin" / "python"
-    uv = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    uv = release.uv(ROOT)
     wheel = released / f"shipper-{VERSION}-py3-none-any.whl"
     constraints = released / f"shipper-{VERSION}-constraints.txt"
     for words in (
@@ -89,7 +89,7 @@ def test_the_images_own_steps_install_the_wheel(tmp_path: Path) -> None:
     """As far as they go without Docker: what `docker/Dockerfile` copies and runs of shipper, in a
     folder in place of the image. Not run: the base image, apt, and who owns the files."""
     source, dist, root = (tmp_path / name for name in ("src", "dist", "root"))
-    uv = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    uv = release.uv(ROOT)
     text = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
     for line in text.splitlines():
         if line.startswith("COPY --chown="):

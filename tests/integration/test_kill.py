@@ -118,7 +118,7 @@ def small_steps(world: World, **changes: object) -> None:
         "transaction_timeout": "20s",
     }
     world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "split_size": "2MiB"},
+        source={"path": "logs", "settle": "0s", "split_size": "2MiB", **changes.pop("source", {})},  # type: ignore[dict-item]
         delivery=delivery | changes.pop("delivery", {}),  # type: ignore[operator]
         runner={"driver_memory": "1g", **changes.pop("runner", {})},  # type: ignore[dict-item]
         **changes,

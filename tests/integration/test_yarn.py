@@ -17,7 +17,7 @@ from shipper_tools.dev.yarn import YarnServer
 from tests.waiting import wait_until
 
 from .hdfs_world import HdfsFiles
-from .test_kill import numbered_lines
+from .test_kill import numbered_lines, small_steps
 from .test_spark_cluster import assert_exact, running, sent
 from .world import World
 
@@ -55,24 +55,11 @@ def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsFiles) -> Iterator[
 @pytest.fixture
 def world(tmp_path: Path, kafka: KafkaServer, yarn: YarnServer, hdfs: HdfsFiles) -> World:
     made = World(tmp_path, kafka.bootstrap)
-    made.write_pipeline(
-        source={"path": hdfs.uri(f"/{made.name}"), "settle": "0s", "split_size": "2MiB"},
-        delivery={
-            "chunk_size": "300kB",
-            "lanes": 2,
-            "lease": "2s",
-            "lease_wait": "60s",
-            "metadata_wait": "30s",
-            "transaction_timeout": "20s",
-            "rate_limit": "90kB/s",
-        },
-        runner={
-            "kind": "yarn",
-            "cores": 2,
-            "driver_memory": "1g",
-            "python": sys.executable,
-            "conf": _CONF,
-        },
+    small_steps(
+        made,
+        source={"path": hdfs.uri(f"/{made.name}")},
+        delivery={"rate_limit": "90kB/s"},
+        runner={"kind": "yarn", "cores": 2, "python": sys.executable, "conf": _CONF},
     )
     return made
 

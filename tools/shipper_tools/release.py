@@ -71,8 +71,13 @@ def make(root: Path, folder: Path, version: str) -> list[Path]:
     return [*made, folder / "SHA256SUMS"]
 
 
+def uv(root: Path) -> str:
+    """Return the program: that on the path, else the one that `make setup` fetched."""
+    return shutil.which("uv") or str(root / ".tools" / "bin" / "uv")
+
+
 def _uv(root: Path, *words: str) -> None:
-    command = [shutil.which("uv") or str(root / ".tools" / "bin" / "uv"), *words, "--quiet"]
+    command = [uv(root), *words, "--quiet"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UsageError(f"`uv {' '.join(words)}` failed: {done.stderr.strip()}")

@@ -29,9 +29,6 @@ _SETTINGS = {
     # A node that is gone is lost after 10 s, not 10 min.
     "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
-    # One that is started again takes up its containers' place at once.
-    "yarn.nodemanager.recovery.enabled": "false",
-    "yarn.log-aggregation-enable": "false",
 }
 _SCHEDULER = {
     "yarn.scheduler.capacity.root.queues": "default",
