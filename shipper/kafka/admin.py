@@ -104,7 +104,7 @@ class ClusterAdmin:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._client_errors = ClientErrors(lambda: self._admin.poll(0))
+        self._client_errors = ClientErrors(self._serve)
         self._ours = {"error_cb": self._client_errors.hear}
         self._admin = made(AdminClient, cluster.name, self._connection, self._ours)
         self._is_silent = False
@@ -112,6 +112,9 @@ class ClusterAdmin:
         at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
         """When it was measured, and what it was."""
+
+    def _serve(self) -> None:
+        self._admin.poll(0)
 
     def topics(self) -> dict[str, int]:
         """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError

@@ -53,13 +53,16 @@ class TopicLookup:
     """Asks the cluster about topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors(lambda: self._client.poll(0))
+        self._client_errors = ClientErrors(self._serve)
         self._client = made(
             AdminClient,
             settings.cluster,
             settings.connection,
             {"error_cb": self._client_errors.hear},
         )
+
+    def _serve(self) -> None:
+        self._client.poll(0)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
         """One request for all. Never raises: what goes wrong is the reason why a topic has no

@@ -504,7 +504,6 @@ def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
             pool.open(["clean"])
             pool.submit([chunk("clean", f"{round_number}")])
             pool.drain()
-    gc.collect()  # the connection by which a pool asks about topics is in a cycle
     wait_until(lambda: _threads() <= threads + 2 and _sockets() <= sockets + 2, 20)
 
 
