@@ -130,7 +130,14 @@ def run_report(
     }
     tick = _window(hour + hours - 1) if hours > 1 else None
     files = [
-        PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1, tick=tick)
+        PlannedFile(
+            path=f"/logs/{i}.log",
+            size_bytes=1000,
+            modified_ms=0,
+            splits=1,
+            tick=tick,
+            missing_on=tuple(clusters),
+        )
         for i in range(3)
     ]
     plan = PlanResult(

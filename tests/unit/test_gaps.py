@@ -621,7 +621,9 @@ class TestARunThatFailed:
     def test_a_late_file_that_it_found_is_a_gap_of_its_window(self, runs: Runs, wide: bool) -> None:
         for n in range(4):
             runs.add(hour(n), "near", "far")
-        file = PlannedFile(path="late.log", size_bytes=4, modified_ms=8, splits=1)
+        file = PlannedFile(
+            path="late.log", size_bytes=4, modified_ms=8, splits=1, missing_on=("near",)
+        )
         if wide:
             file.tick = str(hour(1))
             self.fail(runs, Window(hour(0).start, hour(3).end), file)
