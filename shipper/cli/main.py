@@ -65,6 +65,7 @@ from shipper.config import (
     load_pipeline,
     locate,
 )
+from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.runner import Runner
@@ -189,8 +190,8 @@ def validate(
     ] = True,
     strict: Strict = False,
 ) -> None:
-    """Checks all pipelines and clusters, SQL expressions included, and shows every fault at once.
-    Runs nothing that the configuration names, and imports nothing of it but notifiers."""
+    """Checks all pipelines, clusters and tests, SQL expressions included, and shows every fault at
+    once. Runs nothing that the configuration names, and imports nothing of it but notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
@@ -204,6 +205,7 @@ def validate(
     faults = [
         *loaded.faults,
         *refused.values(),
+        *case_faults(config, loaded, pipeline),
         *chain.from_iterable([*wrong.values(), *notifiers.faults.values()]),
     ]
     pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.faults.keys())

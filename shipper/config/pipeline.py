@@ -45,6 +45,7 @@ from shipper.config.rules import (
     CLASS_PATTERN,
     NAME_PATTERN,
     SCHEME,
+    TAR,
     Fault,
     Model,
     check_source_placeholders,
@@ -100,6 +101,9 @@ class Source(Model):
     clock of the file system, for writers that put everything into one folder. A file then belongs
     to one window, and one that is written to again to another one. `path` is listed whole each
     time, and has no placeholder."""
+    shared_folders: StrictBool = False
+    """True if windows of the schedule share folders by intent, such as hours in the folder of a
+    day. `shipper validate` then does not warn of it."""
     recursive: StrictBool = False
     """Whether files in folders below `path` count too."""
     format: Format = "text"
@@ -189,6 +193,15 @@ class Source(Model):
     @model_validator(mode="after")
     def _format_fits(self) -> Source:
         refuse(source_faults(self.format, self.codec, self.csv))
+        refuse(
+            (
+                ("include", index) if len(self.include_globs) > 1 else ("include",),
+                f"{glob!r} matches tar archives, whose headers would become records; unpack them "
+                "before they come into the folder",
+            )
+            for index, glob in enumerate(self.include_globs)
+            if self.format != "whole_file" and TAR.search(glob)
+        )
         return self
 
     @property

@@ -68,6 +68,9 @@ def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_ot
     code, report = run(world, FOUR_HOURS)
     assert (code, len(report.plan.files if report.plan else ())) == (0, 4)
     assert gaps(world) == {2: ["young.log"]}
+    for window, exit_code in ((hour(2), 1), (hour(1), 0), ("2026-11-01T01:30/PT30M", 2)):
+        asked = world.shipper("gaps", world.name, "--window", window)
+        assert asked.returncode == exit_code, asked.stderr
     world.write_log("2026-11-01/02/young.log", b"young\n")
     assert run(world, hour(2))[0] == 0
     assert gaps(world) == {}

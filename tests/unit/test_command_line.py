@@ -183,6 +183,25 @@ def test_a_broken_cluster_is_one_fault_and_its_pipelines_are_named(
     assert Path(place["file"]).name == "web.yaml", "who asks about a pipeline hears of its cluster"
 
 
+def test_faults_of_the_tests_of_a_configuration_are_faults(config: Path, shipper: Command) -> None:
+    (config / "tests").mkdir()
+    (config / "tests" / "web.yaml").write_text(
+        "cases:\n  a: {lines: x, expect: [{dropped: health}]}\n"
+    )
+    (config / "tests" / "wep.yaml").write_text("cases: {a: {lines: x, expect: [{}]}}\n")
+    (config / "tests" / "other.yml").write_text("")
+    done = shipper("validate", "--json", "--no-sql", "--config", str(config))
+    places = json.loads(done.stdout)["places"]
+    assert done.returncode == 2
+    assert {(Path(place["file"]).name, place["line"], place["path"]) for place in places} == {
+        ("web.yaml", 2, "cases.a.expect[0].dropped"),
+        ("wep.yaml", None, ""),
+        ("other.yml", None, ""),
+    }
+    alone = shipper("validate", "web", "--json", "--no-sql", "--config", str(config))
+    assert len(json.loads(alone.stdout)["places"]) == 1
+
+
 def test_it_says_its_version(shipper: Command) -> None:
     assert shipper("--version").stdout.startswith("shipper ")
 

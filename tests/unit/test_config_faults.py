@@ -70,6 +70,11 @@ FAULTS: dict[str, tuple[str, str, list[str]]] = {
         "2:19: source.include",
         ["{a,b}.log", "*.gz"],
     ),
+    "tar archives": (
+        RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: ['*', '*.tar.gz']}"),
+        "2:34: source.include[1]",
+        ["*.tar.gz"],
+    ),
     "a folder in a glob on names": (
         RIGHT.replace("source: s3a://logs/web/", "source: {path: x, include: 'web/*.log'}"),
         "2:28: source.include",
