@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -293,3 +294,23 @@ def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> No
         [sys.executable, Path(__file__).parents[2] / "jvm" / "build.py", again], check=True
     )
     assert again.read_bytes() == READER_JAR.read_bytes()
+
+
+def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(
+    world: World, tmp_path: Path
+) -> None:
+    """Another run has shipped since the plan, so the ship holds its files against what that run
+    sent, while a thread starts Spark: both need the JVM's address, which is written once."""
+    planned = world.write_log("a.log", b"a\n")
+    world.steps_done("a", "plan", "gate_source")
+    planned.rename(tmp_path / "a.log")
+    world.write_log("b.log", b"b\n")
+    world.steps_done("b", "plan", "gate_source", "ship:local")
+    (tmp_path / "a.log").rename(planned)
+    ship = world.steps("a", "ship:local")
+    try:
+        _, said = ship.communicate(timeout=90)
+    finally:
+        ship.kill()
+    assert ship.returncode == 0, said
+    assert world.read() == Counter([b"a", b"b"])
