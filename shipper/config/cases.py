@@ -203,13 +203,14 @@ def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
 def load_cases(config_dir: Path, name: str) -> CaseFile:
     """Load ``tests/NAME.yaml`` and its pipeline. Raises ConfigError with all faults of the file."""
     if not config_dir.is_dir():
-        raise ConfigError(str(missing_folder(config_dir)))
+        raise ConfigError(str(missing_folder(config_dir)), code="SHIP-203")
     path = cases_path(config_dir, name)
     shown = show(config_dir, path)
     if not path.exists():
         raise ConfigError(
-            f"{shown}: no such file, so pipeline {name!r} has no tests; write a first one with "
-            f"`shipper preview {name} --save-test`"
+            f"{shown} does not exist, so pipeline {name!r} has no tests. Write a first one "
+            f"with `shipper preview {name} --save-test`.",
+            code="SHIP-113",
         )
     pipeline = load_pipeline_to_test(config_dir, name)
     file = read_yaml(path)
@@ -231,7 +232,7 @@ def load_cases(config_dir: Path, name: str) -> CaseFile:
         )
     if problems or found is None:
         faults = in_order(ConfigFault.of(problem, file, shown) for problem in problems)
-        raise ConfigError("\n".join(map(str, faults)))
+        raise ConfigError("\n".join(map(str, faults)), code="SHIP-204")
     return CaseFile(shown, file, path.parent, pipeline, found.cases)
 
 
@@ -288,6 +289,7 @@ def pipelines_with_tests(config_dir: Path) -> list[str]:
                 f"{show(config_dir, path)}: ignored because of its ending; rename it to "
                 f"{path.stem}.yaml"
                 for path in wrong
-            )
+            ),
+            code="SHIP-204",
         )
     return [path.stem for path in files if path.suffix == ".yaml" and path.name[0] != "."]

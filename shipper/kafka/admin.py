@@ -140,13 +140,14 @@ class ClusterAdmin:
                     raise refused from error
                 if fault_text := self._certificate_fault():
                     raise ClusterRefuses(
-                        f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's "
-                        f"settings are in clusters/{self._name}.yaml."
+                        f"cluster {self._name}: the TLS connection failed: {fault_text}. "
+                        f"Nothing was sent. Correct the settings in clusters/{self._name}.yaml.",
+                        code="SHIP-407",
                     ) from error
                 if time.monotonic() >= deadline:
                     self._is_silent = True
                     raise ClusterError(
-                        f"cluster {self._name}: no broker at {self._bootstrap} answers within "
+                        f"cluster {self._name}: no broker at {self._bootstrap} answered within "
                         f"{patience:g} s ({fault.text}). Check `bootstrap` and the security "
                         f"settings in clusters/{self._name}.yaml, and that this machine can "
                         "reach the brokers."
@@ -220,8 +221,9 @@ class ClusterAdmin:
             if not is_refusal(fault.name):
                 raise self._failed(f"topic {topic}", fault) from error
             raise ClusterRefuses(
-                f"cluster {self._name}: topic {topic}: {fault.text} Grant the user in `properties` "
-                "DescribeConfigs on it; `shipper doctor` shows what else is missing."
+                f"cluster {self._name}: the settings of topic {topic} cannot be read: "
+                f"{fault.text} Grant DescribeConfigs on the topic to the user in `properties`. "
+                "`shipper doctor` shows what else is missing."
             ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
@@ -274,8 +276,9 @@ class ClusterAdmin:
                     if not is_refusal(fault.name):
                         raise self._failed(f"cannot create {', '.join(topics)}", fault) from error
                     raise ClusterRefuses(
-                        f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text} "
-                        "Grant the user in `properties` Create on it, or create it."
+                        f"cluster {self._name}: {', '.join(topics)} cannot be created: "
+                        f"{fault.text} Grant Create on it to the user in `properties`, or "
+                        "create it."
                     ) from error
         self._wait_until_known(topics)
 
@@ -295,8 +298,9 @@ class ClusterAdmin:
             )
         if faults := [fault for fault in behind if fault]:
             raise ClusterError(
-                f"cluster {self._name}: {', '.join(topics)} created, but {'; '.join(faults)}. Run "
-                "again."
+                f"cluster {self._name}: {', '.join(topics)} was created, but its settings are "
+                f"not those that were asked for: {'; '.join(faults)}. Run again.",
+                code="SHIP-507",
             )
 
     def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:

@@ -293,10 +293,11 @@ class ClusterClient(ClusterAdmin):
                 raise self._failed(f"{name} cannot be read", silence)
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
-                    f"cluster {self._name}: {name} could be read up to offset {position} of "
-                    f"{target} only: a transaction is still open in front of it, which ends at "
-                    "its timeout at the latest, or a broker answers that does not lead it any "
-                    "more. Run again then."
+                    f"cluster {self._name}: {name} could be read only up to offset {position} "
+                    f"of {target}. Either a transaction before the end is still open and ends "
+                    "at its timeout, or a broker answers that is not the leader any more. "
+                    "Nothing was decided on this reading. Run again after the transaction "
+                    "timeout."
                 )
 
     @staticmethod
@@ -381,14 +382,14 @@ class ClusterClient(ClusterAdmin):
         if fault is None or written.is_unknown:
             heard = f" ({fault})" if fault else ""
             return OutcomeUnknown(
-                f"cluster {self._name}: {left} records for {topic} were not acknowledged within "
-                f"{self._timeout:g} s{heard}, and nobody knows whether they are there. Run again "
+                f"cluster {self._name}: {left} records for {topic} were not acknowledged "
+                f"within {self._timeout:g} s{heard}, so their outcome is unknown. Run again "
                 "when the cluster is well."
             )
         if is_refusal(fault.name):
             return ClusterRefuses(
-                f"cluster {self._name}: cannot write to {topic}: {fault} "
-                f"({ruling_on(fault.name).reason})"
+                f"cluster {self._name}: {topic} cannot be written to: {fault} "
+                f"({ruling_on(fault.name).reason})."
             )
         return self._refused(f"cannot write to {topic}: ") or ClusterError(
             f"cluster {self._name}: cannot write to {topic}: {fault}"

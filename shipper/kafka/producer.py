@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
+from shipper.config.units import plural
 from shipper.kafka.connection import (
     HEARD_ALWAYS,
     SLICE_SECONDS,
@@ -353,7 +354,9 @@ class LaneProducer:
             raise self._cause(self._failed)
         if left:
             fault = KafkaFault(
-                "_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True
+                "_TIMED_OUT",
+                f"no acknowledgement in time for {plural(left, 'record')}",
+                retriable=True,
             )
             raise self._client_errors.explained(fault)
 

@@ -85,18 +85,18 @@ def handshake(
             raise HandshakeFailed(f"{host}:{port}: {_why(error, host)}", final=True) from None
         except ssl.SSLError as error:
             raise HandshakeFailed(
-                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); is that "
-                "listener's protocol the `security.protocol` of the cluster's file?"
+                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); check that "
+                "the listener's protocol is the `security.protocol` of the cluster's file"
             ) from None
         except TimeoutError:
             raise HandshakeFailed(
-                f"{host}:{port} takes the connection and says nothing to a TLS handshake; is that "
-                "port a TLS listener's?"
+                f"{host}:{port} accepts the connection but does not answer a TLS handshake; "
+                "check that the port belongs to a TLS listener"
             ) from None
         except ConnectionError as error:
             raise HandshakeFailed(
-                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); is that port a "
-                "TLS listener's?"
+                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); check that the "
+                "port belongs to a TLS listener"
             ) from None
 
 
@@ -128,9 +128,9 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
             context.load_cert_chain(str(certificate), str(key), str(password) if password else "")
         except (OSError, ssl.SSLError):
             raise HandshakeFailed(
-                "the client's own certificate cannot be used: `ssl.certificate.location` "
-                f"({certificate}), `ssl.key.location` ({key}), `ssl.key.password`: do they "
-                "belong together?"
+                "the client's own certificate cannot be used: check that "
+                f"`ssl.certificate.location` ({certificate}), `ssl.key.location` ({key}) and "
+                "`ssl.key.password` belong together"
             ) from None
     return context
 
@@ -170,11 +170,11 @@ def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
     code = error.verify_code
     if code == _EXPIRED:
         return (
-            "the broker's certificate has expired, or one of its authorities' has: the brokers "
+            "the broker's certificate, or one of its authorities', has expired: the brokers "
             "need a new one, or this machine's clock is wrong"
         )
     if code == _NOT_YET:
-        return "the broker's certificate is not valid yet: is this machine's clock right?"
+        return "the broker's certificate is not valid yet: check this machine's clock"
     if code in (_HOSTNAME, _ADDRESS):
         return (
             f"the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in "
@@ -183,8 +183,8 @@ def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
         )
     if code in _UNKNOWN_AUTHORITY:
         return (
-            "the broker's certificate is of an authority that is not known here: set "
-            "`ssl.ca.location` to that authority's certificate"
+            "the authority of the broker's certificate is not known here: set `ssl.ca.location` "
+            "to that authority's certificate"
         )
     return f"the broker's certificate is refused: {error.verify_message}"
 
@@ -201,9 +201,9 @@ def login_remedy(settings: Mapping[str, Any], said: str) -> str:
     if offered is not None and not offered[1]:
         without = "SSL" if is_tls(settings) else "PLAINTEXT"
         return (
-            "That listener offers no SASL, so nobody looked at the credentials. Name a listener "
-            f"with SASL in `bootstrap`, or set `security.protocol` to `{without}` and take the "
-            "`sasl.` settings out."
+            "The listener offers no SASL, so the credentials were not checked. Name a listener "
+            f"with SASL in `bootstrap`, or set `security.protocol` to `{without}` and remove the "
+            "`sasl.` settings."
         )
     if offered is not None:
         return f"Set `sasl.mechanisms` to one that the listener offers: {offered[1]}."

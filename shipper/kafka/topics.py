@@ -20,6 +20,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from shipper.config.units import plural
 from shipper.kafka.connection import ClientErrors, fault_of, made
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
@@ -143,7 +144,7 @@ class _Topic:
 
 
 def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-    return dict.fromkeys(topics, TopicState(reason="no longer looked up"))
+    return dict.fromkeys(topics, TopicState(reason="its state is no longer looked up"))
 
 
 #: Asks the cluster about topics, for so many seconds at most.
@@ -360,7 +361,7 @@ class Topics:
         listed = ", ".join(map(str, self._only))
         if not self._allowed(state.existing):
             return (
-                f"it has {len(state.existing)} partitions, and none of {listed} "
+                f"it has {plural(len(state.existing), 'partition')}, and none of {listed} "
                 "(`delivery.partitions`)"
             )
         return f"none of its partitions {listed} (`delivery.partitions`) has a leader"

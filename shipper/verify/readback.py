@@ -289,10 +289,10 @@ class ReadBack:
             if waiting and time.monotonic() - heard_at > patience:
                 heard = f" ({last})" if (last := self._complaints.last) else ""
                 raise OutcomeUnknown(
-                    f"cluster {self._name}: {where} could not be read to the end: nothing came for "
-                    f"{patience:g} s. A transaction may be open there, which holds back every "
-                    "read_committed consumer until its timeout; or the brokers do not "
-                    f"answer{heard}"
+                    f"cluster {self._name}: {where} could not be read to its end: nothing came "
+                    f"for {patience:g} s. Either a transaction is open there, which holds back "
+                    "every read_committed consumer until its timeout, or the brokers do not "
+                    f"answer{heard}. Run again."
                 )
 
     def _failed(self, what: str, fault: KafkaError) -> ClusterError:

@@ -101,8 +101,10 @@ def look(
         )
     if ship.ends_before is None:
         raise StepResultError(
-            "where the topics ended before the ship was not noted, since `gates.delivery` had no "
-            "`read_back` then; run the window again"
+            "the ends of the topics before the ship were not noted, because `gates.delivery` "
+            "had no `read_back` then. The read-back has no place to begin. Run the window "
+            "again.",
+            code="SHIP-702",
         )
     quarantine = {topic.topic for topic in reconciliation.topics if topic.quarantine}
     ends = reader.ends(lambda name: name in topics)
@@ -175,11 +177,13 @@ def _partitions(
     quarantine: set[str],
 ) -> _Partitions:
     if ends is None:
-        return _Partitions(topic, {}, sent, (), remark="the topic is not there, or may not be read")
+        return _Partitions(
+            topic, {}, sent, (), remark="the topic does not exist, or may not be read"
+        )
     for number, offset in [*enumerate(before), *enumerate(ends)]:
         if offset == UNKNOWN:
             return _Partitions(
-                topic, {}, sent, (), f"its partition {number} had no leader to say where it ends"
+                topic, {}, sent, (), f"its partition {number} had no leader, so its end is unknown"
             )
     spans = {
         number: OffsetRange(before[number] if number < len(before) else 0, end)
@@ -191,7 +195,7 @@ def _partitions(
         if span.end < span.start
     ]
     remark = (
-        f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or made anew"
+        f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or recreated"
         if back
         else ""
     )
@@ -331,9 +335,7 @@ def _deleted(parts: Mapping[int, Seen]) -> str:
         if part.begins is not None
     ]
     return (
-        f"partition {'; '.join(gone[:3])}: what lay before it, of this ship, is deleted"
-        if gone
-        else ""
+        f"partition {'; '.join(gone[:3])}: earlier records of this ship are deleted" if gone else ""
     )
 
 

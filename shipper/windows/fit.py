@@ -22,8 +22,8 @@ def misfits(pipeline: Pipeline) -> Iterator[str]:
     path = pipeline.source.path
     if missing := missing_date_parts(path):
         yield (
-            f"the folder's name comes again, since {', '.join(missing)} is not in it: a window "
-            "also reads the files of other times. Name the whole date, as in "
+            f"the folder's name repeats, because {', '.join(missing)} is not in it: a window "
+            "also reads the files of other times. Write the whole date, as in "
             "{window_start:%Y/%m/%d}"
         )
         return
@@ -40,8 +40,8 @@ def misfits(pipeline: Pipeline) -> Iterator[str]:
         if shared:
             yield (
                 f"windows of the schedule share folders: {window} and {following} both have "
-                f"{min(shared)}. Each of their runs lists all of it, and its gates judge all files "
-                "in it. Name folders as fine as the schedule, or close windows when the folder's "
-                "name changes (placeholders are UTC)"
+                f"{min(shared)}. Each run lists the whole folder, and its gates judge all files "
+                "in it. Name folders as fine as the schedule, or close windows when the "
+                "folder's name changes (placeholders are UTC)"
             )
             return

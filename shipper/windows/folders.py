@@ -56,8 +56,9 @@ class TickFolders:
             names.update(found[part])
             if len(names) > MAX_FOLDERS:
                 raise WindowError(
-                    f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a "
-                    "shorter one"
+                    f"window {window} names more than {MAX_FOLDERS} folders of {pattern}. Use "
+                    "a shorter window.",
+                    code="SHIP-223",
                 )
         return cls(found, by_modified)
 

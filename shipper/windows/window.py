@@ -24,13 +24,15 @@ class Window:
     def __post_init__(self) -> None:
         if self.end == self.start:
             raise WindowError(
-                f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is "
-                "START/END"
+                f"the window is empty: it starts and ends at {self.start.isoformat()}. Write "
+                "START/END with a start before the end.",
+                code="SHIP-222",
             )
         if self.end < self.start:
             raise WindowError(
                 f"the window ends ({self.end.isoformat()}) before it starts "
-                f"({self.start.isoformat()}); swap the two"
+                f"({self.start.isoformat()}). Swap the two.",
+                code="SHIP-222",
             )
 
     def __str__(self) -> str:
@@ -49,8 +51,8 @@ def parse_moment(text: str) -> dt.datetime:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise WindowError(
-            f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or "
-            "2026-11-01T06:00+01:00"
+            f"{text!r} is not a date or time. Write 2026-11-01, 2026-11-01T06:00 or "
+            "2026-11-01T06:00+01:00."
         ) from error
     return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
@@ -60,7 +62,8 @@ def parse_window(text: str) -> Window:
     start, slash, end = text.partition("/")
     if not slash:
         raise WindowError(
-            f"{text!r} is no window; write START/END, for example 2026-11-01T06:00/2026-11-01T07:00"
+            f"{text!r} is not a window. Write START/END, for example "
+            "2026-11-01T06:00/2026-11-01T07:00."
         )
     return Window(parse_moment(start), parse_moment(end))
 
@@ -89,8 +92,9 @@ def source_paths(pattern: str, window: Window, end: dt.datetime | None = None) -
         step = dt.timedelta(seconds=min(step_seconds(fmt) for fmt in starts))
         if (window.end - window.start) / step > MAX_FOLDERS:
             raise WindowError(
-                f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a "
-                "shorter one"
+                f"window {window} names more than {MAX_FOLDERS} folders of {pattern}. Use a "
+                "shorter window.",
+                code="SHIP-223",
             )
         first = _EPOCH + (window.start - _EPOCH) // step * step
         count = -((first - window.end) // step)

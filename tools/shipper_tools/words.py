@@ -247,8 +247,8 @@ def main() -> int:
     asked = parser.parse_args()
     parsed = list(modules(asked.root))
     if asked.inventory:
-        for each in (found for path, module in parsed for found in messages(path, module)):
-            print(f"{each.path}:{each.line}: {each.kind}: {' '.join(each.text.split())}")
+        for said in (found for path, module in parsed for found in messages(path, module)):
+            print(f"{said.path}:{said.line}: {said.kind}: {' '.join(said.text.split())}")
         return 0
     every = [found for path, module in parsed for found in docstrings(path, module)]
     fragments = [found for found in every if found.is_fragment()]
