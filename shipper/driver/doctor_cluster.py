@@ -302,7 +302,7 @@ class ExaminedCluster(Examined):
                 remedy,
             )
         else:
-            yield ok(f"the ledger topic {topic} does not exist yet; the first ship creates it")
+            yield ok(f"the ledger topic {topic} does not exist yet; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
         prefix = transactional_prefix(self.of.key, self.name)

@@ -1,5 +1,5 @@
-"""What a cluster says of itself and its topics, and what is made there: everything of Kafka but
-records."""
+"""Metadata, settings and rights of a cluster and its topics, and the creation of topics: everything
+of Kafka but records."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ _MOST_ASKED = 16
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """What the cluster says of a topic. Byte counts are of compressed batches."""
+    """Settings and size of a topic, as the cluster reports them. Byte counts are of compressed
+    batches."""
 
     partitions: int
     settings: Mapping[str, str]
     replication: int = 0
     """Replicas of the partition that has the fewest."""
     brokers: int = 0
-    """Of its cluster."""
+    """Number of the cluster's brokers."""
 
     @cached_property
     def limit(self) -> TopicLimit:
@@ -76,7 +77,8 @@ class TopicFacts:
 
 
 class TopicIds(NamedTuple):
-    """Which topic it is, beyond its name. Empty where the broker knows no id."""
+    """Ids of a topic and its cluster, which a name alone does not tell. Empty where the broker
+    knows no id."""
 
     cluster_id: str
     topic_id: str
@@ -84,11 +86,12 @@ class TopicIds(NamedTuple):
 
 @dataclass(frozen=True)
 class LogFacts:
-    """Which topic it is, beyond its name, and what it holds now. Both lists are by partition."""
+    """Identity of a topic, beyond its name, and its present offsets. Both lists are by
+    partition."""
 
     cluster_id: str
     topic_id: str
-    """Empty if the broker knows none (before Kafka 2.8)."""
+    """Id of the topic; empty if the broker knows none (before Kafka 2.8)."""
     starts: list[int]
     """First offsets."""
     ends: list[int]
@@ -111,21 +114,21 @@ class ClusterAdmin:
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
-        """When it was measured, and what it was."""
+        """Time of the measurement, and the round trip in seconds."""
 
     def topics(self) -> dict[str, int]:
-        """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError
-        when no broker answers."""
+        """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,
+        ClusterError when no broker answers."""
         return {name: len(topic.partitions) for name, topic in self._metadata().topics.items()}
 
     def brokers(self) -> int:
-        """How many there are. Raises ClusterError."""
+        """Return the number of brokers. Raises ClusterError."""
         return len(self._metadata().brokers)
 
     def _metadata(self) -> ClusterMetadata:
-        """In slices, since a wrong password is told to the error callback alone, which is served in
-        between. A certificate that cannot be verified will not be later, so it is looked at once
-        more, by who says why."""
+        """Ask for the metadata in short slices: librdkafka reports a wrong password only to the
+        error callback, which is served between the slices. A certificate that cannot be verified
+        will not be later, so it is looked at once more, by who says why."""
         patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
@@ -158,7 +161,7 @@ class ClusterAdmin:
                 return found
 
     def _certificate_fault(self) -> str | None:
-        """Why no TLS connection comes up, if librdkafka has complained of that."""
+        """Return why no TLS connection comes up, if librdkafka has complained of that."""
         heard = self._client_errors.last
         # A broker that wants a certificate says so when the connection is up, and librdkafka then
         # only that it broke.
@@ -171,7 +174,7 @@ class ClusterAdmin:
         return tls.why_refused(self._connection, self._bootstrap, _SLICE_SECONDS)
 
     def _explained(self, error: KafkaException) -> KafkaFault:
-        """With what was heard of the connections, if it says only that nothing came."""
+        """Return the fault; if it says only that no answer came, add the connections' complaint."""
         return self._client_errors.explained(fault_of(error.args[0]))
 
     def _refused(self, what: str = "") -> ClusterRefuses | None:
@@ -192,7 +195,7 @@ class ClusterAdmin:
         )
 
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
-        """Facts on those of ``topics`` that are there. Raises ClusterError."""
+        """Return facts of those of ``topics`` that exist. Raises ClusterError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = (
             self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
@@ -227,12 +230,12 @@ class ClusterAdmin:
             ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
-        """Topic → its limit, of those that are there. Raises ClusterError."""
+        """Return topic → its limit, for those of ``topics`` that exist. Raises ClusterError."""
         return {topic: facts.limit for topic, facts in self.facts(list(topics)).items()}
 
     def rtt_seconds(self, topic: str) -> float:
-        """Median of three round trips on a connection that is up: requests for one topic's
-        metadata, which a broker answers from memory. Measured once in ten minutes."""
+        """Return the median of three round trips on a connection that is up: requests for one
+        topic's metadata, which a broker answers from memory. Measured once in ten minutes."""
         measured_at, before = self._rtt
         if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
             return before
@@ -283,9 +286,10 @@ class ClusterAdmin:
         self._wait_until_known(topics)
 
     def _wait_until_known(self, topics: Mapping[str, int]) -> None:
-        """A broker learns of a new topic when it reads the controller's log, some moments after the
-        topic was created. A client asks any broker: one that is behind says that the topic does not
-        exist, and librdkafka then fails its records with ``_UNKNOWN_TOPIC``."""
+        """Wait until every broker knows the new topics. A broker learns of a new topic when it
+        reads the controller's log, some moments after the topic was created. A client asks any
+        broker: one that is behind says that the topic does not exist, and librdkafka then fails its
+        records with ``_UNKNOWN_TOPIC``."""
         deadline = time.monotonic() + self._timeout
         brokers = self._metadata().brokers.values()
         with ThreadPoolExecutor(
@@ -333,12 +337,12 @@ class ClusterAdmin:
             time.sleep(_NEWS_SECONDS)
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset behind the last record, committed or not (READ_UNCOMMITTED)."""
+        """Return the offset after the last record, committed or not (READ_UNCOMMITTED)."""
         return self._offsets([TopicPartition(topic, partition)], OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> list[int]:
-        """Asks again while a partition has no leader that knows of it, as in the first moments of a
-        new topic."""
+        """Ask for offsets, again while a partition has no leader that knows it, as in the first
+        moments of a new topic."""
         deadline = time.monotonic() + self._timeout
         while True:
             futures = self._admin.list_offsets(
@@ -356,7 +360,7 @@ class ClusterAdmin:
                 time.sleep(0.05)
 
     def log_facts(self, topic: str) -> LogFacts:
-        """Which topic of which cluster it is, and where its partitions begin and end now. Raises
+        """Return the identity of the topic, and where its partitions begin and end now. Raises
         ClusterError."""
         known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
@@ -373,7 +377,7 @@ class ClusterAdmin:
         )
 
     def topic_ids(self, topic: str) -> TopicIds:
-        """Raises ClusterError."""
+        """Return the ids of the topic and its cluster. Raises ClusterError."""
         described = self._admin.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
@@ -382,8 +386,8 @@ class ClusterAdmin:
         return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """Topic → its id now, as :data:`shipper.types.PresentIds` has it; without topics that this
-        user may not see. Raises ClusterError."""
+        """Return topic → its present id, as :data:`shipper.types.PresentIds` has it; without topics
+        that this user may not see. Raises ClusterError."""
         if not topics:
             return {}
         asked = self._admin.describe_topics(
@@ -397,7 +401,7 @@ class ClusterAdmin:
         return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
-        """Whether a transactional producer can be initialised. ``topic``: any that is there;
+        """Return True if a transactional producer can be initialised. ``topic``: any that is there;
         ``transactional_id``: one that nobody else has. Raises ClusterError when nobody can tell
         right now, as while the coordinator does not answer."""
         try:
@@ -412,7 +416,7 @@ class ClusterAdmin:
         return True
 
     def try_transactions(self, topic: str, transactional_id: str) -> None:
-        """Initialises a transactional producer; arguments as for :meth:`has_transactions`. Raises
+        """Initialise a transactional producer; arguments as for :meth:`has_transactions`. Raises
         KafkaFault."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
         until = time.monotonic() + self._timeout
@@ -421,15 +425,15 @@ class ClusterAdmin:
     # What the user may do.
 
     def addresses(self) -> list[tls.HostPort]:
-        """Of each broker, as it names itself. Raises ClusterError."""
+        """Return each broker's address, as the broker advertises it. Raises ClusterError."""
         return sorted(
             tls.HostPort(str(broker.host), int(broker.port))
             for broker in self._metadata().brokers.values()
         )
 
     def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
-        """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why
-        nobody can tell: it is not there, or may not be seen."""
+        """Return topic → operations that this user may do on it, in the words of ``kafka-acls``; or
+        the fault if the topic does not exist or may not be seen."""
         if not topics:
             return {}
         asked = self._admin.describe_topics(
@@ -440,8 +444,8 @@ class ClusterAdmin:
         return {topic: self._operations(future) for topic, future in asked.items()}
 
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
-        """As :meth:`allowed`, of a consumer group. Asks again while its coordinator is not there,
-        as on a cluster that never had a group."""
+        """Return what :meth:`allowed` returns, for a consumer group. Asks again while its
+        coordinator is not there, as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
             asked = self._admin.describe_consumer_groups(
@@ -466,7 +470,7 @@ class ClusterAdmin:
         }
 
     def try_to_create(self, topic: str, replication_factor: int | None) -> None:
-        """Asks whether a topic could be created, and creates none. Raises KafkaFault."""
+        """Ask whether a topic could be created, and create none. Raises KafkaFault."""
         new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
         try:
             self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[

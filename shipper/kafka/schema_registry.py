@@ -38,15 +38,15 @@ class _Answer(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Elsewhere nobody is to get the password."""
+    """Handler that follows no redirect, so that no other server gets the password."""
 
     def redirect_request(self, *arguments: Any) -> None:
         return None
 
 
 class RegistryClient:
-    """For one pipeline on one cluster. Raises ClusterError, and for what waiting does not change
-    ClusterRefuses or WrongProperties; each names the setting."""
+    """Client of the Schema Registry for one pipeline on one cluster. Raises ClusterError, and for
+    what waiting does not change ClusterRefuses or WrongProperties; each names the setting."""
 
     def __init__(self, cluster: Cluster, pipeline: str) -> None:
         self._of_cluster, self._of_pipeline = (
@@ -65,8 +65,8 @@ class RegistryClient:
         )
 
     def check(self, subject: str, avro: Avro) -> None:
-        """Whether :meth:`number` will have one to give, as far as can be told without changing
-        anything. Raises as that does."""
+        """Check that :meth:`number` will return a number, as far as this can be told without
+        changing anything. Raises as that does."""
         if self._known(subject, avro) or not avro.register_:
             return
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
@@ -81,8 +81,8 @@ class RegistryClient:
             raise self._incompatible(subject, said)
 
     def number(self, subject: str, avro: Avro) -> int:
-        """The schema's, which is registered if it has none yet and the pipeline lets a run
-        do so."""
+        """Return the schema's number. The schema is registered if it has none yet and the pipeline
+        allows that."""
         if found := self._known(subject, avro):
             return found
         try:
@@ -91,7 +91,7 @@ class RegistryClient:
             raise self._refused(subject, answer) from None
 
     def _known(self, subject: str, avro: Avro) -> int:
-        """0: it is not registered."""
+        """Return the schema's number; 0 if the schema is not registered."""
         try:
             return self._id(self._ask(f"/subjects/{quote(subject, safe='')}", avro))
         except _Answer as answer:
@@ -151,7 +151,7 @@ class RegistryClient:
         )
 
     def _ask(self, path: str, avro: Avro) -> dict[str, Any]:
-        """What it answers to the schema. Raises _Answer."""
+        """Send the schema to ``path`` and return the registry's answer. Raises _Answer."""
         request = Request(
             self._registry.url + path,
             json.dumps({"schema": avro.text}).encode(),
@@ -223,7 +223,8 @@ class RegistryClient:
         )
 
     def _credentials(self) -> str:
-        """Raises WrongProperties for a reference that nobody has looked up."""
+        """Return the Authorization header. Raises WrongProperties for a reference that nobody has
+        looked up."""
         found = self._registry.credentials()
         if unknown := [name for name, value in found.items() if value is None]:
             raise WrongProperties(

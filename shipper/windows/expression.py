@@ -17,7 +17,7 @@ FORMS = (
     "START/END, START/PT1H, PT1H/END, a day (2026-11-01), an hour (2026-11-01T06), `yesterday`, "
     "`last hour`, `last 6 hours` or `last 7 days`"
 )
-"""All forms, for help texts and errors."""
+"""Accepted forms, for help texts and errors."""
 
 _DURATION = re.compile(
     r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.IGNORECASE
@@ -67,7 +67,7 @@ def _last(text: str) -> re.Match[str] | None:
 
 
 def _relative(words: str, zone: str, now: dt.datetime) -> Window | None:
-    """None if ``words`` are no relative window."""
+    """Return the relative window; None if ``words`` are not one."""
     found = _last(words)
     if found is None:
         return None

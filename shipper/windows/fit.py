@@ -1,4 +1,4 @@
-"""Whether the folders that a source's pattern names fit the windows of the schedule. Pure."""
+"""Check that the folders of a source's pattern fit the windows of the schedule. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FROM = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 
 
 def misfits(pipeline: Pipeline) -> Iterator[str]:
-    """What is allowed in `source.path`, and most likely a mistake."""
+    """Yield what is allowed in `source.path`, and most likely a mistake."""
     path = pipeline.source.path
     if missing := missing_date_parts(path):
         yield (

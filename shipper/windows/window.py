@@ -40,13 +40,13 @@ class Window:
 
 
 def to_ms(moment: dt.datetime) -> int:
-    """Since the epoch, rounded up: what happened in a whole millisecond happened before ``moment``
-    exactly if its number is smaller."""
+    """Return milliseconds since the epoch, rounded up: an event in a whole millisecond happened
+    before ``moment`` exactly if its number is smaller."""
     return -((_EPOCH - moment) // dt.timedelta(milliseconds=1))
 
 
 def parse_moment(text: str) -> dt.datetime:
-    """ISO 8601 date or date-time; without an offset it is UTC. Raises WindowError."""
+    """Parse an ISO 8601 date or date-time; without an offset it is UTC. Raises WindowError."""
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -58,7 +58,7 @@ def parse_moment(text: str) -> dt.datetime:
 
 
 def parse_window(text: str) -> Window:
-    """``START/END`` → Window. Raises WindowError."""
+    """Parse ``START/END``. Raises WindowError."""
     start, slash, end = text.partition("/")
     if not slash:
         raise WindowError(
@@ -69,8 +69,8 @@ def parse_window(text: str) -> Window:
 
 
 def source_root(pattern: str) -> str:
-    """The folder in front of the first placeholder or glob of a source's pattern; the pattern
-    itself if there is none. With a slash; empty if not even the bucket's name is fixed."""
+    """Return the folder before the first placeholder or glob of a source's pattern; the pattern
+    itself if it has none. With a slash; empty if not even the bucket's name is fixed."""
     fixed = re.match(r"[^{*?\[\\]*", pattern)
     root = fixed[0] if fixed else ""
     folder = pattern.rstrip("/") + "/" if root == pattern else root[: root.rfind("/") + 1]
@@ -78,7 +78,7 @@ def source_root(pattern: str) -> str:
 
 
 def source_paths(pattern: str, window: Window, end: dt.datetime | None = None) -> list[str]:
-    """The folders or globs that ``pattern`` names for ``window``, in time order, each once.
+    """Return the folders or globs that ``pattern`` names for ``window``, in time order, each once.
 
     ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours
     are the finest unit in it; so a backfill over one wide window reads every folder that the hourly
