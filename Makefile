@@ -20,7 +20,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup demo test lint format release unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo test lint format release unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,6 +112,9 @@ model-short:  ## The same without the large configurations: what CI runs
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
 	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
+
+words: setup  ## Figures of the prose: fragments among the docstrings, sentences and lines of the docs, errors without a code
+	$(RUN)/python -m shipper_tools.words
 
 schema: setup  ## Write config/schema/ anew
 	$(RUN)/shipper schema

@@ -37,7 +37,7 @@ def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
         (
             asked.skip_checks,
             skippable(pipeline),
-            "has no check of the source gate that can be left out by the name",
+            "has no check of the source gate that can be skipped by the name",
         ),
     ):
         if unknown := [name for name in names if name not in there]:
@@ -48,7 +48,7 @@ def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
     if asked.rate_limit is not None:
         try:
             if parse_rate(asked.rate_limit) < 1:
-                return "`rate_limit` of nothing per second never ends; leave it out for no limit"
+                return "`rate_limit` of 0 bytes per second never ends. Leave it out for no limit"
         except ValueError as error:
             return f"`rate_limit` {asked.rate_limit!r}: {error}"
     return _not_together(asked)
@@ -56,30 +56,27 @@ def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
 
 def _not_together(asked: JobOptions) -> str | None:
     if _says(asked.reship_reason) and not asked.reship:
-        return (
-            "`reship_reason` says why files are sent again, and `reship` is off: set it, or "
-            "leave the reason out"
-        )
+        return "`reship_reason` is set and `reship` is off. Set `reship`, or leave the reason out"
     if asked.reship and not asked.plan_only and not _says(asked.reship_reason):
         return (
-            "`reship` sends every file of the window once more, and readers see those records "
-            "twice: say why in `reship_reason`, or leave `reship` off if only what is missing is "
-            "to be sent"
+            "`reship` sends every file of the window again, and consumers see duplicates. Give "
+            "the reason in `reship_reason`. If only missing records are to be sent, leave "
+            "`reship` off"
         )
     if asked.skip_checks and not _says(asked.skip_reason):
         return (
-            f"{', '.join(asked.skip_checks)} would be left out of the source gate: say why in "
-            "`skip_reason`, for those who ask later"
+            f"skipping the source checks {', '.join(asked.skip_checks)} needs a reason. Give it "
+            "in `skip_reason`"
         )
     if _says(asked.skip_reason) and not asked.skip_checks:
         return (
-            "`skip_reason` says why checks are left out, and none is: name them in "
-            "`skip_checks`, or leave the reason out"
+            "`skip_reason` is set and no check is skipped. Name checks in `skip_checks`, or "
+            "leave the reason out"
         )
     sends = [name for name in ("rate_limit", "skip_checks") if getattr(asked, name)]
     if asked.plan_only and sends:
         return (
-            f"`plan_only` sends nothing and runs no gate, so `{sends[0]}` changes nothing: leave "
+            f"`plan_only` sends nothing and runs no gate, so `{sends[0]}` has no effect. Leave "
             "one of them out"
         )
     return None
@@ -155,13 +152,10 @@ def not_wanted(step: str, clusters: Sequence[str], *, plan_only: bool) -> str | 
     if name in (PLAN, REPORT):
         return None
     if plan_only:
-        return (
-            "a dry run was asked for (`plan_only`): the plan is made and reported, and nothing "
-            "is sent"
-        )
+        return "a dry run was asked for (`plan_only`): the run plans and reports, and sends nothing"
     if cluster and clusters and cluster not in clusters:
         return (
-            f"this run was asked to ship to {', '.join(clusters)} alone (`clusters`): {cluster} "
-            "gets nothing from it"
+            f"this run ships only to {', '.join(clusters)} (`clusters`): {cluster} gets nothing "
+            "from it"
         )
     return None

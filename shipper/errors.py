@@ -40,68 +40,86 @@ import errno
 import getpass
 import os
 
+from shipper.error_codes import UNEXPECTED, code_of, with_code
+
 
 class ShipperError(Exception):
-    """Root. ``message`` says what happened, to which pipeline, file or topic, and what to do."""
+    """Root. ``message`` says what happened, to which pipeline, file or topic, what that means for
+    the data, and what to do; it ends with the code."""
 
     exit_code = 1
-    #: True when trying the same thing again later, unchanged, may work.
     retriable = False
+    """True if trying the same thing again later, unchanged, may work."""
+    code = UNEXPECTED
+    """Key of :data:`shipper.error_codes.CODES`. An error whose remedy is not that of its class has
+    another one."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        """Keep the code with which ``message`` ends, if any: that of an error that comes back from
+        another process, or of the cause."""
+        self.message = with_code(message, code or self.code)
+        self.code = code_of(self.message) or self.code
+        super().__init__(self.message)
 
 
 class UsageError(ShipperError):
+    code = "SHIP-101"
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    pass
+    code = "SHIP-201"
 
 
 class WindowError(UsageError):
-    pass
+    code = "SHIP-221"
 
 
 class SourceError(ShipperError):
-    pass
+    code = "SHIP-301"
 
 
 class SourceUnreachable(SourceError):
+    code = "SHIP-302"
     retriable = True
 
 
 class ClusterError(ShipperError):
+    code = "SHIP-401"
     retriable = True
 
 
 class ClusterRefuses(ClusterError):
+    code = "SHIP-402"
     retriable = False
 
 
 class WrongProperties(ClusterError):
+    code = "SHIP-207"
     retriable = False
 
 
 class TopicMissing(ClusterError):
-    pass
+    code = "SHIP-403"
 
 
 class TopicRecreated(ClusterError):
+    code = "SHIP-404"
     retriable = False
 
 
 class NoSuchPartition(ClusterError):
+    code = "SHIP-405"
     retriable = False
 
 
 class ArchiveMissing(ClusterError):
+    code = "SHIP-504"
     retriable = False
 
 
 class LedgerDamaged(ClusterError):
+    code = "SHIP-501"
     retriable = False
     pipeline: str
     partition: int | None
@@ -128,16 +146,17 @@ class LedgerDamaged(ClusterError):
             else f"the ledger of {pipeline}"
         )
         error = cls(
-            f"{ledger} has a record that is not shipper's or cannot be right, at partition:offset "
-            f"{where}: {why}. Nothing was sent on its word. Find out who writes to the topic; "
-            f"`shipper ledger verify {pipeline}` lists all such records, and `shipper ledger "
-            f"repair {pipeline} {cluster or 'CLUSTER'} --record {where}` mends one."
+            f"{ledger} has a record that shipper did not write, or that cannot be right, at "
+            f"partition:offset {where}: {why}. Nothing was sent. Find out who writes to the "
+            f"topic. `shipper ledger verify {pipeline}` lists all such records, and `shipper "
+            f"ledger repair {pipeline} {cluster or 'CLUSTER'} --record {where}` repairs one."
         )
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
         return error
 
 
 class LedgerOutdated(ClusterError):
+    code = "SHIP-502"
     retriable = False
     pipeline: str
 
@@ -150,69 +169,77 @@ class LedgerOutdated(ClusterError):
         )
         error = cls(
             f"{ledger} was written by a development version of shipper, before ledger format 1. "
-            "This version cannot read what was shipped, so nothing was sent. Ship the open "
-            "windows to their end with the version that wrote the ledger. Then name a new topic "
-            "in `ledger.topic` of the cluster's file, and run once with --new-ledger: this "
-            "version ships every file of every window that is run from then on, so begin behind "
-            "the last window that the earlier version shipped (`schedule.start`)."
+            "This version cannot read what was shipped, so nothing was sent. Finish the open "
+            "windows with the version that wrote the ledger. Then name a new topic in "
+            "`ledger.topic` of the cluster's file, and run once with --new-ledger. From then "
+            "on, this version ships every file of every window that is run, so begin after the "
+            "last window that the earlier version shipped (`schedule.start`)."
         )
         error.pipeline = pipeline
         return error
 
 
 class LedgerGone(ClusterError):
+    code = "SHIP-503"
     retriable = False
 
 
 class LeaseHeld(ShipperError):
+    code = "SHIP-508"
     retriable = True
 
 
 class Superseded(ShipperError):
-    pass
+    code = "SHIP-509"
 
 
 class DigestChanged(ShipperError):
-    pass
+    code = "SHIP-309"
 
 
 class DeliveryError(ShipperError):
+    code = "SHIP-601"
     retriable = True
 
 
 class WaitedInVain(DeliveryError):
-    pass
+    code = "SHIP-602"
 
 
 class RecordTooLarge(DeliveryError):
+    code = "SHIP-603"
     retriable = False
 
 
 class RecordUnshippable(DeliveryError):
+    code = "SHIP-604"
     retriable = False
 
 
 class TooManyQuarantined(ShipperError):
-    pass
+    code = "SHIP-605"
 
 
 class OutcomeUnknown(ShipperError):
+    code = "SHIP-606"
     retriable = True
 
 
 class SparkUnavailable(ShipperError):
+    code = "SHIP-801"
     retriable = True
 
 
 class JarsUnavailable(ShipperError):
+    code = "SHIP-802"
     retriable = True
 
 
 class StepResultError(ShipperError):
-    pass
+    code = "SHIP-003"
 
 
-def of_kind(kind: str | None, message: str) -> ShipperError:
+def error_named(kind: str | None, message: str) -> ShipperError:
     """The error of that class name, for one that comes back as data; a DeliveryError if there is no
     such class."""
     return _kinds(ShipperError).get(kind or "", DeliveryError)(message)
@@ -231,12 +258,12 @@ _ERRNO = {
     errno.EROFS: (
         "the file system is mounted read-only: name another folder, or mount it for writing"
     ),
-    errno.EACCES: "user {user} has no permission there: grant it, or name another folder",
-    errno.EPERM: "user {user} has no permission there: grant it, or name another folder",
-    errno.ENOENT: "it is not there",
+    errno.EACCES: "user {user} has no permission: grant it, or name another folder",
+    errno.EPERM: "user {user} has no permission: grant it, or name another folder",
+    errno.ENOENT: "no such file or folder",
     errno.EMFILE: "this process may open no more files: raise the limit (`ulimit -n`)",
     errno.ENFILE: "this machine may open no more files: raise the limit",
-    errno.ECONNREFUSED: "nobody answers at that address and port: is the service up?",
+    errno.ECONNREFUSED: "nothing listens at that address and port: check that the service is up",
 }
 
 

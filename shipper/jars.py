@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 
 from shipper.cache import cache_folder
+from shipper.config.units import plural
 from shipper.errors import JarsUnavailable
 from shipper.pins import Pin, digest, read_lock
 from shipper.processes import exclusive
@@ -62,9 +63,9 @@ def resolve_jars(lock: Path, say: Say = lambda line: None) -> Path:
                 _fetch(name, pins, folder, say)
     except OSError as problem:
         raise JarsUnavailable(
-            f"The jars of {name} cannot be kept in {cache}: {problem}. Name a folder that can be "
-            f"written, with room for {sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB, in "
-            "SHIPPER_CACHE."
+            f"The jars of {name} cannot be kept in {cache}: {problem}. Nothing was sent. Name "
+            f"a writable folder with room for {sum(pin.size_bytes for pin in pins) / 1e6:.0f} "
+            "MB in SHIPPER_CACHE."
         ) from problem
     return folder
 
@@ -77,7 +78,8 @@ def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
     """By way of a folder beside it. What has arrived there is kept for the next attempt, should
     this one fail."""
     say(
-        f"resolving {len(pins)} jars of {name} ({sum(pin.size_bytes for pin in pins) / 1e6:.0f} "
+        f"fetching {plural(len(pins), 'jar')} of {name} "
+        f"({sum(pin.size_bytes for pin in pins) / 1e6:.0f} "
         f"MB) into {folder}"
     )
     arriving = folder.with_name(f"{folder.name}.partial")
@@ -90,7 +92,7 @@ def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
         for count, future in enumerate(as_completed(fetched), start=1):
             future.result()
             if time.monotonic() - told > _TELL_EVERY_SECONDS:
-                say(f"… {count} of {len(pins)} jars")
+                say(f"… {count} of {plural(len(pins), 'jar')}")
                 told = time.monotonic()
     finally:
         pool.shutdown(cancel_futures=True)
@@ -114,7 +116,8 @@ def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> 
         if error.code == 404:
             raise JarsUnavailable(
                 f"The Maven repository has no {pin.coordinate}. If {MIRROR_VARIABLE} names a "
-                "mirror, it may lack it; without it Maven Central is asked."
+                f"mirror, the mirror may lack the jar. Without {MIRROR_VARIABLE}, Maven "
+                "Central is asked."
             ) from error
         raise _unreachable(pin, f"it answers {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
@@ -134,10 +137,10 @@ def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> 
 def _unreachable(pin: Pin, reason: str) -> JarsUnavailable:
     return JarsUnavailable(
         f"{pin.coordinate} could not be fetched: the Maven repository cannot be reached "
-        f"({reason}). Check the network. Behind a proxy set HTTPS_PROXY=http://HOST:PORT, with a "
-        f"mirror set {MIRROR_VARIABLE}=URL, for an authority of your own SSL_CERT_FILE, or copy "
-        "the cache folder from a machine where it worked and name it in SHIPPER_CACHE. What did "
-        "arrive is kept for the next attempt."
+        f"({reason}). What did arrive is kept for the next attempt. Check the network. Behind "
+        f"a proxy, set HTTPS_PROXY=http://HOST:PORT. With a mirror, set {MIRROR_VARIABLE}=URL. "
+        "With an authority of your own, set SSL_CERT_FILE. Or copy the cache folder from a "
+        "machine where it worked, and name the copy in SHIPPER_CACHE."
     )
 
 

@@ -51,9 +51,11 @@ class Pin:
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
             raise JarsUnavailable(
-                f"{self.coordinate} is not the jar that was locked: sha256 {found}, expected "
-                f"{self.sha256}. The repository (or a proxy in between) handed out something "
-                "else. Try again; if it stays so, do not use it."
+                f"{self.coordinate} is not the jar that was locked: its sha256 is {found}, "
+                f"expected {self.sha256}. The repository, or a proxy in between, handed out "
+                "something else. The jar was not used. Try again. If this stays so, do not "
+                "use that repository.",
+                code="SHIP-803",
             )
 
 
@@ -67,7 +69,9 @@ def read_lock(path: Path) -> tuple[Pin, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as problem:
-        raise JarsUnavailable(f"Cannot read the list of jars {path}: {problem}.") from problem
+        raise JarsUnavailable(
+            f"The list of jars {path} cannot be read: {problem}.", code="SHIP-803"
+        ) from problem
     pins: dict[str, Pin] = {}
     for number, line in enumerate(lines, start=1):
         entry = line.partition("#")[0].strip()
@@ -76,19 +80,22 @@ def read_lock(path: Path) -> tuple[Pin, ...]:
         match = _LINE.fullmatch(entry)
         if match is None:
             raise JarsUnavailable(
-                f"{path}:{number}: expected `group:name:version size_bytes sha256:hex`, found "
-                f"{entry!r}."
+                f"{path}:{number}: found {entry!r}. A line is written `group:name:version "
+                "size_bytes sha256:hex`.",
+                code="SHIP-803",
             )
         pin = Pin(
             match["group"], match["name"], match["version"], int(match["size"]), match["sha256"]
         )
         if pin.file_name in pins:
             raise JarsUnavailable(
-                f"{path}:{number}: {pin.file_name} is locked twice; a folder can hold only one."
+                f"{path}:{number}: {pin.file_name} is locked twice, and a folder can hold only "
+                "one.",
+                code="SHIP-803",
             )
         pins[pin.file_name] = pin
     if not pins:
-        raise JarsUnavailable(f"{path} locks no jars.")
+        raise JarsUnavailable(f"{path} locks no jars.", code="SHIP-803")
     return tuple(pins.values())
 
 

@@ -93,45 +93,44 @@ class JobOptions:
     ``--reship-id``."""
 
     runs_uri: str | None = _option(None, "in place of the pipeline's runs_uri")
-    reship: bool = _option(False, "send files again that are there already")
+    reship: bool = _option(False, "send files again that are delivered already")
     reship_id: str | None = _option(
-        None, "the same name again finishes that reship and begins none; the run's id by default"
+        None,
+        ("id of the reship: a run with the same id continues that reship; by default the run's id"),
     )
-    reship_reason: str | None = _option(None, "why, for the ledger and the report")
-    scheduled: bool = _option(False, "a run of the schedule: also ship what came late before it")
-    new_ledger: bool = _option(False, "go on although the ledger is gone, or was made anew")
+    reship_reason: str | None = _option(None, "reason, for the ledger and the report")
+    scheduled: bool = _option(False, "a scheduled run: also ship late files of earlier windows")
+    new_ledger: bool = _option(False, "continue although the ledger is gone or was recreated")
     source_only: bool = _option(
-        False, "plan without asking a cluster: all files count as left to ship"
+        False, "plan without asking a cluster: all files count as not shipped"
     )
     files: str | None = _option(
-        None, "these files in place of the window's, as a JSON list of paths and URIs"
+        None, "these files instead of the window's, as a JSON list of paths and URIs"
     )
-    replay: str | None = _option(None, "what is shipped once more, as JSON (shipper.config.replay)")
-    lines: str | None = _option(None, "how many of them preview shows")
+    replay: str | None = _option(None, "the replay, as JSON (shipper.config.replay)")
+    lines: str | None = _option(None, "number of lines that preview shows")
     to_clusters: tuple[str, ...] = _option(
         (),
-        "ship to these clusters of the pipeline alone; the others get nothing from this run, and "
-        "what they lack stays missing there",
+        "ship only to these clusters of the pipeline. The others get nothing from this run, and "
+        "their missing records stay missing",
     )
     rate_limit: str | None = _option(
         None,
-        "most bytes per second on the wire to each cluster in this run, such as 5MB/s; the "
-        "pipeline's and the cluster's limits hold too",
+        "limit in bytes per second on the wire to each cluster in this run, such as 5MB/s. The "
+        "pipeline's and the cluster's limits hold, too",
     )
     skip_checks: tuple[str, ...] = _option(
         (),
-        "leave these checks of the source gate out in this run; it takes a reason. Those of the "
-        "delivery gate always hold",
+        "skip these checks of the source gate in this run. Needs a reason. Checks of the "
+        "delivery gate are never skipped",
     )
-    skip_reason: str | None = _option(
-        None, "why checks are left out, for the receipt and the report"
-    )
+    skip_reason: str | None = _option(None, "reason for skipping checks, for the report")
     plan_only: bool = _option(
         False,
-        "a dry run: plan, and report what would be shipped where. Nothing is sent, and the window "
-        "does not count as shipped",
+        "a dry run: plan, and report what would be shipped to which cluster. Nothing is sent, "
+        "and the window does not count as shipped",
     )
-    brief: bool = _option(False, "leave the words at the end to the process that started this one")
+    brief: bool = _option(False, "leave the closing lines to the process that started this one")
 
     def words(self) -> list[str]:
         """As arguments of ``python -m spark_jobs``."""
@@ -267,7 +266,7 @@ def why_no_spark(runner: Runner) -> str | None:
     archive = runner.archive or ""
     if archive.startswith("/") and not Path(archive).is_file():
         return (
-            f"`runner.archive` {archive} is not there: make it with `shipper environment pack "
+            f"`runner.archive` {archive} does not exist. Make it with `shipper environment pack "
             f"{archive}`, or correct the path"
         )
     if runner.kind != "standalone" or not runner.spark_master.startswith("spark://"):
@@ -281,7 +280,7 @@ def why_no_spark(runner: Runner) -> str | None:
         except (OSError, ValueError) as error:
             whys.append(f"{address} ({getattr(error, 'strerror', None) or error})")
     return (
-        f"no Spark master answers at {', '.join(whys)}: start the standalone master there, or "
+        f"no Spark master answers at {', '.join(whys)}. Start the standalone master there, or "
         "correct `runner.master` to the address that the master's page shows"
     )
 
@@ -334,9 +333,10 @@ def run_job(
         )
     except OSError as error:
         raise UsageError(
-            f"pipeline {job.pipeline.name}: cannot start {command[0]} ({error.strerror}); correct "
-            "`runner.python` or `runner.spark_submit`, or leave it out to use the environment "
-            "that runs shipper"
+            f"pipeline {job.pipeline.name}: {command[0]} cannot be started ({error.strerror}). "
+            "Nothing was sent. Correct `runner.python` or `runner.spark_submit`, or leave it "
+            "out to use the environment that runs shipper.",
+            code="SHIP-804",
         ) from error
     try:
         return exit_code(child.wait())
@@ -378,11 +378,11 @@ _OOM_KILLS_BEFORE = oom_kills()
 def why_killed() -> str:
     """What is known of who killed a process that this one started."""
     if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
-        return "by somebody, or by the kernel because memory ran out (its log says so)"
+        return "by somebody, or by the kernel because memory ran out (the kernel's log shows it)"
     if kills == _OOM_KILLS_BEFORE:
-        return "by somebody or by a program, not by the kernel for want of memory"
+        return "by somebody or by a program, not by the kernel's out-of-memory killer"
     return (
-        "while memory ran out: the kernel killed a process for that, most likely this one (lower "
+        "while memory ran out: the kernel killed a process, most likely this one (lower "
         "`runner.cores` or `runner.driver_memory`)"
     )
 

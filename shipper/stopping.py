@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from types import FrameType
 
+from shipper.error_codes import STOPPED, with_code
 from shipper.processes import ProcessId, group_members
 
 #: Names the process that started this one, as "PID START"; see ProcessId.
@@ -35,9 +36,10 @@ class Stopped(SystemExit):
     def message(self) -> str:
         there = (
             self.there
-            or "what was sent until then, if anything, is in the ledger, and is not sent again"
+            or "What was sent until then, if anything, is in the ledger and is not sent again"
         )
-        return f"{self.why}; {there}; run the same command again for the rest"
+        text = f"{self.why}. {there}. Run the same command again for the rest."
+        return with_code(text, STOPPED)
 
 
 class _Once:
@@ -57,7 +59,7 @@ class _Once:
         self._asked = True
         raise Stopped(
             signum,
-            "stopped, since the process that had started it was gone" if self.orphaned else None,
+            "stopped, because the process that had started it ended" if self.orphaned else None,
         )
 
 

@@ -157,7 +157,7 @@ class ShipOperator(PipelineOperator):
         if not isinstance(report, RunReport):
             self._fail(
                 failure_of("the run", exit_code, None, folder, child.last_line)
-                or Failure("the run left no report", final=False)
+                or Failure("the run left no report [SHIP-003]", final=False)
             )
         steps = (report.gate_source, *report.ships, *report.delivery_gates, report)
         self._count(step for step in steps if step)

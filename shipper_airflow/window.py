@@ -40,8 +40,9 @@ def window_of_run(
     if bool(start) != bool(end):
         given, missing = ("window_start", "window_end") if start else ("window_end", "window_start")
         raise WindowError(
-            f"{given} is given and {missing} is not: a window needs both, or none to take the data "
-            "interval"
+            f"{given} is given and {missing} is missing. A window needs both, or neither to "
+            "use the data interval.",
+            code="SHIP-224",
         )
     if start and end:
         return Window(parse_moment(start), parse_moment(end))
@@ -57,14 +58,16 @@ def window_of_run(
         return Ticks(schedule).last_closed(settled)
     if opens and closes:
         raise WindowError(
-            "this run has no window: its data interval is empty, as it is with a plain cron "
-            "schedule of Airflow's, and the pipeline has no schedule to take one from. Give the "
-            "DAG a CronDataIntervalTimetable, give `window_start` and `window_end` (both may be "
-            f"templates), or {_REMEDY}"
+            "this run has no window: its data interval is empty, as it is with Airflow's "
+            "plain cron schedules, and the pipeline has no `schedule`. Give the DAG a "
+            "CronDataIntervalTimetable, give `window_start` and `window_end` (both may be "
+            f"templates), or {_REMEDY}.",
+            code="SHIP-224",
         )
     raise WindowError(
-        "this run has no window: it has no data interval, and the pipeline has no schedule to "
-        f"take one from; {_REMEDY}"
+        "this run has no window: it has no data interval, and the pipeline has no `schedule`. "
+        f"To give it one, {_REMEDY}.",
+        code="SHIP-224",
     )
 
 

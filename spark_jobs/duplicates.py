@@ -71,6 +71,7 @@ def _opened(hadoop: Hadoop, path: str, read: Callable[[Any], Any]) -> Any:
             return read(stream)
     except Exception as error:
         raise SourceError(
-            f"{path} cannot be compared with the others: gone or not permitted "
-            f"({first_line(error)}). Nothing was sent; run the window again."
+            f"{path} cannot be compared with the other files: it is gone or not readable "
+            f"({first_line(error)}). Nothing was sent. Run the window again.",
+            code="SHIP-302",
         ) from error

@@ -38,8 +38,8 @@ def _watch(tracker: Any, runner: Runner) -> None:
                     "; the first task on each unpacks `runner.archive`" if runner.archive else ""
                 )
                 say(
-                    f"Spark's executors are there, {now - began:.0f} s after they were "
-                    f"wanted{first}"
+                    f"Spark's executors are ready, {now - began:.0f} s after they were asked "
+                    f"for{first}"
                 )
             began = tell_at = 0.0
         elif not len(tracker.getActiveJobIds()):

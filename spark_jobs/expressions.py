@@ -152,7 +152,8 @@ def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path)
             "\n".join(
                 str(locate(config_dir, original(pipeline.name), fault.field, fault.message))
                 for fault in refused
-            )
+            ),
+            code="SHIP-205",
         )
 
 

@@ -208,7 +208,8 @@ def headers_of_files(
             "\n".join(
                 f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}"
                 for field, message in faults.items()
-            )
+            ),
+            code="SHIP-205",
         )
     named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
     frame = with_window(spark.createDataFrame(named, _FILES), pipeline)

@@ -226,9 +226,9 @@ def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
         )
     except Exception as error:
         raise SourceUnreachable(
-            f"cannot look whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} is still "
-            f"there: {first_line(error)}. Nothing was sent. Run again when the file system "
-            "answers."
+            f"it cannot be checked whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} "
+            f"still exists: {first_line(error)}. Nothing was sent. Run again when the file "
+            "system answers."
         ) from error
     looked = {}
     for path in paths:

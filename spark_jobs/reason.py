@@ -114,8 +114,8 @@ _JAVA = (
     _Known(
         r"java\.net\.UnknownHostException",
         "",
-        "a host that the source, or Spark, names is not known here: check its name, and this "
-        "machine's DNS",
+        "the name of a host that the source, or Spark, uses cannot be resolved: check the name, "
+        "and this machine's DNS",
     ),
     _Known(
         r"java\.net\.(?:ConnectException|NoRouteToHostException|SocketTimeoutException)|org\.apache\.hadoop\.net\.ConnectTimeoutException",
@@ -138,7 +138,7 @@ _JAVA = (
     _Known(
         r"java\.io\.FileNotFoundException",
         "",
-        "a file that the plan saw is gone: run the window again, a new plan lists what is there",
+        "a file of the plan is gone: run the window again with a new plan",
     ),
     _Known(
         r"org\.apache\.spark\.SparkException",
@@ -253,7 +253,7 @@ def of_python(error: BaseException) -> str:
     where = (
         f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
     )
-    return f"it raised {type(error).__name__}{where}, which nobody foresaw; {_MORE}"
+    return f"it raised {type(error).__name__}{where}, which was not expected; {_MORE}"
 
 
 def of_exception_info(info: Mapping[str, Any]) -> str | None:

@@ -100,7 +100,7 @@ class _Reader:
     def _file(self, sample: SampleToRead) -> PlannedFile:
         there = self._engine.look_for([sample.file])[sample.file].id
         if there is None:
-            raise SourceUnreachable(f"the sample {sample.file} is gone; run the tests again")
+            raise SourceUnreachable(f"the sample {sample.file} is gone. Run the tests again.")
         return PlannedFile(
             path=sample.file,
             uri=_uri(self._spark, sample.path),
@@ -114,7 +114,7 @@ def _result(file: PlannedFile, lines: list[PreviewedLine]) -> ReadSample:
     if file.problem:
         return ReadSample(error=f"the sample cannot be read: {file.problem}")
     if len(lines) > MOST_RECORDS:
-        return ReadSample(error=f"the sample has more than {MOST_RECORDS:,} records; cut it")
+        return ReadSample(error=f"the sample has more than {MOST_RECORDS:,} records; shorten it")
     return ReadSample(lines=lines)
 
 

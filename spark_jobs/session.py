@@ -37,7 +37,8 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         pipeline.runner
     ):  # Spark itself would try for a minute, and say that it was shut down
         raise SparkUnavailable(
-            f"pipeline {pipeline.name}: {why}. Nothing was sent; then run the window again."
+            f"pipeline {pipeline.name}: {why}. Nothing was sent. Correct this, then run the "
+            "window again."
         )
     for thread in threading.enumerate():
         if thread.name == _STOPS:
@@ -64,7 +65,7 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
             )
         spark = builder.getOrCreate()
         if url := spark.sparkContext.uiWebUrl:
-            say(f"Spark's UI, while this step is at it: {url}")
+            say(f"Spark's UI, as long as this step runs: {url}")
         tell(
             spark._jsc.hadoopConfiguration(), s3a.secrets(pipeline)
         )  # goes with each job to the executors; not in SparkConf, which Spark shows

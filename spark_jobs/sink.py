@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 _OTHER_CODE = (
-    "Spark's executors run another shipper than the driver, so nothing was sent: make the archive "
-    "anew (`shipper environment pack`), or install the driver's version in the environment that "
-    "`runner.python` names there"
+    "Spark's executors run another version of shipper than the driver, so nothing was sent. Pack "
+    "the archive again (`shipper environment pack`), or install the driver's version in the "
+    "executors' environment (`runner.python`)."
 )
 
 
@@ -190,7 +190,7 @@ def _ship(
     context: Any = TaskContext.get()
     task = context.partitionId()
     if code != code_digest():
-        raise TaskError(sealed(DeliveryError(_OTHER_CODE), order.seal))
+        raise TaskError(sealed(DeliveryError(_OTHER_CODE, code="SHIP-806"), order.seal))
     try:
         receipt = ship_task(
             order, cluster, batches, task, context.taskAttemptId(), context.attemptNumber()
@@ -201,7 +201,8 @@ def _ship(
         from spark_jobs.reason import of_python  # brings what a worker does not need otherwise
 
         told = DeliveryError(
-            f"task {task}: {of_python(error)}. What was committed is in the ledger; run again"
+            f"task {task} failed: {of_python(error)}. What was committed is in the ledger. Run "
+            "again: only the rest is sent."
         )
         raise TaskError(sealed(told, order.seal)) from error
     receipts.add([receipt.to_json()])

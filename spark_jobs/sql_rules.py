@@ -21,19 +21,19 @@ from pyspark.sql import functions as F
 
 from spark_jobs.reason import first_line, no_such_column
 
-_OTHER_LINES = "looks at other lines than its own; every line becomes a record by itself"
+_OTHER_LINES = "reads other lines than its own; every line becomes a record by itself"
 _CALLS_JAVA = (
     "calls Java code in Spark's processes, which can read their secrets and end them; use the "
     "functions of Spark SQL"
 )
 _BY_THE_CLOCK = (
-    "depends on the moment when the line is read, so a retry would give another record. Take the "
-    "time from the line or from the name of its file (`to_timestamp(…)`); Kafka's own time of a "
-    "record is what it has without `records.timestamp`"
+    "depends on the moment when the line is read, so a retry would give another record. Take "
+    "the time from the line or from the name of its file (`to_timestamp(…)`). Without "
+    "`records.timestamp`, Kafka sets a record's time itself"
 )
 _BY_CHANCE = (
-    "may give something else each time the line is read, so a retry would lose or double records. "
-    "Make it of what is in the line"
+    "may give another value each time the line is read, so a retry would lose or duplicate "
+    "records. Derive it from the line"
 )
 #: Class of an expression → what gives its purpose without chance.
 _WITHOUT_CHANCE = {
@@ -44,18 +44,18 @@ _WITHOUT_CHANCE = {
     ),
 }
 _BY_THE_PLACE = (
-    "depends on where and by whom the run is started, not on the line; write the value itself"
+    "depends on the place and the user of the run, not on the line; write the value itself"
 )
 _BY_THE_CUT = (
-    "depends on how Spark shares the work out; what a record's place is stands in the ledger, in "
-    "file_path and in file_name"
+    "depends on how Spark distributes the work; a record's place is in the ledger, in file_path "
+    "and in file_name"
 )
 _OTHER_DATA = (
-    "reads other data than the line, which may change until a retry; write the values "
+    "reads other data than the line, which may change before a retry; write the values "
     "themselves: `status IN (200, 201)`"
 )
 _MORE_RECORDS = (
-    "makes several rows of one line, and one line is one record; keep them in one value, for "
+    "makes several rows of one line, and one line is one record; keep the values in one, for "
     "example with `to_json`"
 )
 _SPARKS_FILE = "is empty or changes here; use file_path or file_name"
@@ -110,7 +110,7 @@ _STEPS = {
     "Window": _OTHER_LINES,
 }
 _PLAIN_STEPS = ("Project", "LogicalRDD", "LocalRelation")
-_FOREIGN = "is no function of Spark SQL's own, so nobody can say what it does"
+_FOREIGN = "is not a function of Spark SQL's own, so its behaviour is unknown"
 _NO_GROUPS = ("MISSING_GROUP_BY", "MISSING_AGGREGATION", "GROUP_BY_AGGREGATE")
 #: Spark replaces these words by the time of reading when they are cast, and in typed literals
 #: already while it parses.
@@ -251,7 +251,7 @@ class Analysed:
             try:
                 self.frame._jdf.queryExecution().optimizedPlan()
             except Exception as error:
-                return f"it fails whatever the line is: {first_line(error)}"
+                return f"it fails for every line: {first_line(error)}"
         return None
 
 
@@ -262,7 +262,7 @@ def regex_fault(spark: SparkSession, pattern: str) -> str | None:
     except Exception as error:
         java = getattr(error, "java_exception", None)
         why = first_line(error) if java is None else str(java.getMessage()).splitlines()[0]
-        return f"{pattern!r} is no Java regular expression: {why}"
+        return f"{pattern!r} is not a Java regular expression: {why}"
     return None
 
 

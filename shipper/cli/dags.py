@@ -12,7 +12,7 @@ import typer
 from shipper.cli.console import Config, Json, err, new_app, out, print_json
 from shipper.errors import UsageError, why_system
 
-app = new_app("dags", "Write the files that Airflow finds the pipelines' DAGs by.")
+app = new_app("dags", "Write the files through which Airflow finds the pipelines' DAGs.")
 
 #: By these words a file is known as ours, of whatever version.
 _OURS = "from shipper_airflow import dags"
@@ -52,15 +52,18 @@ def write_dag_files(folder: Path) -> list[Path]:
         for path, text in there.items():
             if _OURS not in text:
                 raise UsageError(
-                    f"{path} is there and is not one of shipper's files: move it away, or name "
-                    "another folder"
+                    f"{path} exists already and is not one of shipper's files. Nothing was "
+                    "written. Move the file away, or name another folder.",
+                    code="SHIP-103",
                 )
         folder.mkdir(parents=True, exist_ok=True)
         stale = [path for path, text in wanted.items() if there.get(path) != text]
         for path in stale:
             path.write_text(wanted[path], "utf-8")
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written to: {why_system(error)}") from error
+        raise UsageError(
+            f"{folder} cannot be written to: {why_system(error)}.", code="SHIP-104"
+        ) from error
     return stale
 
 
@@ -96,10 +99,12 @@ def install(
         )
         return
     for name in dag_files():
-        done = "written" if folder / name in written else "there already, and as it must be"
+        done = "written" if folder / name in written else "exists already and is up to date"
         out.say(f"{folder / name}: {done}")
     if config.absolute() == beside:
-        out.say(f"Airflow reads the pipelines in {beside}, the `config` beside that folder.")
+        out.say(
+            f"Airflow reads the pipelines in {beside}, the folder `config` beside its DAG folder."
+        )
     else:
         out.say(
             f"Set SHIPPER_CONFIG={config.absolute()} for Airflow's scheduler, DAG processor, API "

@@ -124,7 +124,7 @@ def show(found: list[Finding], terminal: Terminal) -> None:
         if (count := counts[status])
     ]
     terminal.say(
-        f"{len(found)} checks: {', '.join(words) if words else 'all is well'}.",
+        f"{plural(len(found), 'check')}: {', '.join(words) if words else 'all is well'}.",
         "red" if counts["failed"] else "green",
     )
 

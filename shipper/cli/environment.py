@@ -90,7 +90,8 @@ def pack(
     """
     if not archive.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(
-            f"{archive}: Spark knows an archive by its name; write one that ends in .tar.gz"
+            f"{archive}: Spark recognises an archive by its name. Nothing was written. Choose "
+            "a name that ends in .tar.gz."
         )
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".packing-") as folder:
@@ -159,7 +160,7 @@ def _packages() -> dict[str, Path]:
     for name in _OURS:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
-            raise UsageError(f"{name} is not installed in {sys.prefix}")
+            raise UsageError(f"{name} is not installed in {sys.prefix}.", code="SHIP-110")
         found[name] = Path(spec.origin).parent
     for package in _needed(_OF_TASKS):
         for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
@@ -181,8 +182,9 @@ def _needed(also: Iterable[str]) -> Iterator[Distribution]:
         except PackageNotFoundError:
             if name in also:
                 raise UsageError(
-                    f"{name} is not installed in {sys.prefix}; tasks need it: install "
-                    "`shipper[spark]`"
+                    f"{name} is not installed in {sys.prefix}, and Spark's tasks need it. "
+                    "Install `shipper[spark]`.",
+                    code="SHIP-110",
                 ) from None
             continue  # for another system, or another Python
         left += [
@@ -205,8 +207,9 @@ def _check(made: Path, folder: Path) -> None:
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise ShipperError(
-            f"the environment {sys.prefix} does not work when it is packed: {said}. Its Python, "
-            f"{sys.base_prefix}, must be one that may be moved; those that `uv python install` "
-            "brings may be. Or give executors an environment at the same path, and name it in "
-            "`runner.python`."
+            f"the environment {sys.prefix} does not work after it is packed: {said}. Its "
+            f"Python, {sys.base_prefix}, must be relocatable, as the ones that `uv python "
+            "install` brings are. Or install the same environment at one path on all "
+            "executors, and name it in `runner.python`.",
+            code="SHIP-805",
         )

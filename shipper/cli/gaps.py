@@ -66,10 +66,10 @@ def gaps(
         bool,
         typer.Option(
             "--alert",
-            help="For cron: only windows that are overdue (`schedule.deliver_within`; without "
-            "it, when their files have settled and as long again as the window is) and of "
-            "which nobody was told yet, by a notice or by this. Silent and 0 if there are "
-            "none.",
+            help="For cron: only overdue windows of which nobody was told yet, by a notice or by "
+            "this command. A window is overdue after `schedule.deliver_within`; without it, "
+            "when its files have settled and the window's length has passed again. Prints "
+            "nothing and exits with 0 if there are none.",
         ),
     ] = False,
     metrics_file: MetricsPath = None,
@@ -84,13 +84,14 @@ def gaps(
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
         raise UsageError(
-            f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing"
+            f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing.",
+            code="SHIP-105",
         )
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
     if since and window:
-        raise UsageError("--since and --window contradict each other; choose one")
+        raise UsageError("--since and --window contradict each other; choose one", code="SHIP-102")
     asked = asked_window(spec, window) if window else None
     first = dict.fromkeys(spec.clusters, asked.start) if asked else _since(spec, runs_uri, since)
     earlier = None if since or asked or spec.formerly else _earlier(config, spec, runs_uri)
@@ -144,10 +145,10 @@ def gaps(
             _show(found, len(windows), min(first.values()))
             if earlier and found:
                 err.say(
-                    f"Pipeline {earlier.pipeline}, which has no file any more, shipped the same "
+                    f"Pipeline {earlier.pipeline} has no file any more, and shipped the same "
                     f"source. If {pipeline} is its new name, write `formerly: "
-                    f"{earlier.pipeline}` into its file before you run one of these windows: "
-                    "then nothing is shipped twice."
+                    f"{earlier.pipeline}` into its file before you run one of these windows. "
+                    "Then nothing is shipped twice."
                 )
             for problem in ledgers.problems:
                 err.say(problem, "red")
@@ -177,9 +178,10 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
     }
     if not found:
         raise UsageError(
-            f"nobody knows since when pipeline {spec.name} is on its schedule: it has no "
-            f"`schedule.start`, and no run of the schedule has left a word in {runs_uri}. Say "
-            "with --since from when on to look."
+            f"pipeline {spec.name} has no `schedule.start`, and no scheduled run has left a "
+            f"result in {runs_uri}, so the start of its schedule is unknown. Give the start "
+            "with --since.",
+            code="SHIP-106",
         )
     return found
 
@@ -242,7 +244,7 @@ def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
     looked = f"{plural(windows, 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
     if not found:
         out.say(
-            f"✓ Nothing is missing: {looked}, all complete on every cluster, as of the last run "
+            f"✓ Nothing is missing: {looked}, all complete on every cluster, by the last run "
             "that looked at each.",
             "green",
         )
@@ -259,6 +261,6 @@ def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
     out.show(rows)
     total = sum(gap.windows for gap in found)
     out.say(
-        f"{plural(total, 'gap')} in {looked}. A run of such a window ships what is missing: "
-        "`shipper run … --window FROM/TO`."
+        f"{plural(total, 'gap')} in {looked}. To ship what is missing, run the window: `shipper "
+        "run … --window FROM/TO`."
     )

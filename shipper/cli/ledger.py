@@ -67,7 +67,8 @@ from shipper.windows.expression import FORMS
 from shipper.windows.window import parse_window
 
 app = new_app(
-    "ledger", "What a cluster holds of a pipeline, by its ledger: look, check, copy, tidy up."
+    "ledger",
+    "What a cluster's ledger says about a pipeline: show, verify, export, repair, archive.",
 )
 
 _SHOWN = 40
@@ -298,7 +299,7 @@ def _damage_finding(one: Damage) -> LedgerFinding:
         "wrong",
         "damage",
         where,
-        f"{one.why}; nothing is shipped while it counts (`shipper ledger repair`)",
+        f"{one.why}. While the record counts, nothing is shipped (`shipper ledger repair`)",
     )
 
 
@@ -330,8 +331,9 @@ def repair(
         bool,
         typer.Option(
             "--forget",
-            help="Also if what the record has replaced cannot be found any more, and is lost "
-            "with it.",
+            help=(
+                "Repair the record even if the value that it replaced cannot be found, and is lost."
+            ),
         ),
     ] = False,
     config: Config = Path("config"),
@@ -346,8 +348,8 @@ def repair(
     found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", record, re.ASCII)
     if found is None:
         raise UsageError(
-            f"--record {record}: write PARTITION:OFFSET, for example 1:4711, as `shipper ledger "
-            f"verify {pipeline}` shows it"
+            f"--record {record} is not a place in the ledger. Write PARTITION:OFFSET, for "
+            f"example 1:4711, as `shipper ledger verify {pipeline}` shows it."
         )
     ledger = open_to_change(config, pipeline, cluster)
     place = PartitionOffset(int(found[1]), int(found[2]))
@@ -359,7 +361,8 @@ def repair(
         print_json(dataclasses.asdict(done))
     else:
         out.say(
-            f"{done.place} of {ledger.log.topic} ({done.why}) is mended; behind it: {done.behind}"
+            f"{done.place} of {ledger.log.topic} ({done.why}) is repaired. The new record is "
+            f"at {done.behind}"
         )
 
 
@@ -383,7 +386,9 @@ def export(
     """Writes every chunk that the ledger holds, archived and invalidated ones included, one line
     each."""
     if as_json and format == "csv":
-        raise UsageError("--json and --format csv contradict each other; leave one out")
+        raise UsageError(
+            "--json and --format csv contradict each other. Leave one out.", code="SHIP-102"
+        )
     ledger = open_one(config, pipeline, cluster)
     read = ledger.read()
     count = 0
@@ -463,7 +468,7 @@ def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
             yield target
         part.replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", code="SHIP-104") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -483,15 +488,12 @@ def archive(
         bool,
         typer.Option(
             "--local",
-            help="Also into a folder of this machine, which every machine that ships must then "
-            "share.",
+            help="Allow a folder of this machine. Every machine that ships must then share it.",
         ),
     ] = False,
     yes: Annotated[
         bool,
-        typer.Option(
-            "--yes", help="Also what has not ended yet: --before a day to come moves everything."
-        ),
+        typer.Option("--yes", help="Allow --before in the future, which moves every window."),
     ] = False,
     config: Config = Path("config"),
     as_json: Json = False,
@@ -506,15 +508,18 @@ def archive(
     moment = moment_or_age(before, "--before")
     if "://" not in ledger.pipeline.runs_uri and not local:
         raise UsageError(
-            f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of this "
-            "machine. The archive is part of the ledger and cannot be made anew: if the folder "
-            "is lost, nothing is shipped any more. Name a place that lasts (s3a://…, hdfs://…), "
-            "or say --local if this one does. Nothing was changed."
+            f"`runs_uri: {ledger.pipeline.runs_uri}` of pipeline {pipeline} is a folder of "
+            "this machine. The archive becomes a part of the ledger: if the folder is lost, "
+            "the pipeline cannot ship any more. Nothing was changed. Name storage that lasts "
+            "(s3a://…, hdfs://…), or confirm with --local that this folder lasts.",
+            code="SHIP-109",
         )
     if moment > dt.datetime.now(dt.UTC) and not yes:
         raise UsageError(
-            f"--before {before} lies in the future: all that the ledger of {pipeline} holds would "
-            "leave the topic. Say --yes if that is meant. Nothing was changed."
+            f"--before {before} lies in the future, so every record of the ledger of "
+            f"{pipeline} would leave the topic. Nothing was changed. Confirm with --yes if you "
+            "want that.",
+            code="SHIP-109",
         )
 
     done = move_to_archive(
@@ -530,7 +535,8 @@ def archive(
         print_json(dataclasses.asdict(done))
     else:
         text = (
-            f"{plural(done.moved, 'record')} of {plural(done.files, 'file')} moved; "
-            f"{done.left:,} are left in the topic, {done.archived:,} are in the archive"
+            f"{plural(done.moved, 'record')} of {plural(done.files, 'file')} moved. The topic "
+            f"keeps {plural(done.left, 'record')}, and the archive has "
+            f"{plural(done.archived, 'record')}"
         )
         out.say(f"{text} {done.manifest or ''}")

@@ -69,7 +69,9 @@ from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.runner import Runner
-from shipper.errors import ShipperError, StepResultError, UsageError
+from shipper.error_codes import code_of, with_code
+from shipper.error_codes import reference as error_reference
+from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
 from shipper.report import schema as report_schema
 from shipper.report.markup import plural
 from shipper.report.message import message
@@ -110,8 +112,9 @@ class _Commands(LazyGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _TOOLS and args[0] not in self.elsewhere:
             raise UsageError(
-                f"`shipper {args[0]}` is not in this installation: `pip install "
-                f"'shipper[dev]=={importlib.metadata.version('shipper')}'` adds it"
+                f"`shipper {args[0]}` is not in this installation. To add it, run `pip install "
+                f"'shipper[dev]=={importlib.metadata.version('shipper')}'`.",
+                code="SHIP-110",
             )
         return super().resolve_command(ctx, args)
 
@@ -134,8 +137,8 @@ def _version(wanted: bool) -> None:
 
 _WrongUsage: Any = typer.BadParameter.__base__  # typer exports no more of the family
 _WHY_ABOVE = (
-    "its last lines above say why; what was sent is in the ledger, and running the window again "
-    "sends the rest"
+    "Its last lines above say why. What was sent is in the ledger. Run the window again: only the "
+    "rest is sent"
 )
 
 
@@ -146,15 +149,15 @@ def options(
         typer.Option(
             "--verbose",
             "-v",
-            help="Show Spark's stacks, and what lanes and the Kafka client do; the same as "
-            "SHIPPER_LOG=info.",
+            help=(
+                "Show Spark's stack traces, and the log of lanes and of the Kafka client. The "
+                "same as SHIPPER_LOG=info."
+            ),
         ),
     ] = False,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Say which version this is."
-        ),
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Ships log files from HDFS and S3 to remote Kafka clusters, exactly once."""
@@ -169,7 +172,7 @@ def options(
 def validate(
     pipeline: Annotated[
         str | None,
-        typer.Argument(help="One pipeline, and the clusters that it names.", show_default="all"),
+        typer.Argument(help="Only this pipeline and its clusters.", show_default="all"),
     ] = None,
     config: Config = Path("config"),
     as_json: Json = False,
@@ -180,13 +183,17 @@ def validate(
         bool,
         typer.Option(
             "--runner-python",
-            help="Let the program that the first pipeline names as `runner.python` do that; "
-            "else nothing is run.",
+            help=(
+                "Analyse with the program that the first pipeline names as `runner.python`. "
+                "Without this option, no program of the configuration is run."
+            ),
         ),
     ] = False,
     secrets: Annotated[
         bool,
-        typer.Option(help="Also ask whether variables and files that are referred to are there."),
+        typer.Option(
+            help="Also check that the variables and files that the configuration refers to exist."
+        ),
     ] = True,
     strict: Strict = False,
 ) -> None:
@@ -229,11 +236,12 @@ def validate(
             err.say(f"warning: {warning}", "yellow")
         listed = set(loaded.faults)
         if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
-            err.say(f"They break these pipelines too: {', '.join(sorted(held_up))}.", "red")
+            err.say(f"These pipelines are broken too: {', '.join(sorted(held_up))}.", "red")
         counted = f"{plural(len(pipelines), 'pipeline')} and {plural(len(clusters), 'cluster')}"
         right = f"{counted} {'is' if (len(pipelines), len(clusters)) == (1, 0) else 'are'} right"
         if faults:
-            err.say(f"{plural(len(faults), 'fault')}. {right} so far.", "bold red")
+            counts = f"{plural(len(faults), 'fault')}. {right} so far."
+            err.say(with_code(counts, ConfigError.code), "bold red")
         else:
             unchecked = [] if sql_checked else ["SQL expressions were not analysed"]
             unchecked += (
@@ -313,8 +321,9 @@ def _sql_faults(
         tail = said.strip().splitlines()[-1:] or ["no output"]
         raise UsageError(
             f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed "
-            f"({tail[0]}). Install shipper[spark] there, take the environment of `runner.python` "
-            "with --runner-python, or leave them out with --no-sql."
+            f"({tail[0]}). Install shipper[spark] there, use the environment of "
+            "`runner.python` with --runner-python, or skip the analysis with --no-sql.",
+            code="SHIP-114",
         )
     found: dict[str, list[tuple[str, str]]] = json.loads(done.stdout)
     return {
@@ -334,23 +343,22 @@ def schema(
         bool, typer.Option("--check", help="Write nothing; exit 1 if a file differs.")
     ] = False,
 ) -> None:
-    """Writes the JSON Schemas that editors complete from, that of report.json, and the option
-    reference, to CONFIG/schema/."""
-    folder = config / "schema"
-    files = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
-    stale = [
-        name
-        for name, text in files.items()
-        if not (folder / name).exists() or (folder / name).read_text() != text
-    ]
+    """Write the JSON Schemas for editors, the schema of report.json and the option reference to
+    CONFIG/schema/. In a clone of the project, also write docs/reference/errors.md."""
+    texts = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
+    files = {config / "schema" / name: text for name, text in texts.items()}
+    docs = config.parent / "docs" / "reference"
+    if docs.is_dir():  # a clone
+        files[docs / "errors.md"] = error_reference()
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:
-        for name in stale:
-            err.say(f"{folder / name} is out of date; run `shipper schema`", "red")
+        for path in stale:
+            err.say(f"{path} is out of date. Run `shipper schema`.", "red")
         raise typer.Exit(1 if stale else 0)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    out.say(f"{len(stale)} of {len(files)} files in {folder} were out of date and are written.")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    out.say(f"{len(stale)} of {plural(len(files), 'file')} were out of date. All are written.")
 
 
 @app.command(
@@ -394,7 +402,7 @@ def plan(
 
 
 def _left_no_result(what: str, code: int) -> str:
-    return f"the {what} {runner.how_it_ended(code)} and left no result; {_WHY_ABOVE}"
+    return f"the {what} {runner.how_it_ended(code)} and left no result. {_WHY_ABOVE}."
 
 
 @app.command(
@@ -484,13 +492,13 @@ def run(
         code, stopped = 128 + error.signum, error
     result = folder.find(runner.REPORT, RunReport)
     if result is None and stopped:
-        stopped.there = "what it sent until then is in the ledger"
+        stopped.there = "What it sent until then is in the ledger"
         raise stopped
     if result is None:
         say_killed(config, job.pipeline, err)
         raise StepResultError(
-            f"the run {runner.how_it_ended(code)} and wrote no report itself; {_WHY_ABOVE}. See "
-            f"{folder.uri}."
+            f"the run {runner.how_it_ended(code)} and wrote no report itself. {_WHY_ABOVE}. "
+            f"See {folder.uri}."
         )
     if as_json:
         print_json(result)
@@ -520,7 +528,7 @@ def main() -> None:
         code = _failed(error.message, error.exit_code)
     except _WrongUsage as error:
         if _wants_json():
-            code = _failed(error.format_message(), error.exit_code)
+            code = _failed(with_code(error.format_message(), UsageError.code), error.exit_code)
         else:
             rich_format_error(error)
             code = error.exit_code
@@ -541,7 +549,7 @@ def _failed(message: str, code: int) -> int:
         err.say(message, "red")
     try:
         if _wants_json():
-            print_json({"error": message, "exit_code": code})
+            print_json({"error": message, "code": code_of(message), "exit_code": code})
         sys.stdout.flush()
     except OSError as error:
         return _output_is_gone(error)
@@ -556,5 +564,5 @@ def _output_is_gone(error: OSError) -> int:
         return 128 + signal.SIGPIPE
     where = error.filename or "standard output"
     with contextlib.suppress(OSError):
-        err.say(f"{where}: {error.strerror or error}", "red")
+        err.say(f"{where}: {error.strerror or error} [SHIP-104]", "red")
     return 1

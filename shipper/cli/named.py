@@ -24,9 +24,10 @@ def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
         for path in found:
             if not any(lies_below(path, root) for root in roots):
                 raise UsageError(
-                    f"{path} lies in none of the folders that the platform allows "
-                    f"(`allow.sources`: {', '.join(allow.sources)}); name a file in one of "
-                    "these, or ask those who run the platform"
+                    f"{path} lies outside the folders that the platform allows "
+                    f"(`allow.sources`: {', '.join(allow.sources)}). Name a file in one of "
+                    "these folders, or ask the owner of the platform's file.",
+                    code="SHIP-107",
                 )
     return found
 
@@ -36,6 +37,7 @@ def check_clusters(pipeline: Pipeline, names: Iterable[str]) -> None:
     for name in names:
         if name not in pipeline.clusters:
             raise UsageError(
-                f"pipeline {pipeline.name} does not ship to cluster {name!r}; it has "
-                f"{', '.join(pipeline.clusters)}"
+                f"pipeline {pipeline.name} does not ship to cluster {name!r}. Its clusters are "
+                f"{', '.join(pipeline.clusters)}.",
+                code="SHIP-108",
             )

@@ -38,12 +38,15 @@ def new(
     source: Annotated[
         str | None,
         typer.Option(
-            help="Folder of the files, with `{window_start:%Y/%m/%d/%H}` where its time stands."
+            help=(
+                "Folder of the files, with a placeholder such as `{window_start:%Y/%m/%d/%H}` "
+                "for its time."
+            )
         ),
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option(help="Where the records go. It must be there when the pipeline runs."),
+        typer.Option(help="Topic of the records. It must exist when the pipeline runs."),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -55,7 +58,10 @@ def new(
     sample: Annotated[
         Path | None,
         typer.Option(
-            help="A file as the pipeline will ship it: its format and its time column are found."
+            help=(
+                "A file such as the pipeline will ship: its format and its time column are "
+                "detected."
+            )
         ),
     ] = None,
     config: Config = Path("config"),
@@ -64,12 +70,15 @@ def new(
     answer. Never writes over a file."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError(
-            f"{name!r} is no name of a pipeline: small letters, digits, `_` and `-`, a letter "
-            "first, at most 64"
+            f"{name!r} is not a valid name of a pipeline. Use small letters, digits, `_` and "
+            "`-`, begin with a letter, and use at most 64 characters."
         )
     file = config / "pipelines" / f"{name}.yaml"
     if file.exists():
-        raise UsageError(f"{file} is there already; choose another name, or edit it")
+        raise UsageError(
+            f"{file} exists already. Nothing was written. Choose another name, or edit the file.",
+            code="SHIP-103",
+        )
     found = look_at(sample) if sample else None
     source, topic, cluster = _asked(
         {
@@ -95,14 +104,14 @@ def new(
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
     if found and found.time:
         out.say(
-            f"Records get the times of their lines. Topic {topic} deletes a record by its time "
-            f"(retention.ms), and may refuse it: `shipper doctor {name}` compares the topic with "
-            "the pipeline."
+            f"Each record gets the time of its line. Topic {topic} deletes records by their time "
+            f"(retention.ms), and may reject them: `shipper doctor {name}` compares the topic "
+            "with the pipeline."
         )
     if not (there := config / "clusters" / f"{cluster}.yaml").exists():
         out.say(
-            f"It ships to a cluster that is not described yet. {there}:\n\ncluster: "
-            f"{cluster}\nbootstrap: HOST:9092\n"
+            f"The cluster has no file yet. Write {there}:\n\ncluster: {cluster}\nbootstrap: "
+            "HOST:9092\n"
         )
     then = f"then shipper plan {name} --window START/END, which sends nothing"
     if sample:
@@ -120,7 +129,9 @@ def _asked(flags: Mapping[str, tuple[str | None, str]]) -> list[str]:
     missing = [flag for flag, (given, _) in flags.items() if not given]
     if missing and not sys.stdin.isatty():
         what = f"{words(missing)} {'are' if missing[1:] else 'is'} missing"
-        raise UsageError(f"{what}, and nobody is at a terminal to be asked: give {words(missing)}")
+        raise UsageError(
+            f"{what}, and there is no terminal at which to ask. Give {words(missing)}."
+        )
     return [given or str(typer.prompt(question, err=True)) for given, question in flags.values()]
 
 

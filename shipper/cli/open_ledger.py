@@ -58,8 +58,10 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         log.lies_at(None, pipeline.source.formerly)
         if not log.exists():
             raise ClusterError(
-                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} is not there: "
-                "nothing was ever shipped, or it was deleted, or this user may not see it."
+                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} does not "
+                "exist. Either nothing was ever shipped, or the topic was deleted, or this "
+                "user may not see it.",
+                code="SHIP-506",
             )
         found.append(OpenLedger(pipeline, cluster, client, folder, log))
     return found
@@ -69,7 +71,8 @@ def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
     clusters = load_pipeline(config, name).clusters
     if cluster_name is None and len(clusters) > 1:
         raise UsageError(
-            f"pipeline {name} ships to {', '.join(clusters)}: say which with --cluster"
+            f"pipeline {name} ships to {', '.join(clusters)}. Choose one with --cluster.",
+            code="SHIP-108",
         )
     return open_ledgers(config, name, cluster_name)[0]
 
@@ -97,5 +100,5 @@ def moment_or_age(text: str, option: str) -> dt.datetime:
         return parse_moment(text)
     except WindowError as error:
         raise UsageError(
-            f"{option} {text}: neither a date (2026-08-01) nor an age (90d)"
+            f"{option} {text} is neither a date (2026-08-01) nor an age (90d)."
         ) from error

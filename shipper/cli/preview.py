@@ -48,14 +48,16 @@ def preview(
     file: Annotated[
         list[str] | None,
         typer.Option(
-            "--file", help="Lines of this file, wherever it lies; may be given several times."
+            "--file", help="Lines of this file, wherever it lies. May be given several times."
         ),
     ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
             "--cluster",
-            help="As this one of its clusters gets them, if `clusters` gives it routes of its own.",
+            help=(
+                "Show the lines as this cluster gets them, if `clusters` gives it its own routes."
+            ),
         ),
     ] = None,
     lines: Annotated[
@@ -65,8 +67,8 @@ def preview(
         bool,
         typer.Option(
             "--save-test",
-            help="Also write CONFIG/tests/PIPELINE.yaml, a first file for `shipper test`, if there "
-            "is none. It holds the lines.",
+            help="Also write CONFIG/tests/PIPELINE.yaml, a first file for `shipper test`, if none "
+            "exists. It holds the lines.",
         ),
     ] = False,
     config: Config = Path("config"),
@@ -106,8 +108,8 @@ def preview(
         raise StepResultError(
             error
             or (
-                f"the preview {runner.how_it_ended(code)} and left no result; its last lines "
-                "above say why"
+                f"the preview {runner.how_it_ended(code)} and left no result. Its last lines "
+                "above say why."
             )
         )
     if as_json:
@@ -121,18 +123,19 @@ def preview(
 
 def _say_saved(pipeline: str, saved: SavedTest) -> None:
     err.say(
-        f"{saved.file} is written, with {plural(saved.cases, 'case')}: read it, then run `shipper "
-        f"test {pipeline}`. It holds lines as they were read: remove what must not be committed."
+        f"{saved.file} is written, with {plural(saved.cases, 'case')}. Read it, then run "
+        f"`shipper test {pipeline}`. It holds lines as they were read: remove everything that "
+        "must not be committed."
     )
     if saved.left_out:
         shown = ", ".join(saved.left_out[:5])
         more = "" if len(saved.left_out) <= 5 else f" and {len(saved.left_out) - 5} more"
-        err.say(f"Left out, since the text of a test cannot hold them: {shown}{more}.", "yellow")
+        err.say(f"Left out, because the text of a test cannot hold them: {shown}{more}.", "yellow")
 
 
 def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> Window:
     if window and last:
-        raise UsageError("--window and --last contradict each other; choose one")
+        raise UsageError("--window and --last contradict each other. Choose one.", code="SHIP-102")
     if window:
         return asked_window(spec, window)
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
@@ -140,8 +143,9 @@ def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> W
         return Ticks(spec.schedule).last_closed(now)
     if last or not named:
         raise UsageError(
-            f"pipeline {spec.name} has no `schedule`, so it has no last window; say which with "
-            "--window, or name a --file"
+            f"pipeline {spec.name} has no `schedule`, so it has no last window. Name the "
+            "window with --window, or name a --file.",
+            code="SHIP-105",
         )
     return Window(now - dt.timedelta(hours=1), now)
 

@@ -44,18 +44,16 @@ from shipper.terminal import visible
 from shipper.types import HeadedRecord
 from shipper.windows.window import Window
 
-app = new_app("quarantine", "Records that could not be shipped: list, look, send repaired ones.")
+app = new_app("quarantine", "Records that could not be shipped: list, show, replay.")
 
 _SHOWN = 40
 
-ForReason = Annotated[
-    str | None, typer.Option("--reason", help="Only records that are there for this reason.")
-]
+ForReason = Annotated[str | None, typer.Option("--reason", help="Only records with this reason.")]
 FromRun = Annotated[
-    str | None, typer.Option("--run", help="Only records that this run sent there.")
+    str | None, typer.Option("--run", help="Only records that this run sent to quarantine.")
 ]
 OfFile = Annotated[
-    str | None, typer.Option("--file", help="Only records of files whose path has this in it.")
+    str | None, typer.Option("--file", help="Only records of files whose path contains this text.")
 ]
 
 
@@ -180,7 +178,7 @@ def show(
     run: FromRun = None,
     file: OfFile = None,
     replayed: Annotated[
-        bool, typer.Option("--replayed", help="Records that were replayed, too.")
+        bool, typer.Option("--replayed", help="Also records that were replayed.")
     ] = False,
     config: Config = Path("config"),
     as_json: Annotated[
@@ -398,8 +396,8 @@ def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Re
             (result and result.error)
             or (
                 f"pipeline {pipeline.name}: the repaired records could not be judged: the step "
-                f"{runner.how_it_ended(code)}. Nothing was sent. Its last lines above say why; "
-                "run the same command again."
+                f"{runner.how_it_ended(code)}. Nothing was sent. Its last lines above say why. "
+                "Run the same command again."
             )
         )
     refused = [
@@ -410,10 +408,11 @@ def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Re
     if refused:
         more = f"; and {len(refused) - _SHOWN:,} more" if len(refused) > _SHOWN else ""
         raise UsageError(
-            f"pipeline {pipeline.name}: {len(refused):,} of {len(wanted):,} records are not to be "
-            f"sent as they are: {'; '.join(refused[:_SHOWN])}{more}. Nothing was sent: all of "
-            "them stay in quarantine. Repair `value`, or leave these lines out, and run the "
-            "same command again."
+            f"pipeline {pipeline.name}: {len(refused):,} of {plural(len(wanted), 'record')} "
+            f"cannot be sent as they are: {'; '.join(refused[:_SHOWN])}{more}. Nothing was "
+            "sent. All of them stay in quarantine. Repair `value`, or leave these lines out, "
+            "and run the same command again.",
+            code="SHIP-111",
         )
     return [
         dataclasses.replace(each, value=record.value, key=record.key, headers=tuple(record.headers))
@@ -426,7 +425,7 @@ def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error
+        raise UsageError(f"{file} cannot be read: {error}.", code="SHIP-104") from error
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -436,10 +435,14 @@ def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
             raise UsageError(
-                f"{file}:{number}: {field + ': ' if field else ''}{first['msg']}. Nothing was sent."
+                f"{file}:{number}: {field + ': ' if field else ''}{first['msg']}. "
+                "Nothing was sent. Correct the line.",
+                code="SHIP-111",
             ) from error
         except ValueError as error:
-            raise UsageError(f"{file}:{number}: {error}. Nothing was sent.") from error
+            raise UsageError(
+                f"{file}:{number}: {error}. Nothing was sent.", code="SHIP-111"
+            ) from error
 
 
 def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
@@ -449,22 +452,22 @@ def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
         ("cluster", shown.cluster, cluster),
     ):
         if given != ours:
-            raise ValueError(f"it is of {name} {given}, not of {ours}")
+            raise ValueError(f"belongs to {name} {given}, not to {ours}")
     if shown.topic is None:
-        raise ValueError("`topic` is missing: say where the record goes")
+        raise ValueError("`topic` is missing. Name the topic of the record")
     if not {"value", "value_base64"} & shown.model_fields_set:
         raise ValueError(
-            "`value` is missing: say what is to be sent; null for a record without a value"
+            "`value` is missing. Write the value to send, or null for a record without a value"
         )
     if shown.cut:
         raise ValueError(
-            f"`cut`: of {shown.place} only a part is here. Put the whole value, and its key and "
-            "headers if it had some, and remove `cut`"
+            f"`cut`: only a part of {shown.place} is here. Write the whole value, with its key "
+            "and headers, and remove `cut`"
         )
     if pipeline.records.avro is not None and shown.value is not None:
         raise ValueError(
-            "`value`: this pipeline's values are Avro, and text is none: put the bytes, with the "
-            "schema's number in front, into `value_base64`, or repair the file and run its "
+            "`value`: this pipeline's values are Avro, not text. Write the bytes, with the "
+            "schema's number in front, into `value_base64`. Or repair the file and run its "
             "window again"
         )
     value, key = (

@@ -39,11 +39,12 @@ app = new_app("replay")
 def replay(
     pipeline: PipelineName,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Why: for the records' headers and the report.")
+        str | None,
+        typer.Option("--reason", help="Reason, for the records' headers and the report."),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="Records that happened from here on, by `records.timestamp`."),
+        typer.Option("--from", help="Replay records from this time on, by `records.timestamp`."),
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="… and before this.")] = None,
     window: Annotated[
@@ -57,14 +58,14 @@ def replay(
     files: Annotated[
         list[str] | None,
         typer.Option(
-            "--files", help="This file, in place of a window's; may be given several times."
+            "--files", help="Replay this file instead of a window's. May be given several times."
         ),
     ] = None,
     topic_prefix: Annotated[
         str,
         typer.Option(
             "--topic-prefix",
-            help="In front of each topic's name; they must exist.",
+            help="Prefix of each topic's name. The topics must exist.",
             show_default="the same topics",
         ),
     ] = "",
@@ -83,12 +84,12 @@ def replay(
     ] = None,
     id: Annotated[
         str | None,
-        typer.Option("--id", help="Of a replay that did not end: sends what is missing."),
+        typer.Option("--id", help="Continue this replay: send what is missing of it."),
     ] = None,
     yes: Annotated[
         bool,
         typer.Option(
-            "--yes", help="Yes, to the same topics, whose readers will see records twice."
+            "--yes", help="Confirm that consumers of the same topics will see duplicates."
         ),
     ] = False,
     config: Config = Path("config"),
@@ -107,13 +108,18 @@ def replay(
     if before is not None:
         if given:
             raise UsageError(
-                f"replay {id} says already what is replayed; give nothing but --id, which sends "
-                "what is missing of it, and --rate"
+                f"replay {id} exists already and fixes what is replayed. Nothing was sent. To "
+                "send what is missing of it, give only --id and --rate.",
+                code="SHIP-112",
             )
         wanted = before.model_copy(update={"rate_limit": _rate(rate)}) if rate else before
     else:
         if id and not given and not rate:
-            raise UsageError(f"there is no replay {id} of {pipeline} in {runs_uri}")
+            raise UsageError(
+                f"pipeline {pipeline} has no replay {id} in {runs_uri}. Nothing was sent. "
+                "Correct --id, or leave it out to start a new replay.",
+                code="SHIP-112",
+            )
         wanted = _asked(
             spec,
             id,
@@ -163,8 +169,8 @@ def _asked(
     """Raises UsageError."""
     if not reason:
         raise UsageError(
-            "--reason is missing: why is it replayed? The records' headers and the report will say "
-            "so"
+            "--reason is missing. Nothing was sent. Say why the records are replayed: their "
+            "headers and the report carry the reason."
         )
     check_clusters(spec, clusters or ())
     about = _window(spec, times, window, files)
@@ -184,7 +190,8 @@ def _asked(
         return Replay.model_validate(asked)
     except ValueError as error:
         raise UsageError(
-            f"--id {id}: lower-case letters, digits and '-' only, and 40 characters at most"
+            f"--id {id} is not valid. Use lower-case letters, digits and '-', and at most 40 "
+            "characters."
         ) from error
 
 
@@ -200,10 +207,10 @@ def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -
     again = f"`shipper replay {job.pipeline.name} --id {wanted.id}` sends what is missing"
     if result is None:
         if stopped:
-            stopped.there = f"what it sent until then is in the ledger; {again}"
+            stopped.there = f"What it sent until then is in the ledger. {again}"
             raise stopped
         raise StepResultError(
-            f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}; {again}"
+            f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}. {again}."
         )
     if as_json:
         print_json(result)
@@ -211,13 +218,13 @@ def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -
     else:
         show_run(result, out, err)
     if code:
-        err.say(f"replay {wanted.id} is not complete; {again}", "red")
+        err.say(f"replay {wanted.id} is not complete. {again}.", "red")
     return code
 
 
 def _times(start: str | None, end: str | None) -> Window | None:
     if (start is None) != (end is None):
-        raise UsageError("--from and --to belong together; give both")
+        raise UsageError("--from and --to belong together. Give both.")
     return Window(parse_moment(start), parse_moment(end)) if start and end else None
 
 
@@ -226,15 +233,18 @@ def _window(
 ) -> Window:
     if window and files:
         raise UsageError(
-            "--window and --files contradict each other: files are either those of a window or "
-            "those that are named"
+            "--window and --files contradict each other: a replay covers either the files of "
+            "a window or the named files. Choose one.",
+            code="SHIP-102",
         )
     if window:
         return asked_window(spec, window)
     if times:
         return times
     if not files:
-        raise UsageError("say what is to be replayed: --from and --to, a --window, or --files")
+        raise UsageError(
+            "it is not said what to replay. Give --from and --to, a --window, or --files."
+        )
     hour = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
     return Window(hour, hour + dt.timedelta(hours=1))
 
@@ -248,10 +258,11 @@ def _rate(text: str | None) -> int | None:
 
 def _confirm(spec: Pipeline) -> None:
     topics = ", ".join(dict.fromkeys(route.topic for route in spec.routes))
-    what = f"Readers of {topics} will see these records once more."
+    what = f"Consumers of {topics} will see these records once more."
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{what} Say --yes if that is what you want, or name other topics with --topic-prefix. "
-            "Nothing was sent."
+            f"{what} Nothing was sent. Confirm with --yes, or send to other topics with "
+            "--topic-prefix.",
+            code="SHIP-109",
         )
     typer.confirm(f"{what} Go on?", abort=True, err=True)

@@ -26,27 +26,30 @@ Scheduled = Annotated[
     bool,
     typer.Option(
         "--scheduled",
-        help="As a run of the schedule: also ship what came late before it (`source.lookback`).",
+        help=(
+            "Act as a scheduled run: also ship late files of earlier windows (`source.lookback`)."
+        ),
     ),
 ]
 Reship = Annotated[
     bool,
     typer.Option(
         "--reship",
-        help="Send every file of the window once more, whole; readers will see their records "
-        "twice. It takes a --reason.",
+        help="Send every file of the window again, whole. Consumers will see duplicates. Needs "
+        "--reason.",
     ),
 ]
 NewLedger = Annotated[
     bool,
     typer.Option(
         "--new-ledger",
-        help="Go on although the ledger is gone or was made anew: what it knew counts as never "
+        help="Continue although the ledger is gone or was recreated: every file counts as not "
         "shipped.",
     ),
 ]
 ReshipReason = Annotated[
-    str | None, typer.Option("--reason", help="Why --reship: for the ledger and the report.")
+    str | None,
+    typer.Option("--reason", help="Reason for --reship: kept in the ledger and the report."),
 ]
 OfClusters = Annotated[
     list[str] | None,
@@ -83,8 +86,10 @@ Last = Annotated[
     bool,
     typer.Option(
         "--last",
-        help="In place of --window: the latest one of the schedule that has closed and whose "
-        "files have settled.",
+        help=(
+            "Instead of --window: the latest closed window of the schedule whose files have "
+            "settled."
+        ),
     ),
 ]
 
@@ -114,17 +119,19 @@ def asked_window(pipeline: Pipeline, text: str) -> Window:
 
 def _window(pipeline: Pipeline, window: str | None, *, last: bool) -> Window:
     if window and last:
-        raise UsageError("--window and --last contradict each other; choose one")
+        raise UsageError("--window and --last contradict each other. Choose one.", code="SHIP-102")
     if window:
         return asked_window(pipeline, window)
     if not last:
         raise UsageError(
-            "which window? Give --window START/END, or --last for the latest one of the schedule"
+            "no window was given. Give --window START/END, or --last for the latest window of "
+            "the schedule."
         )
     if pipeline.schedule is None:
         raise UsageError(
-            f"--last: pipeline {pipeline.name} has no `schedule`, so it has no last window; say "
-            "which with --window"
+            f"--last: pipeline {pipeline.name} has no `schedule`, so it has no last window. "
+            "Name the window with --window.",
+            code="SHIP-105",
         )
     settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=pipeline.source.settle_seconds)
     return Ticks(pipeline.schedule).last_closed(settled)
@@ -148,13 +155,15 @@ def new_job(
     )
     if job.scheduled and pipeline.schedule is None:
         raise UsageError(
-            f"--scheduled: pipeline {name} has no `schedule`, so there are no windows before this "
-            "one; leave it out"
+            f"--scheduled: pipeline {name} has no `schedule`, so no windows come before this "
+            "one. Leave the option out.",
+            code="SHIP-105",
         )
     if job.scheduled and job.reship:
         raise UsageError(
-            "--scheduled and --reship contradict each other: a run that ships files again does not "
-            "look back; choose one"
+            "--scheduled and --reship contradict each other: a run that re-ships files does "
+            "not look back. Choose one.",
+            code="SHIP-102",
         )
     if fault := contradiction(job, pipeline):
         for of_form, flag in _FLAGS.items():

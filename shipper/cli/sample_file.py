@@ -98,13 +98,13 @@ def look_at(path: Path) -> SampleFile:
                 return _look_at_table(path, format)
             found = recognise(path.name, head)
             if found.problem:
-                raise UsageError(f"{path}: {found.problem}")
+                raise UsageError(f"{path}: {found.problem}", code="SHIP-301")
             if found.format == SNAPPY:
                 return SampleFile(SNAPPY)  # Python has nothing here that unpacks its frames
             file.seek(0)
             beginning = _beginning(_OPENERS[found.format](file))
     except (OSError, EOFError, pa.ArrowException) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"{path} cannot be read: {error}.", code="SHIP-104") from error
     return _look_at_text(
         path.name,
         found.format,

@@ -46,7 +46,7 @@ def read_samples(config_dir: Path, samples: Sequence[SampleContent]) -> list[Rea
         found = _ask_spark(config_dir, asked)
     wrong = dict.fromkeys(one.error for one in found if one.wrong and one.error)
     if wrong:
-        raise ConfigError("\n".join(wrong))
+        raise ConfigError("\n".join(wrong), code="SHIP-205")
     return found
 
 
@@ -73,8 +73,8 @@ def _ask_spark(config_dir: Path, asked: Sequence[SampleToRead]) -> list[ReadSamp
         return [ReadSample.model_validate(one) for one in json.loads(done.stdout)]
     except ValueError as error:
         raise StepResultError(
-            f"the process that reads the samples "
-            f"{runner.how_it_ended(runner.exit_code(done.returncode))} and left no result; its "
+            "the process that reads the samples "
+            f"{runner.how_it_ended(runner.exit_code(done.returncode))} and left no result. Its "
             "last lines above say why. If Spark is missing there, install shipper[spark]."
         ) from error
 

@@ -53,8 +53,9 @@ def refuse_second(config_dir: Path, name: str) -> None:
     file = cases_path(config_dir, name)
     if file.exists():
         raise UsageError(
-            f"{file} is there already and stays as it is; add cases to it by hand, or move it away "
-            "and run this again"
+            f"{file} exists already and was not changed. Add cases to it by hand, or move it "
+            "away and run this again.",
+            code="SHIP-103",
         )
 
 
@@ -66,12 +67,14 @@ def save_test(
     saved = SavedTest(cases_path(config_dir, pipeline.name), 0)
     samples = _samples(pipeline, lines, cluster, saved)
     if not samples:
-        raise UsageError(f"no test is written: there is no line to write{_why(saved)}")
+        raise UsageError(
+            f"no test was written: there is no line to write{_why(saved)}.", code="SHIP-113"
+        )
     texts, files = list[str](), dict[Path, bytes | Path]()
     all_read = read_samples(config_dir, list(samples.values()))
     for (name, sample), read in zip(samples.items(), all_read, strict=True):
         if read.error:
-            raise UsageError(f"no test is written: {sample.path}: {read.error}")
+            raise UsageError(f"no test was written: {sample.path}: {read.error}", code="SHIP-113")
         beside = None
         if not isinstance(sample.content, bytes):
             beside = f"{pipeline.name}/{name}"
@@ -125,13 +128,17 @@ def _local_file(uri: str) -> Path:
     """Return the path of a file on this machine. Raise UsageError if there is none, or if it is too
     large to be kept."""
     path = Path("/" + uri.removeprefix("file:").lstrip("/"))
-    what = "a test keeps a copy of the file, since its records are no lines"
+    what = "a test keeps a copy of the file, because its records are not lines"
     if not uri.startswith(("file:/", "/")) or not path.is_file():
-        raise UsageError(f"{uri}: {what}; fetch it and name the copy with --file")
+        raise UsageError(
+            f"no test was written: {uri}: {what}. Fetch the file, and name the copy with --file.",
+            code="SHIP-113",
+        )
     if (size := path.stat().st_size) > _LARGEST_FILE_BYTES:
         raise UsageError(
-            f"{uri}: {what}; {size:,} bytes are too many. Cut it to {_LARGEST_FILE_BYTES:,} at "
-            "most, and name it with --file"
+            f"no test was written: {uri}: {what}, and {size:,} bytes are too many. Cut the "
+            f"file to {_LARGEST_FILE_BYTES:,} bytes at most, and name it with --file.",
+            code="SHIP-113",
         )
     return path
 
@@ -246,11 +253,14 @@ def _write(config_dir: Path, file: Path, text: str, files: dict[Path, bytes | Pa
     """Write all files, or none."""
     if len(text.encode()) > LARGEST_BYTES:
         raise UsageError(
-            f"no test is written: it would have {len(text.encode()):,} bytes, and "
-            f"{LARGEST_BYTES:,} are the most; ask for fewer lines with --lines"
+            f"no test was written: it would have {len(text.encode()):,} bytes, and at most "
+            f"{LARGEST_BYTES:,} are allowed. Ask for fewer lines with --lines.",
+            code="SHIP-113",
         )
     if taken := [path for path in files if path.exists()]:
-        raise UsageError(f"{taken[0]} is there already and stays as it is; move it away")
+        raise UsageError(
+            f"{taken[0]} exists already and was not changed. Move it away.", code="SHIP-103"
+        )
     try:
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -155,7 +155,7 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
     for ship in result.ships:
         out.say(
             f"{ship.cluster}: {plural(ship.delivered, 'record')} sent{_rate(ship)}; "
-            f"{ship.before:,} {'was' if ship.before == 1 else 'were'} there before."
+            f"{plural(ship.before, 'record')} already committed."
         )
         if ship.late_files:
             files, windows = (

@@ -41,8 +41,9 @@ def run_tests(
     files = _load(config, [pipeline] if pipeline else pipelines_with_tests(config))
     if not files:
         raise UsageError(
-            f"there are no tests in {config / FOLDER}; write a first one with `shipper preview "
-            "PIPELINE --save-test`"
+            f"there are no tests in {config / FOLDER}. Write a first one with `shipper preview "
+            "PIPELINE --save-test`.",
+            code="SHIP-113",
         )
     samples = [_sample(config, file, name) for file in files for name in file.cases]
     if not as_json:
@@ -73,7 +74,7 @@ def _load(config: Path, names: list[str]) -> list[CaseFile]:
         except ConfigError as error:
             faults.append(error.message)
     if faults:
-        raise ConfigError("\n".join(faults))
+        raise ConfigError("\n".join(faults), code="SHIP-204")
     return files
 
 

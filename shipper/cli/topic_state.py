@@ -56,14 +56,14 @@ class PresentEntries:
     def findings(self) -> Iterator[LedgerFinding]:
         for lost in self.lost():
             became = (
-                f"was deleted and created anew: its id is {lost.now}"
+                f"was deleted and created again: its id is {lost.now}"
                 if lost.now
-                else "was deleted, and is not on the cluster"
+                else "was deleted, and the cluster has no topic of this name"
             )
             text = (
-                f"{became}. The ledger says that {plural(lost.records, 'record')} of "
-                f"{plural(lost.files, 'file')} are in the earlier topic, with the id "
-                f"{lost.before}. To send them again: `delivery.on_recreated: resend`, "
-                "and run their windows"
+                f"{became}. By the ledger, {plural(lost.records, 'record')} of "
+                f"{plural(lost.files, 'file')} went to the earlier topic, with the id "
+                f"{lost.before}. To send them again, set `delivery.on_recreated: resend` and run "
+                "their windows"
             )
             yield LedgerFinding("wrong", "recreated", lost.topic, text)

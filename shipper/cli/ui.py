@@ -39,8 +39,8 @@ def ui(
         server = Server(path, port, config)
     except OSError as error:
         raise UsageError(
-            f"port {port} of 127.0.0.1 cannot be had: {why_system(error)}; choose another with "
-            "--port"
+            f"port {port} of 127.0.0.1 cannot be used: {why_system(error)}. Choose another "
+            "port with --port."
         ) from error
     err.say(f"The Shipments page is at {server.url} until Ctrl-C.")
     try:

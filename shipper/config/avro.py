@@ -49,7 +49,7 @@ class Avro(Model):
             or not isinstance(value.get("fields"), list)
         ):
             raise ValueError(
-                "the schema of a record is wanted: {type: record, name: …, fields: [{name: …, "
+                "the schema must be a record's: {type: record, name: …, fields: [{name: …, "
                 "type: …}, …]}"
             )
         return value
@@ -58,10 +58,10 @@ class Avro(Model):
     @classmethod
     def _one_placeholder(cls, value: str) -> str:
         if value.count(TOPIC) > 1:
-            raise ValueError(f"{TOPIC} stands there twice; once says it")
+            raise ValueError(f"{TOPIC} stands twice in it. Write it once")
         unknown = [found for found in _PLACEHOLDER.findall(value) if found != TOPIC]
         if unknown:
-            raise ValueError(f"no {unknown[0]}; {TOPIC} is the only placeholder")
+            raise ValueError(f"{unknown[0]} is not known; {TOPIC} is the only placeholder")
         return value
 
     @property
@@ -85,8 +85,8 @@ class Avro(Model):
         if TOPIC not in self.subject:
             return ""
         return (
-            f"`records.avro.subject` is {self.subject}, and `matching` leaves open which topics "
-            "there are: list them in `topics`, or name a subject without {topic}"
+            f"`records.avro.subject` is {self.subject!r}, and `matching` leaves the topics open. "
+            "List them in `topics`, or name a subject without {topic}"
         )
 
 
@@ -121,7 +121,7 @@ class SchemaRegistry(Model):
                 [
                     (
                         (),
-                        "the address has a password in it, and addresses are shown: use "
+                        "the address contains a password, and addresses are shown. Use "
                         "`username` and `password`",
                     )
                 ]
@@ -170,7 +170,7 @@ class SchemaRegistry(Model):
         ):
             yield (
                 ("url",),
-                "the password, or token, travels in the clear to another machine; use https",
+                "the password, or token, travels unencrypted to another machine; use https",
             )
 
 

@@ -203,17 +203,18 @@ def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
 def load_cases(config_dir: Path, name: str) -> CaseFile:
     """Load ``tests/NAME.yaml`` and its pipeline. Raises ConfigError with all faults of the file."""
     if not config_dir.is_dir():
-        raise ConfigError(str(missing_folder(config_dir)))
+        raise ConfigError(str(missing_folder(config_dir)), code="SHIP-203")
     path = cases_path(config_dir, name)
     shown = show(config_dir, path)
     if not path.exists():
         raise ConfigError(
-            f"{shown}: no such file, so pipeline {name!r} has no tests; write a first one with "
-            f"`shipper preview {name} --save-test`"
+            f"{shown} does not exist, so pipeline {name!r} has no tests. Write a first one "
+            f"with `shipper preview {name} --save-test`.",
+            code="SHIP-113",
         )
     found = _read(config_dir, load_pipeline_to_test(config_dir, name))
     if isinstance(found, list):
-        raise ConfigError("\n".join(map(str, found)))
+        raise ConfigError("\n".join(map(str, found)), code="SHIP-204")
     return found
 
 
@@ -305,7 +306,7 @@ def pipelines_with_tests(config_dir: Path) -> list[str]:
     """Return the names of the pipelines that have a file of tests, in their order. Raises
     ConfigError for a file that would be ignored."""
     if ignored := _ignored(config_dir):
-        raise ConfigError("\n".join(map(str, ignored)))
+        raise ConfigError("\n".join(map(str, ignored)), code="SHIP-204")
     return [path.stem for path in _files(config_dir)]
 
 

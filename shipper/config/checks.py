@@ -50,7 +50,7 @@ class SourceGateCheck(GateCheck):
     """What must hold before the first byte leaves."""
 
     whole: ClassVar[str] = (
-        "this check is about all of them together, and none of them is the one at fault"
+        "the check is about all records together, and no single record is at fault"
     )
     """Why it cannot have severity `quarantine`; empty for one that can."""
 
@@ -76,12 +76,12 @@ class CountCheck(SourceGateCheck):
     def _in_order(self) -> Self:
         if self.min is None and self.max is None:
             raise ValueError(
-                "`min: null` without `max` lets every number pass; give one of them, or leave the "
+                "`min: null` without `max` accepts every number; give one of them, or leave the "
                 "check out"
             )
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(
-                f"`min` ({self.min}) is larger than `max` ({self.max}): no number is right"
+                f"`min` ({self.min}) is larger than `max` ({self.max}), so every number fails"
             )
         return self
 
@@ -106,13 +106,13 @@ class TotalBytesCheck(SourceGateCheck):
         low, high = self.min_bytes, self.max_bytes
         if low is None and high is None:
             raise ValueError(
-                "neither `min` nor `max`: every size would pass; give one of them, or leave the "
+                "without `min` and `max` every size passes; give one of them, or leave the "
                 "check out"
             )
         if low is not None and high is not None and low > high:
             raise ValueError(
-                f"`min` ({write_size(low)}) is larger than `max` ({write_size(high)}): no size is "
-                "right"
+                f"`min` ({write_size(low)}) is larger than `max` ({write_size(high)}), so every "
+                "size fails"
             )
         return self
 
@@ -172,8 +172,8 @@ class FilesPerCheck(CountCheck):
         if pattern is None:
             yield (
                 (),
-                "`time` is needed: `source.path` does not say where a file's path has its time; "
-                "write it as in /%Y/%m/%d/%H/",
+                "`time` is needed: `source.path` does not show where a file's path has its "
+                "time. Write it as in /%Y/%m/%d/%H/",
             )
             return
         try:
@@ -274,7 +274,7 @@ class QuarantineRateCheck(GateCheck):
         if facts.quarantines is False:
             yield (
                 ("check",),
-                "it needs `quarantine`: without it no record goes there, and the first bad one "
+                "needs `quarantine`: without it no record goes there, and the first bad record "
                 "fails the run",
             )
 

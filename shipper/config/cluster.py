@@ -284,7 +284,7 @@ class Cluster(Model):
             in_properties = "security.protocol" in self.properties
             yield (
                 ("properties", "security.protocol") if in_properties else ("bootstrap",),
-                f"{what} in the clear to {protocol.upper()} listeners of other machines; use SSL "
+                f"{what} unencrypted to {protocol.upper()} listeners of other machines; use SSL "
                 "or SASL_SSL",
             )
             return
@@ -293,7 +293,7 @@ class Cluster(Model):
             if name in values and str(values[name]).lower() == weak:
                 yield (
                     ("properties", name),
-                    f"{why}, so a machine in between can read what is sent; remove `{name}`",
+                    f"{why}, so a machine in between can read the records; remove `{name}`",
                 )
 
     def ledger_topic(self, pipeline: str) -> str:
@@ -341,7 +341,9 @@ def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [name for name, value in found.items() if value is None]
     if unknown:
         raise WrongProperties(
-            f"{', '.join(unknown)}: what the reference stands for is not known in this process"
+            f"{', '.join(unknown)}: the value that the setting refers to is not known in this "
+            "process. Nothing was sent. Make the variable, file or connection available to it.",
+            code="SHIP-206",
         )
     return found
 
@@ -350,9 +352,9 @@ def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongPropert
     """The error for ``why``, which librdkafka said when it refused to make a client. Values in it
     that may be secrets are taken out."""
     return WrongProperties(
-        f"cluster {cluster}: no client can be made with its `properties`: "
-        f"{without_secrets(settings, why)}. Correct them in clusters/{cluster}.yaml; `shipper "
-        "validate` checks them."
+        f"cluster {cluster}: its `properties` are not accepted: "
+        f"{without_secrets(settings, why)}. Nothing was sent. Correct them in "
+        f"clusters/{cluster}.yaml. `shipper validate` checks them."
     )
 
 

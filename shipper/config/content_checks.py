@@ -229,7 +229,7 @@ class Share(Model):
     def _in_order(self) -> Self:
         if self.min > self.max:
             raise ValueError(
-                f"`min` ({self.min}) is larger than `max` ({self.max}): no share is right"
+                f"`min` ({self.min}) is larger than `max` ({self.max}), so every share fails"
             )
         return self
 
@@ -252,7 +252,7 @@ class RouteRateCheck(ContentCheck):
     @classmethod
     def _shares_fit(cls, topics: dict[str, Share]) -> dict[str, Share]:
         if (least := sum(share.min for share in topics.values())) > 1:
-            raise ValueError(f"the smallest shares add up to {least:.12g}, more than all there is")
+            raise ValueError(f"the smallest shares add up to {least:.12g}, more than 1")
         return topics
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
@@ -271,8 +271,8 @@ class RouteRateCheck(ContentCheck):
         if not self.topics and all(TOPIC_COLUMN.search(topic) for topic in facts.topics):
             yield (
                 (),
-                "there is no topic to look at: every route's topic depends on the record; name "
-                "some under `topics`",
+                "there is no topic to check: every route's topic depends on the record. Name "
+                "topics under `topics`",
             )
 
 
@@ -375,7 +375,7 @@ class UniqueCheck(RateCheck):
     """`value`, `key`, or a column of `records.columns`. Nulls do not count."""
 
     whole: ClassVar[str] = (
-        "it is about records against each other, and says of none that it is the one too many"
+        "the check compares records with each other, and no single record is at fault"
     )
 
 
@@ -430,7 +430,10 @@ class Gates(Model):
         refuse(
             (
                 (index, kind, "check"),
-                f"there is a {kind!r} above already; it looks at everything, so keep one of them",
+                (
+                    f"there is another {kind!r} above, and each looks at all records; keep one "
+                    "of them"
+                ),
             )
             for index, kind in enumerate(kinds)
             if kind in kinds[:index]

@@ -58,7 +58,7 @@ def connection_field(name: str) -> tuple[str, str]:
     """Of a reference to Airflow: ``("kafka", "extra.ca")`` of ``kafka.extra.ca``."""
     found = _CONNECTION.fullmatch(name)
     if found is None:
-        raise ValueError(f"{name} is no CONNECTION.FIELD")
+        raise ValueError(f"{name} is not written CONNECTION.FIELD")
     return found[1], found[2]
 
 
@@ -117,7 +117,7 @@ def read_secret(path: Path) -> str:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise NotKnown(f"{path} is no regular file")
+                raise NotKnown(f"{path} is not a regular file")
             others = 0o077 if found.st_uid != 0 or os.geteuid() == 0 else 0o037
             if found.st_mode & others:
                 mode = f"0{stat.S_IMODE(found.st_mode):o}"
@@ -129,7 +129,9 @@ def read_secret(path: Path) -> str:
     except OSError as error:
         raise NotKnown(f"{path} cannot be read: {error.strerror or error}") from error
     if len(content) > _LONGEST_FILE_BYTES:
-        raise NotKnown(f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes; is it a secret?")
+        raise NotKnown(
+            f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes, which is too long for a secret"
+        )
     try:
         text = content.decode()
     except UnicodeDecodeError:

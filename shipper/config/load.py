@@ -358,8 +358,8 @@ def _former_faults(file: ConfigFile[Pipeline], folder: Folder[Pipeline]) -> Iter
         for stem, names in others.items():
             if name in names:
                 why = (
-                    f"pipeline {stem!r} was formerly {name!r} too, and one ledger is for one "
-                    "pipeline: remove the name from one of them"
+                    f"pipeline {stem!r} was formerly {name!r} too, and one ledger belongs to one "
+                    "pipeline; remove the name from one of them"
                 )
                 yield file.fault(place, why)
 
@@ -449,21 +449,24 @@ class Folder(Generic[M]):
     def one(self, name: str) -> ConfigFile[M]:
         """The file that is named for ``name``. Raises ConfigError if there is none."""
         if not self._config_dir.is_dir():
-            raise ConfigError(str(missing_folder(self._config_dir)))
+            raise ConfigError(str(missing_folder(self._config_dir)), code="SHIP-203")
         stems = self.stems()
         if name not in stems:
             for stem, fault in self.misnamed():
                 if stem == name:
-                    raise ConfigError(str(fault))
+                    raise ConfigError(str(fault), code="SHIP-202")
             path = Path(name)
             word = path.stem if path.suffix.lower() in (".yaml", ".yml") else name
             if word in stems:
                 raise ConfigError(
-                    f"{name!r} is a file and no name: the {self._key} in {self.show(word)} is "
-                    f"called {word!r}"
+                    f"{name!r} is the name of a file: the {self._key} in {self.show(word)} is "
+                    f"called {word!r}. Use that name.",
+                    code="SHIP-202",
                 )
             raise ConfigError(
-                f"no {self._key} {name!r}{suggestion(word, stems, 'there are') or self.none_here()}"
+                f"there is no {self._key} {name!r}"
+                f"{suggestion(word, stems, 'there are') or self.none_here()}",
+                code="SHIP-202",
             )
         return self.read(name)
 

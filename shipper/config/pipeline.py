@@ -230,9 +230,8 @@ class Source(Model):
     @classmethod
     def _one_way_to_find_a_window(cls, value: str, info: ValidationInfo) -> str:
         why = (
-            "`modified` and the placeholder in `path` contradict each other: a file would have to "
-            "be in the window's folder and be modified in the window too; remove the one or the "
-            "other"
+            "`modified` and the placeholder in `path` contradict each other: a file would have "
+            "to lie in the window's folder and be modified in the window too; remove one of them"
         )
         refuse(
             [((), why)] if value == "modified" and "{window_" in info.data.get("path", "") else []
@@ -372,7 +371,8 @@ class Pipeline(Model):
     @classmethod
     def _former_names(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         why = (
-            "no name of a pipeline, which begins with a letter and has letters, digits, `-` and `_`"
+            "not a valid name of a pipeline: begin with a letter, and use letters, digits, "
+            "`-` and `_`"
         )
         refuse(
             ((index,), why)
@@ -381,7 +381,7 @@ class Pipeline(Model):
         )
         known = [info.data.get("name"), *names]
         refuse(
-            ((index,), f"{name!r} stands here twice, or is its name now")
+            ((index,), f"{name!r} is listed twice, or is the pipeline's present name")
             for index, name in enumerate(names)
             if name in known[: index + 1]
         )
@@ -441,8 +441,8 @@ class Pipeline(Model):
             )
         elif not late:
             raise ValueError(
-                "`schedule.deliver_within` and no `notify` with `on: [late]`: nobody would hear of "
-                "it; add one, or leave it out"
+                "`schedule.deliver_within` is set, but no `notify` has `on: [late]`, so nobody "
+                "would be told; add one, or leave it out"
             )
         return notify
 
@@ -491,8 +491,8 @@ class Pipeline(Model):
         routes = (*routes, *(route for target in targets.values() for route in target.routes))
         if quarantine and any(quarantine.topic in (route.topic, *route.topics) for route in routes):
             why = (
-                f"{quarantine.topic!r} is a route's topic too: nobody could tell its records "
-                "from those in quarantine; name another"
+                f"{quarantine.topic!r} is a route's topic too, so its records could not be told "
+                "from those in quarantine; name another topic"
             )
             refuse([(("topic",), why)])
         return quarantine

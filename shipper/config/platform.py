@@ -188,9 +188,9 @@ class PlatformFile:
                 line = self.file.position(("allow", "s3")).line
                 yield Problem(
                     path,
-                    f"{self.shown}:{line} allows no `{key}` here (`allow.s3`: "
-                    f"{', '.join(allowed) or 'none'}); leave it out, or ask those who run the "
-                    "platform",
+                    f"{self.shown}:{line} does not allow `{key}` here (`allow.s3`: "
+                    f"{', '.join(allowed) or 'none'}); leave it out, or ask the owner of the "
+                    "platform's file",
                 )
 
     def _outside(
@@ -214,9 +214,9 @@ class PlatformFile:
         line = self.file.position(("allow", name)).line
         yield Problem(
             path,
-            f"{own.text(path) or value!r} is not among what {self.shown}:{line} allows "
-            f"(`allow.{name}`: {', '.join(allowed) or 'none'}); choose one of these, or ask "
-            "those who run the platform",
+            f"{own.text(path) or value!r} is not allowed by {self.shown}:{line} (`allow.{name}`: "
+            f"{', '.join(allowed) or 'none'}); choose an allowed value, or ask the owner of the "
+            "platform's file",
         )
 
 

@@ -97,8 +97,8 @@ class Parse(Model):
         ]
         if wrong:
             raise ValueError(
-                f"{wrong[0]!r} is no name of a group: Java takes letters and digits only, a letter "
-                "first"
+                f"{wrong[0]!r} is not a valid name of a group: Java allows letters and digits, a "
+                "letter first"
             )
         if "(?P<" in value:
             raise ValueError(
@@ -169,8 +169,8 @@ def ddl_names(schema: str) -> list[str]:
             found = _DDL_NAME.match(part)
             if found is None:
                 raise ValueError(
-                    f"{part.strip()!r} is no field: a schema is written `service STRING, status "
-                    "INT`"
+                    f"{part.strip()!r} is not a field: a schema is written `service STRING, "
+                    "status INT`"
                 )
             names.append(found[1].strip("`"))
             part = ""
@@ -275,8 +275,8 @@ class Records(Model):
             always = False
         if always:
             raise ValueError(
-                "it matches where nothing is, so every line would begin a record; leave it out, or "
-                "say what such a line begins with"
+                "the expression matches the empty text, so every line would begin a record; "
+                "leave it out, or describe how a record's first line begins"
             )
         return value
 
@@ -427,8 +427,8 @@ class Route(Model):
             example = TOPIC_COLUMN.sub("a", self.topic)
             yield (
                 ("topic",),
-                f"any line could choose any topic: list the ones that {self.topic!r} may lead to, "
-                f"`topics: [{example}, …]`, or give a pattern for them, `matching: "
+                f"any line could choose any topic: list the topics that {self.topic!r} may lead "
+                f"to, `topics: [{example}, …]`, or give a pattern, `matching: "
                 f"'{self._prefix()}[a-z0-9-]{{1,40}}'`",
             )
         for index, topic in enumerate(self.topics):

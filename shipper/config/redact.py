@@ -36,8 +36,8 @@ class KeyedHash(Model):
         text = value.get_secret_value()
         if text is not None and len(text) < SHORTEST_KEY:
             raise ValueError(
-                f"the key has fewer than {SHORTEST_KEY} characters, and can be found by trying; "
-                "make one by chance"
+                f"the key has fewer than {SHORTEST_KEY} characters, and can be guessed; use a "
+                "random one"
             )
         return value
 
@@ -78,9 +78,7 @@ class Redaction(Model):
             )
             raise ValueError(both if self.rule else "a rule needs `rule` or `regex`")
         if self.with_ is not None and self.hash_ is not None:
-            raise ValueError(
-                "`with` and `hash` contradict each other: keep what is to stand in its place"
-            )
+            raise ValueError("`with` and `hash` contradict each other: keep one replacement")
         if self.regex is not None and self.with_ is not None:
             list(self.replacement())
         return self
@@ -107,8 +105,8 @@ class Redaction(Model):
                 yield int(found[1])
             else:
                 raise ValueError(
-                    f"`with`: ${found[1]} is no group of `regex`, which has {groups}; a dollar "
-                    "sign is written $$"
+                    f"`with`: ${found[1]} is not a group of `regex`, which has {groups}; write a "
+                    "dollar sign as $$"
                 )
         yield self.with_[at:]
 
@@ -128,7 +126,7 @@ def unnamed_keys(records: Any) -> Iterator[Fault]:
         key = hashed.get("key") if isinstance(hashed, dict) else None
         if key is not None and not (isinstance(key, str) and _KEY.fullmatch(key)):
             why = (
-                "a key is no part of a configuration; name where it is: ${NAME}, ${file:/path} "
-                "or ${airflow:CONNECTION.password}"
+                "a key must not stand in the configuration; refer to it: ${NAME}, "
+                "${file:/path} or ${airflow:CONNECTION.password}"
             )
             yield ("records", "redact", index, "hash", "key"), why

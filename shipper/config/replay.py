@@ -114,8 +114,10 @@ def _outside(pipeline: Pipeline, replay: Replay) -> dict[str, str]:
         return {}
     if pipeline.records.timestamp is None:
         raise UsageError(
-            f"pipeline {pipeline.name} has no `records.timestamp`, so nobody knows when its lines "
-            "happened: name a --window or --files in place of --from and --to"
+            f"pipeline {pipeline.name} has no `records.timestamp`, so the times of its lines "
+            "are unknown. Nothing was sent. Name a --window or --files instead of --from and "
+            "--to.",
+            code="SHIP-117",
         )
     at = f"cast(({pipeline.records.timestamp}) as timestamp)"
     start, end = (
@@ -159,10 +161,13 @@ def _prefixed(pipeline: Pipeline, routes: tuple[Route, ...], prefix: str) -> tup
         try:
             check_topic(topic)
         except ValueError as error:
-            raise UsageError(f"--topic-prefix {prefix}: {topic}: {error}") from error
+            raise UsageError(
+                f"--topic-prefix {prefix}: {topic}: {error}", code="SHIP-116"
+            ) from error
         if pipeline.may_ship_to(topic):
             raise UsageError(
-                f"--topic-prefix {prefix}: {topic} is a topic of the pipeline itself; choose "
-                "another prefix"
+                f"--topic-prefix {prefix}: {topic} is a topic of the pipeline itself. Nothing "
+                "was sent. Choose another prefix.",
+                code="SHIP-116",
             )
     return found

@@ -128,9 +128,9 @@ def check_topic(name: str, *ledgers: str) -> None:
         )
     if re.fullmatch(reserved_topics(*ledgers), name):
         raise ValueError(
-            f"{name!r} is not for records: topics that begin with '__' are Kafka's own, and "
-            "'_shipper.…' or what a cluster names in `ledger.topic` are ledgers; a record in a "
-            "ledger stops its pipeline; name another topic"
+            f"{name!r} cannot hold records: topics that begin with '__' are Kafka's own, and "
+            "'_shipper.…' or a cluster's `ledger.topic` are ledgers, which a foreign record "
+            "would block; name another topic"
         )
 
 
@@ -204,7 +204,7 @@ def check_cron(expression: str) -> None:
         )
     if re.search(r"\b[hr]\b", expression, re.IGNORECASE):
         raise ValueError(
-            "`H` and `R` are a number by chance, another one at each reading: write the number"
+            "`H` and `R` are random numbers, and change at each reading; write the number"
         )
     # As late as this: most pipelines have a preset, and the library takes 0.2 s to import.
     from croniter import CroniterBadDateError, CroniterError, croniter
@@ -212,7 +212,9 @@ def check_cron(expression: str) -> None:
     try:
         croniter(expression, dt.datetime(2024, 1, 1)).get_next()
     except CroniterBadDateError:
-        raise ValueError("it never comes: no month that it names has such a day") from None
+        raise ValueError(
+            "the schedule never fires: no month that it names has such a day"
+        ) from None
     except CroniterError as error:
         raise ValueError(
             f"{error}; a field has numbers or names, *, */n, a-b, and commas between these"
@@ -361,8 +363,8 @@ class PathTime:
             raise ValueError("a directive stands twice in it; name each part of the time once")
         if run_on := re.search(r"%-.(?=%|\d)", self.pattern):
             raise ValueError(
-                f"{run_on[0]} must be followed by something that is no digit, or nobody knows "
-                "where it ends"
+                f"{run_on[0]} must be followed by a character that is not a digit, so that its "
+                "end is clear"
             )
         if not any(date <= set(used) for date in _WHOLE_DATES):
             raise ValueError(
@@ -461,7 +463,7 @@ def password_fault(uri: str) -> str | None:
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
         return None
     return (
-        "the address has a password in it, and addresses are shown: give it to Hadoop "
+        "the address contains a password, and addresses are shown; give the password to Hadoop "
         "(`runner.conf`, core-site.xml) or fsspec instead"
     )
 
@@ -474,9 +476,7 @@ _SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hd
 def source_fault(path: str) -> str | None:
     """Return what is wrong with the file system of `source.path`, or None."""
     if path.startswith("~"):
-        return (
-            "`~` is not expanded here: the folder would be one of that name. Write the whole path"
-        )
+        return "`~` is not expanded here; write the whole path"
     if re.search(r"\{\{\s*\w+\s*\}\}", path):
         return "Airflow's templates are not filled in here; write {window_start:%Y-%m-%d}"
     scheme = path.partition(":")[0] if SCHEME.match(path) else "file"

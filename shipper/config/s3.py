@@ -117,7 +117,7 @@ class S3(Model):
             name for name in SECRETS if name in self.model_fields_set
         ]  # None: given, as a reference that is not known here
         if keys and not {"access_key", "secret_key"} <= set(keys):
-            raise ValueError("`access_key` and `secret_key` are given together")
+            raise ValueError("`access_key` and `secret_key` need each other")
         if keys and self.credentials not in ("auto", "keys"):
             raise ValueError(
                 f"`credentials: {self.credentials}` and `{keys[0]}` contradict each other; leave "
@@ -138,7 +138,7 @@ class S3(Model):
             raise ValueError("`profile` needs `credentials: profile`")
         if self.role is not None and self.credentials == "anonymous":
             raise ValueError(
-                "`role` needs credentials with which it is assumed; `anonymous` has none"
+                "`role` needs credentials with which to assume it; `anonymous` has none"
             )
         return self
 

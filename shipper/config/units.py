@@ -76,6 +76,16 @@ def write_duration(seconds: float) -> str:
     return "".join(parts) or "0s"
 
 
+def number(count: int | float) -> str:
+    """Return ``1234567`` as ``"1,234,567"``."""
+    return f"{round(count):,}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return ``(1, "file")`` as ``"1 file"``, and ``(1200, "file")`` as ``"1,200 files"``."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
 def write_size(count: int) -> str:
     """The shortest text that :func:`parse_size` reads as ``count``: ``8_000_000`` → ``"8MB"``,
     ``2**25`` → ``"32MiB"``."""

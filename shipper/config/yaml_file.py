@@ -343,7 +343,7 @@ class _Builder:
             if here in self._file._written:
                 first = self._file.key_position(here).line
                 self._say(
-                    here, f"the key is there twice; it is in line {first} too", _start(key_node)
+                    here, f"the key is repeated; its first place is line {first}", _start(key_node)
                 )
                 continue
             value = self._value(value_node, here, _start(key_node))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shipper.config.records import UNREADABLE, Quarantine
+from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
@@ -86,8 +87,8 @@ class ReceiptAccount:
             topic: size for receipt in receipts for topic, size in receipt.lowered.items()
         }.items():
             result.notes.append(
-                f"Batches of {topic} turned out larger than the topic takes and were halved, to "
-                f"{batch_bytes:,} bytes at last (uncompressed)."
+                f"Batches of {topic} were larger than the topic allows. They were halved, to "
+                f"{batch_bytes:,} bytes in the end (uncompressed)."
             )
         result.notes += throttling_notes(receipts, result.cluster)
         for topic, why in {
@@ -95,7 +96,7 @@ class ReceiptAccount:
         }.items():
             result.notes.append(
                 f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the "
-                "topic is deleted and created anew, no later run can tell that these records "
+                "topic is deleted and created again, later runs cannot tell that these records "
                 "are gone."
             )
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
@@ -113,9 +114,9 @@ def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:
     if throttled < _NOTED_THROTTLING_SECONDS:
         return []
     return [
-        f"The brokers of {cluster} throttled this ship, one task for {throttled:,.0f} s: a quota "
+        f"The brokers of {cluster} throttled this ship, one task for {throttled:.0f} s: a quota "
         "(`producer_byte_rate` or `request_percentage`) for its user or client.id is lower than "
-        "what the lanes can send. Lanes took turns. Raise the quota if ships are to be faster."
+        "what the lanes can send. The lanes took turns. Raise the quota to ship faster."
     ]
 
 
@@ -223,8 +224,9 @@ def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int
         return None
     reasons = ", ".join(f"{number:,} {reason}" for reason, number in result.quarantined.items())
     return (
-        f"cluster {result.cluster}: {count:,} of {records:,} records of pipeline {result.pipeline} "
-        f"are in quarantine ({count / max(1, records):.2%}), and `quarantine.max_rate` allows "
+        f"cluster {result.cluster}: {count:,} of {plural(records, 'record')} of pipeline "
+        f"{result.pipeline} went to quarantine ({count / max(1, records):.2%}), and "
+        "`quarantine.max_rate` allows "
         f"{quarantine.max_rate:.2%}"
         + (
             f"; about {behind:,} of them are rows of CSV behind a stray quote, or in files that "
@@ -234,8 +236,8 @@ def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int
         )
         + (f"; this run added {reasons}" if reasons else "")
         + (
-            f". All of them are in {quarantine.topic}, and everything else was sent. Look with "
-            f"`shipper quarantine show {result.pipeline}`: if the source is wrong, have it "
-            "mended; if these records are to be expected, raise the limit and run again."
+            f". All of them are in {quarantine.topic}, and everything else was sent. Look at them "
+            f"with `shipper quarantine show {result.pipeline}`. If the source is wrong, have it "
+            "repaired. If such records are normal, raise the limit and run again."
         )
     )

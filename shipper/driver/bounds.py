@@ -28,7 +28,8 @@ def refuse_outside(config_dir: Path, engine: Engine, listed: Listed) -> None:
     for file in listed.files:
         if not f"{file.id.path}/".startswith(roots):
             raise SourceError(
-                f"{file.under} leads to {file.id.path}, which lies in none of the folders that the "
-                f"platform allows (`allow.sources`: {', '.join(allow.sources)}). Nothing was "
-                "sent. Correct `source.path`, or ask those who run the platform."
+                f"{file.under} leads to {file.id.path}, which lies outside the folders that "
+                f"the platform allows (`allow.sources`: {', '.join(allow.sources)}). Nothing "
+                "was sent. Correct `source.path`, or ask the owner of the platform's file.",
+                code="SHIP-107",
             )

@@ -136,7 +136,7 @@ def _answer(
         return replace(finding, check=asked.prefix + (finding.check or check.name), remedy=remedy)
 
     if before is not None and (bad := before.result().failed):
-        return _Answer([full(skipped(f"not looked at, since {bad} failed"))], bad)
+        return _Answer([full(skipped(f"not checked, because {bad} failed"))], bad)
     findings = [full(finding) for finding in _ask(check, asked.about, limit_seconds)]
     return _Answer(
         findings, next((finding.check for finding in findings if finding.status == "failed"), "")
@@ -159,7 +159,7 @@ def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
         except Exception as error:
             # Whatever its text says may quote a secret.
             log.info("%s", check.name, exc_info=True)
-            found.append(failed(f"it could not be looked at: {type(error).__name__}"))
+            found.append(failed(f"the check itself failed: {type(error).__name__}"))
 
     thread = threading.Thread(target=run, name=check.name, daemon=True)
     thread.start()

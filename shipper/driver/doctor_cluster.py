@@ -72,7 +72,7 @@ class ExaminedCluster(Examined):
             remedy = remedies.get(str(path[-1]), "leave it out unless you need it")
             yield warning(f"`{path[-1]}`: {why}", remedy)
         if not warnings:
-            yield ok("it is right, and a client can be made")
+            yield ok("the cluster's file is right, and a client can be made")
 
     def schema_registry(self) -> Iterator[Finding]:
         if self.of.records.avro is None:
@@ -127,8 +127,8 @@ class ExaminedCluster(Examined):
                 continue
             if shown is None:
                 yield skipped(
-                    f"{host}:{port}: `enable.ssl.certificate.verification` is off, so nothing is "
-                    "verified"
+                    f"{host}:{port}: `enable.ssl.certificate.verification` is off, so the "
+                    "certificate is not verified"
                 )
                 continue
             left = shown.ends - dt.datetime.now(dt.UTC)
@@ -172,7 +172,7 @@ class ExaminedCluster(Examined):
             :-1
         ][:_TOPICS]
         if not wanted:
-            yield skipped("the pipeline's topics are named by its lines alone")
+            yield skipped("only the lines decide the pipeline's topics, so none can be checked")
             return
         allowed = self.client.allowed([right.name for right in wanted])
         readable = [
@@ -191,18 +191,20 @@ class ExaminedCluster(Examined):
         if isinstance(said, KafkaFault):
             return self._absent(right, said)
         if lacking := [operation for operation in right.operations if operation not in said]:
-            return failed(f"{' and '.join(lacking)} on it not granted", self._grant(right, lacking))
+            return failed(
+                f"the user lacks {' and '.join(lacking)} on the topic", self._grant(right, lacking)
+            )
         return self._limits(right.name, facts) if facts else None
 
     def _absent(self, right: Right, fault: KafkaFault) -> Finding:
         if "AUTHORIZATION" in fault.name:
             return failed(
-                "it may not be seen: nothing on it is granted to the user in `properties`",
+                ("the user in `properties` has no right on the topic, so the topic cannot be seen"),
                 self._grant(right, right.operations),
             )
         if fault.name.startswith("UNKNOWN_TOPIC"):
             return failed(
-                "it is not there",
+                "the topic does not exist",
                 f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
             )
         return failed(str(fault), "docs/outcomes.md says what the name means")
@@ -216,8 +218,8 @@ class ExaminedCluster(Examined):
         longest = self.of.records.max_line_bytes
         if facts.min_insync > facts.replication:
             return failed(
-                f"{says}; min.insync.replicas={facts.min_insync} is more than there are, so "
-                "nothing can be written",
+                f"{says}; min.insync.replicas={facts.min_insync} is more than the number of "
+                "replicas, so nothing can be written",
                 "kafka-configs --alter --add-config "
                 f"min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
             )
@@ -244,7 +246,7 @@ class ExaminedCluster(Examined):
                 yield from self._may_create(topic)
             else:
                 yield failed(
-                    f"{topic} is not there, and `ledger.create` is false",
+                    f"the ledger topic {topic} does not exist, and `ledger.create` is false",
                     "create it as docs/operations.md says",
                 )
             return
@@ -254,7 +256,7 @@ class ExaminedCluster(Examined):
             if operation not in said and operation != "Create"
         ]:
             yield failed(
-                f"{' and '.join(lacking)} on {topic} not granted", self._grant(right, lacking)
+                f"the user lacks {' and '.join(lacking)} on {topic}", self._grant(right, lacking)
             )
             return
         folder = LedgerFolder(
@@ -275,7 +277,7 @@ class ExaminedCluster(Examined):
         LedgerIdentity(ledger, folder, new_ledger=False).check(exists)
         weaknesses = ledger.weaknesses()
         for fault in weaknesses:
-            yield warning(fault, "make it as durable as the topics that it knows of")
+            yield warning(fault, "make the ledger as durable as the topics that it accounts for")
         if not weaknesses:
             found = facts[topic]
             yield ok(
@@ -293,10 +295,14 @@ class ExaminedCluster(Examined):
                 else "see `ledger` in the cluster's file"
             )
             yield failed(
-                f"{topic} is not there yet, and could not be created: {fault.text}", remedy
+                (
+                    f"the ledger topic {topic} does not exist yet, and could not be created: "
+                    f"{fault.text}"
+                ),
+                remedy,
             )
         else:
-            yield ok(f"{topic} is not there yet; the first ship may create it")
+            yield ok(f"the ledger topic {topic} does not exist yet; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
         prefix = transactional_prefix(self.of.key, self.name)
@@ -309,7 +315,7 @@ class ExaminedCluster(Examined):
             if "AUTHORIZATION" in fault.name:
                 right = Right("transactional-id", prefix, ("Write",), prefixed=True)
                 yield failed(
-                    f"Write on transactional ids that begin with {prefix} not granted",
+                    f"the user lacks Write on transactional ids that begin with {prefix}",
                     self._grant(right, ("Write",)),
                 )
             else:
@@ -334,7 +340,7 @@ class ExaminedCluster(Examined):
             )
         elif "Describe" not in _granted(said):
             yield failed(
-                f"Describe on group {GROUP} not granted: the ledger cannot be read",
+                f"the user lacks Describe on group {GROUP}, so the ledger cannot be read",
                 self._grant(right, ("Describe",)),
             )
         else:
@@ -355,19 +361,23 @@ class ExaminedCluster(Examined):
         topic = self.cluster.ledger_topic(self.of.key)
         newest = self._newest(topic)
         if newest is None:
-            yield skipped("nothing tells: the ledger holds no record that could be read")
+            yield skipped("unknown: the ledger has no readable record yet")
             return
         ahead = newest / 1000 - time.time()
         at = f"{dt.datetime.fromtimestamp(newest / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
         if ahead > _AHEAD_SECONDS:
             yield failed(
-                f"the ledger's newest record came at {at} by the brokers' clock, {ahead:.0f} s "
-                "after this machine's now",
-                "set both clocks (NTP): settle times, certificates and tokens go by them",
+                f"the ledger's newest record has the time {at} by the brokers' clock, "
+                f"{ahead:.0f} s after this machine's clock",
+                (
+                    "synchronise both clocks (NTP): settle times, certificates and tokens "
+                    "depend on them"
+                ),
             )
         else:
             yield ok(
-                f"the ledger's newest record, of {at} by the brokers' clock, is not of the future"
+                f"the ledger's newest record, with the brokers' time {at}, does not lie in "
+                "the future"
             )
 
     def _newest(self, topic: str) -> int | None:
@@ -411,7 +421,7 @@ CHECKS = (
         "brokers",
         ExaminedCluster.brokers,
         after="login",
-        remedy="the brokers name themselves so: correct their advertised.listeners, or this "
+        remedy="the brokers advertise these addresses: correct their advertised.listeners, or this "
         "machine's routes",
     ),
     Check("topics", ExaminedCluster.topics, _GRANT, after="brokers", needs_pipeline=True),

@@ -67,7 +67,7 @@ def java(_: Examined) -> Iterator[Finding]:
     home = os.environ.get("JAVA_HOME")
     binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if binary is None:
-        yield failed("there is none: JAVA_HOME is not set, and no `java` is on the PATH")
+        yield failed("no Java was found: JAVA_HOME is not set, and no `java` is on the PATH")
         return
     where = f"{binary} (JAVA_HOME)" if home else binary
     try:
@@ -83,7 +83,7 @@ def java(_: Examined) -> Iterator[Finding]:
         return
     found = _JAVA_VERSION.search(said.stderr + said.stdout)
     if found is None:
-        yield failed(f"{where} is no working Java")
+        yield failed(f"{where} is not a working Java")
     elif int(found[2]) < _JAVA:
         yield failed(f"{found[1]} at {where} is too old")
     else:
@@ -99,8 +99,8 @@ def packages(_: Examined) -> Iterator[Finding]:
     yield ok(f"{sys.version.split()[0]}: {shown}")
     if not runner.READER_JAR.exists():
         yield failed(
-            f"{runner.READER_JAR} is not there",
-            "install shipper anew, or `python jvm/build.py` in a checkout",
+            f"{runner.READER_JAR} does not exist",
+            "install shipper again, or run `python jvm/build.py` in a checkout",
             check="jars",
         )
 
@@ -160,17 +160,17 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
             yield from _source(found, pipeline, window)
             yield warning(
                 f"no task has run on {pipeline.runner.spark_master} within {limit_seconds:g} s",
-                "are there free cores and memory (`spark.executor.cores`, "
-                "`spark.executor.memory`)? The master's page and the logs of executors say why "
-                "they do not start; --limit gives them longer",
+                "check that there are free cores and memory (`spark.executor.cores`, "
+                "`spark.executor.memory`). The master's page and the executors' logs show why "
+                "executors do not start. --limit allows more time",
                 check="executors",
             )
             return
         what = f"Java, or the files of window {window}, took longer than {limit_seconds:g} s"
         yield failed(
             what,
-            "a file system that does not answer, or a machine at its limit? --limit gives it "
-            "longer",
+            "the file system does not answer, or the machine is overloaded; --limit allows more "
+            "time",
         )
         return
     found = _last_document(done.stdout)
@@ -189,14 +189,15 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
 def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     if why := found.get("executor_error"):
         what, _, remedy = str(why).partition(": ")
-        yield failed(what, remedy or "`-v` shows Spark's own words", check="executors")
+        yield failed(what, remedy or "`-v` shows Spark's own messages", check="executors")
     elif its.kind != "local" and (executors := found.get("executors")):
         count = plural(len(executors), "executor")
         hosts = ", ".join(sorted({one["host"] for one in executors}))
         if wrong := sorted({one["host"] for one in executors if not one["same_code"]}):
             yield failed(
-                f"on {', '.join(wrong)} tasks have another shipper than the driver ({count} asked)",
-                "make the archive anew (`shipper environment pack`), or install the driver's "
+                f"tasks on {', '.join(wrong)} have another version of shipper than the driver "
+                f"({count} asked)",
+                "pack the archive again (`shipper environment pack`), or install the driver's "
                 "version there",
                 check="executors",
             )
@@ -224,14 +225,17 @@ def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     if why := found.get("java_error"):
         yield failed(
             f"its Java does not start: {why}",
-            "see the line on Java; the jars of `runner.conf` must be there too",
+            "see the check of Java; the jars of `runner.conf` must exist, too",
         )
         return
     yield ok(f"{found['spark']} with Java {found['java']}, in {where}")
     if not found["class_data"] and its.spark_submit is None:
         yield warning(
             f"no class data in {cache_folder()}: each run starts some seconds later",
-            f"the first run that ships makes it; so does {where} -m spark_jobs.make_class_data",
+            (
+                f"the first run that ships makes the class data; so does {where} -m "
+                "spark_jobs.make_class_data"
+            ),
             check="jars",
         )
     else:
@@ -245,20 +249,20 @@ def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
 
 def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Iterator[Finding]:
     if "java_error" in found:
-        yield skipped("not looked at, since Java does not start", check="source")
+        yield skipped("not checked, because Java does not start", check="source")
         return
     where = f"{found['folder']}, window {window}"
     if why := found.get("source_error") or found.get("problem"):
         yield failed(
             str(why),
-            "check `source.path`, the file system's settings and this user's credentials for it",
+            "check `source.path`, the file system's settings and this user's credentials",
             check="source",
         )
     elif not found["files"]:
         left = f", {found['left_out']} left out" if found["left_out"] else ""
         yield warning(
             f"no file at {where}{left}",
-            "is `source.path` right, and should that window hold files?",
+            "check `source.path`, and whether that window should hold files",
             check="source",
         )
     else:
@@ -269,7 +273,7 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
     if newest is not None and newest / 1000 > time.time() + _APART_SECONDS:
         yield failed(
             f"a file was modified {newest / 1000 - time.time():.0f} s after this machine's now",
-            "set both clocks (NTP): `source.settle` compares them",
+            "synchronise both clocks (NTP): `source.settle` compares them",
             check="source's clock",
         )
 
@@ -293,7 +297,7 @@ def runs_folder(here: Examined) -> Iterator[Finding]:
         yield failed(f"{uri}: {error}")
         return
     if back != b"shipper doctor":
-        yield failed(f"{uri}: what was written is not what is read")
+        yield failed(f"{uri}: other bytes are read than were written")
         return
     yield ok(f"{uri} can be written, read and deleted")
     if apart is not None and abs(apart) > _APART_SECONDS:
@@ -328,10 +332,12 @@ def airflow(here: Examined) -> Iterator[Finding]:
     pipeline = here.pipeline
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
     if find_spec("airflow") is None:
-        yield skipped("it is not installed in this Python")
+        yield skipped("Airflow is not installed in this Python")
         return
     if not (home / "airflow.cfg").exists() and "AIRFLOW__CORE__DAGS_FOLDER" not in os.environ:
-        yield skipped(f"none is set up here: no {home}/airflow.cfg (AIRFLOW_HOME)")
+        yield skipped(
+            f"no Airflow is set up here: {home}/airflow.cfg does not exist (AIRFLOW_HOME)"
+        )
         return
     try:
         done = subprocess.run(
@@ -351,7 +357,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
     found = _last_document(done.stdout)
     if found is None:
         why = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        yield failed(f"it cannot be asked: {why}")
+        yield failed(f"Airflow cannot be asked: {why}")
         return
     for file, words in found["errors"].items():
         yield failed(f"{file} cannot be imported: {''.join(words)}")
@@ -360,19 +366,19 @@ def airflow(here: Examined) -> Iterator[Finding]:
         if broken:
             yield failed(
                 f"the configuration of {', '.join(broken)} is broken",
-                "`shipper validate` where Airflow runs",
+                "run `shipper validate` where Airflow runs",
             )
         elif not found["errors"]:
             yield ok(f"{found['folder']}: {len(found['dags'])} DAGs")
     elif pipeline.name not in found["dags"]:
         yield failed(
             f"{found['folder']} makes no DAG {pipeline.name}",
-            "`shipper dags install` with that folder; SHIPPER_CONFIG names the configuration",
+            ("run `shipper dags install` with that folder; SHIPPER_CONFIG names the configuration"),
         )
     elif "broken-config" in found["dags"][pipeline.name]:
         yield failed(
             f"DAG {pipeline.name} only shows that its configuration is broken",
-            "`shipper validate` where Airflow runs",
+            "run `shipper validate` where Airflow runs",
         )
     else:
         yield ok(f"{found['folder']} makes the DAG {pipeline.name}")
@@ -384,8 +390,8 @@ def airflow(here: Examined) -> Iterator[Finding]:
     for pool in sorted({pool for pools in wanted.values() for pool in pools}):
         waiting = ", ".join(sorted(name for name, pools in wanted.items() if pool in pools))
         yield failed(
-            f"there is no pool {pool} (`airflow_pool` of a cluster), so ships of {waiting} would "
-            "never begin",
+            f"the pool {pool} (`airflow_pool` of a cluster) does not exist, so ships of "
+            f"{waiting} would never begin",
             f"`airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'`, with as many slots "
             "as pipelines may ship there at once",
         )
@@ -426,14 +432,13 @@ CHECKS = (
     Check(
         "Spark",
         spark_and_source,
-        "run it again with -v, which shows what it waits for",
+        "run this again with -v, which shows the cause",
         needs_pipeline=True,
     ),
     Check(
         "runs_uri",
         runs_folder,
-        "correct `runs_uri`, the permissions there or its credentials; nothing can be shipped "
-        "without it",
+        "correct `runs_uri`, its permissions or its credentials; nothing can be shipped without it",
         needs_pipeline=True,
     ),
     Check("Airflow", airflow, "`airflow dags list-import-errors` says more"),

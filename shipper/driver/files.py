@@ -91,7 +91,7 @@ REASONS = {
         "Set `source.recursive: true` to ship what is in folders below",
     ),
     "link": Reason(
-        "a symbolic link to what is listed under its own name",
+        "a symbolic link to a file that is listed under its own name",
         False,
         "Nothing is lost: links are not followed",
     ),
@@ -104,10 +104,10 @@ REASONS = {
         "a symbolic link that leads nowhere", True, "Restore its target, or remove the link"
     ),
     "special": Reason(
-        "a pipe, a socket or a device, and no file", False, "Let the writer write a file"
+        "a pipe, a socket or a device, not a file", False, "Let the writer write a file"
     ),
     "undecodable-name": Reason(
-        "its name is no text in the locale of shipper's process, so Java cannot open it",
+        ("its name cannot be decoded in the locale of shipper's process, so Java cannot open it"),
         True,
         "Rename it in UTF-8, and use a UTF-8 locale",
     ),
@@ -139,10 +139,9 @@ REASONS = {
         "(`touch`)",
     ),
     "doubtful": Reason(
-        "it may be a file that was shipped before, under another name or otherwise, and nobody "
-        "can tell",
+        "it may be a file that was shipped before, under another name, and this cannot be decided",
         True,
-        "Its reason says what to do if it is another file",
+        "The reason says what to do if it is another file",
     ),
 }
 

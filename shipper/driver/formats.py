@@ -65,7 +65,7 @@ _MARKS = (
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 )
-_DAMAGED = "it is damaged, cut off, or something else"
+_DAMAGED = "it is damaged, truncated, or not such a file"
 _NAMES = {PARQUET: "Parquet", ORC: "ORC", AVRO: "Avro"}
 
 
@@ -87,8 +87,8 @@ def recognise(name: str, head: bytes, codec: str = "auto") -> Recognised:
     if codec not in ("auto", found):
         return Recognised(
             found,
-            f"it does not begin as a file of {codec} does, and `source.codec` says that it is "
-            f"one: {_DAMAGED}",
+            f"it does not begin as a file of {codec} does, and `source.codec` says {codec}: "
+            f"{_DAMAGED}",
         )
     if found not in READABLE:
         return Recognised(

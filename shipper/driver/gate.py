@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from shipper.config.units import write_size
+from shipper.error_codes import GATE_CLOSED, with_code
 from shipper.report.results import CheckResult, GateResult
 
 G = TypeVar("G", bound=GateResult)
@@ -49,12 +50,12 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
         for one in closing[:_MOST_NAMED]
     )
     more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
-    count = "" if len(closing) == 1 else f"{len(closing)} checks do not hold: "
+    count = "" if len(closing) == 1 else f"{len(closing)} checks failed: "
     # What decided comes first: whoever shows one line of this shows its beginning.
     return (
-        f"{count}{named}{more}. The gate is closed {what_it_means}. Clear up what they point to, "
-        "or correct the checks under `gates` in the pipeline's file; then run the window again: "
-        "it sends what is missing, and nothing twice."
+        f"{count}{named}{more}. The gate is closed {what_it_means}. Remove the cause, or correct "
+        "the checks under `gates` in the pipeline's file. Then run the window again: it sends what "
+        "is missing, and nothing twice."
     )
 
 
@@ -66,7 +67,7 @@ def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
     if closing := closed(result.checks):
         result.status, result.error, result.final = (
             "failed",
-            closed_message(closing, what_it_means),
+            with_code(closed_message(closing, what_it_means), GATE_CLOSED[result.step]),
             looked,
         )
     return result

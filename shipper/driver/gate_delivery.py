@@ -87,7 +87,10 @@ def gate_delivery(
             committed=last_commits(chunks, {file.id: tick_of(file, planned) for file in files}),
         ),
     )
-    meaning = f"after shipping to {cluster_name}: do not trust this window before it is cleared up"
+    meaning = (
+        f"after shipping to {cluster_name}: do not trust this window before the difference is "
+        "explained"
+    )
     return close_if_needed(result, meaning, looked=not evidence.read_back_passing)
 
 

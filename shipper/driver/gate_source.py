@@ -41,8 +41,8 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
         result.error,
     )
     own.late_held_back = (
-        f"with the late files the source gate would be closed ({broken}); run their window when "
-        "it is cleared up"
+        f"with the late files the source gate would be closed ({broken}); repair them and run "
+        "their window"
     )
     return own
 
@@ -64,7 +64,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
         result.status = "skipped"
         result.scope = (
             "nothing is left to ship" if nothing_left
-            else "every check was left out, as asked" if context.skip_checks
+            else "every check was skipped, as asked" if context.skip_checks
             else "late files alone, and no check looks into files"
         )  # fmt: skip
         result.finished_at = dt.datetime.now(dt.UTC)
@@ -83,7 +83,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     )
     result.checks, result.scans, result.scope = judged.results, judged.scans, judged.scope
     looked = not any(file.problem and file.passing for file in left)
-    return close_if_needed(result, "before shipping: not one byte was sent", looked=looked)
+    return close_if_needed(result, "before the ship: nothing was sent", looked=looked)
 
 
 def _readable(context: RunContext, planned: PlanResult) -> list[PlannedFile]:

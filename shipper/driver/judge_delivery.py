@@ -81,7 +81,7 @@ def evaluate_delivery(
 def _recreated(lost: RecreatedTopic) -> CheckResult:
     """Fails whatever checks the pipeline has: what the ledger says is in no topic."""
     now = (
-        f"it was deleted and created anew: its id is {lost.now}"
+        f"it was deleted and created again: its id is {lost.now}"
         if lost.now
         else "it was deleted: no topic has its name"
     )

@@ -164,7 +164,7 @@ def late_files(
             if why := held.why(cluster, window, file.path):
                 left_out.append(
                     _left_out(
-                        back, file, f"{why}; run that window when it is cleared up", [cluster]
+                        back, file, f"{why}; run that window when the cause is removed", [cluster]
                     )
                 )
                 clusters.remove(cluster)

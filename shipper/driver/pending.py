@@ -171,8 +171,8 @@ def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
     match obstacle:
         case "misread":
             return (
-                f"{misread(file, chunks)}. Compare the file with its topic, and ship it anew "
-                "with --reship"
+                f"{misread(file, chunks)}. Compare the file with its topic, and re-ship it with "
+                "--reship"
             )
         case "changed":
             return (
@@ -202,38 +202,43 @@ def _raise_first(
     """``own``: the window's own files that cannot be shipped. Raises DigestChanged, SourceError."""
     if wrong := own.get("misread"):
         raise SourceError(
-            f"{_some(wrong)} shipped, but not as they lie in the source: "
-            f"{misread(wrong[0], chunks)}. Lines of the file may be missing in its topic, or "
-            "wrong. Compare the file with the topic, report this as a bug of shipper, and ship "
-            "the file anew with --reship: consumers then see its records twice."
+            f"{_some(wrong)} shipped, but other bytes were read than the source has: "
+            f"{misread(wrong[0], chunks)}. Lines may be missing or wrong in the topic. Compare "
+            "the file with the topic, and report this as a bug. Then re-ship the file with "
+            "`--reship`: consumers will see duplicates.",
+            code="SHIP-307",
         )
     if changed := own.get("changed"):
         raise DigestChanged(
-            f"{_some(changed)} shipped in part under another transform (format, split_size, "
-            "records or routes changed since), so nobody could tell which records are there. "
-            "Restore the old transform to finish them, or ship them whole again with --reship "
-            "(readers then see them twice)."
+            f"{_some(changed)} shipped in part under another transform: `format`, "
+            "`split_size`, `records` or `routes` changed since. The ledger cannot tell which "
+            "records of the new transform are delivered, so nothing was sent. Restore the "
+            "earlier transform to finish the files, or re-ship them with `--reship`: "
+            "consumers will see duplicates."
         )
     if other_spark := own.get("other Spark"):
         versions = sorted(set().union(*(chunks.sparks[file] for file in other_spark)) - {spark})
         raise DigestChanged(
-            f"{_some(other_spark)} begun with Spark {' and '.join(versions)}, and this is Spark "
-            f"{spark}, which may make other records of the same lines. Finish them with the "
-            "Spark that began them (`runner.python`), or ship them whole again with --reship "
-            "(readers then see them twice)."
+            f"{_some(other_spark)} shipped in part with Spark {' and '.join(versions)}, and "
+            f"this is Spark {spark}, which may read other records from the same lines. Nothing "
+            "was sent. Finish the files with the earlier Spark (`runner.python`), or re-ship "
+            "them with `--reship`: consumers will see duplicates.",
+            code="SHIP-310",
         )
     if grown := own.get("grown"):
         raise SourceError(
-            f"{_some(grown)} shipped, and has grown since: it begins with all that was shipped of "
-            "it, and holds more. Nothing was sent. Set `source.on_replaced: continue` to ship "
-            "only the rest."
+            f"{_some(grown)} shipped and has grown since. It still begins with the bytes that "
+            "were shipped. Nothing was sent. Set `source.on_replaced: continue` to ship only "
+            "the rest.",
+            code="SHIP-306",
         )
     if replaced := own.get("replaced"):
         raise SourceError(
             f"{_some(replaced)} replaced after being shipped: size, modification time or ETag "
-            "differ from what the ledger holds. Nothing was sent. Find out who rewrites "
-            "finished files; or set `source.on_replaced`: `continue` ships what was added, and "
-            "a file that begins otherwise; `skip` leaves the file; `reship` ships it whole."
+            "differ from the ledger. Nothing was sent. Find out who rewrites finished files. "
+            "Or set `source.on_replaced`: `continue` ships what was added, and a file with "
+            "another beginning; `skip` leaves the file alone; `reship` ships the whole file.",
+            code="SHIP-305",
         )
 
 
@@ -241,8 +246,9 @@ def shipped_under_another(count: int) -> str:
     """The note on complete files of another transform."""
     files = "1 file was" if count == 1 else f"{count:,} files were"
     return (
-        f"{files} shipped whole before `records`, `routes`, `format` or `split_size` were changed, "
-        "and done: what they became then stays. `--reship` sends them anew, by the present ones."
+        f"{files} shipped completely before `records`, `routes`, `format` or `split_size` were "
+        "changed, and count as done: their records stay as they are. `--reship` sends them "
+        "again, by the present configuration."
     )
 
 

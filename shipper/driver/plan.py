@@ -35,6 +35,7 @@ from shipper.driver.schemas import schema_problem
 from shipper.driver.timelines import last_commits
 from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
+from shipper.error_codes import with_code
 from shipper.errors import ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
@@ -143,9 +144,12 @@ def _check_named(
         if not any(file.under == path for file in files):
             why = next(
                 (found.reason for found in left_out if found.file.under == path),
-                "there is no such file",
+                "the file does not exist",
             )
-            raise SourceError(f"pipeline {context.pipeline.name}: {path}: {why}. Nothing was sent.")
+            raise SourceError(
+                f"pipeline {context.pipeline.name}: {path}: {why}. Nothing was sent.",
+                code="SHIP-302",
+            )
 
 
 def _begin_to_connect(context: RunContext) -> None:
@@ -231,9 +235,10 @@ def _listed(
     _refuse_problems(context, paths, found)
     if found.too_many:
         raise SourceError(
-            f"pipeline {context.pipeline.name}: at least {most + 1} files in window {window}, more "
-            f"than `limits.max_files` ({most}) allows; the listing stopped there. Nothing was "
-            "sent. Use a shorter window, or raise the limit."
+            f"pipeline {context.pipeline.name}: window {window} has at least {most + 1} files, "
+            f"and `limits.max_files` allows {most}. The listing stopped there, and nothing was "
+            "sent. Use a shorter window, or raise the limit.",
+            code="SHIP-304",
         )
     if back is None:
         return found.files
@@ -440,20 +445,23 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
         remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
             f"pipeline {pipeline.name}: no files for window {context.window} at "
-            f"{paths[0]}{more}{where}{left_out}. Nothing was sent. {remedy}"
+            f"{paths[0]}{more}{where}{left_out}. Nothing was sent. {remedy}",
+            code="SHIP-303",
         )
     limits = pipeline.limits
     if len(result.files) > limits.max_files:
         raise SourceError(
-            f"pipeline {pipeline.name}: {plural(len(result.files), 'file')} in window "
-            f"{context.window}, more than `limits.max_files` ({limits.max_files}). Nothing was "
-            "sent. Use a shorter window, or raise the limit."
+            f"pipeline {pipeline.name}: window {context.window} has "
+            f"{plural(len(result.files), 'file')}, and `limits.max_files` allows "
+            f"{limits.max_files}. Nothing was sent. Use a shorter window, or raise the limit.",
+            code="SHIP-304",
         )
     if limits.max_bytes is not None and result.total_bytes > limits.max_bytes:
         raise SourceError(
-            f"pipeline {pipeline.name}: {result.total_bytes} bytes in window {context.window}, "
-            f"more than `limits.max_bytes` ({limits.max_bytes}). Nothing was sent. Use a shorter "
-            "window, or raise the limit."
+            f"pipeline {pipeline.name}: window {context.window} has "
+            f"{plural(result.total_bytes, 'byte')}, and `limits.max_bytes` allows "
+            f"{limits.max_bytes}. Nothing was sent. Use a shorter window, or raise the limit.",
+            code="SHIP-304",
         )
 
 
@@ -465,7 +473,7 @@ def _why_nothing_lies_there(context: RunContext, paths: Sequence[str]) -> str:
         return "; there is no such folder" if len(paths) == 1 else "; none of these folders exists"
     if missing:
         return f"; some of these folders do not exist, such as {missing[0]}"
-    return "; nothing lies there"
+    return "; the folder is empty"
 
 
 class AskedCluster:
@@ -590,10 +598,11 @@ class AskedCluster:
         if others or {*window_names(runs_uri, pipeline.key)} - {context.window}:
             return
         raise SourceError(
-            f"pipeline {pipeline.name}: nothing is known of a pipeline {pipeline.key!r}, which "
-            f"`formerly` names: {runs_uri} has no run of it, and cluster {self.name} no ledger. "
-            "Nothing was sent. Correct the name. Of several names the first that the pipeline "
-            "had comes last."
+            f"pipeline {pipeline.name}: `formerly` names a pipeline {pipeline.key!r} that is "
+            f"unknown: {runs_uri} has no run of it, and cluster {self.name} has no ledger of "
+            "it. Nothing was sent. Correct the name. If `formerly` has several names, the "
+            "pipeline's first name comes last.",
+            code="SHIP-311",
         )
 
     def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
@@ -730,9 +739,10 @@ class AskedCluster:
         ]
         self._found.warnings += [str(each) for each in found if not each.is_fault]
         if (faults := [str(each) for each in found if each.is_fault]) and not self._found.problem:
-            self._found.problem = (
+            self._found.problem = with_code(
                 f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing "
-                "was sent."
+                "was sent.",
+                "SHIP-410",
             )
 
 
@@ -743,10 +753,10 @@ def moved(state: LedgerState, plan: PlanResult) -> list[str]:
     if plan.source_root and before and before != [plan.source_root]:
         known = sum(1 for file in plan.files if file.id in state.chunks.digests)
         return [
-            f"the files lay under {before[0]}, and lie under {plan.source_root} now: one that was "
-            "shipped from there counts as shipped if its path below, its size and its "
-            f"modification time are the same. So do {known:,} of {len(plan.files):,} files of "
-            "this window."
+            f"the files lay under {before[0]}, and lie under {plan.source_root} now: a file that "
+            "was shipped from there counts as shipped if its path below, its size and its "
+            f"modification time are the same. That holds for {known:,} of "
+            f"{plural(len(plan.files), 'file')} of this window."
         ]
     if (
         not before
@@ -755,9 +765,9 @@ def moved(state: LedgerState, plan: PlanResult) -> list[str]:
         and not state.chunks.digests
     ):
         return [
-            f"the ledger has files under another root ({state.other}), and none of this window "
-            f"under {plan.source_root}. If they are the same files, moved, they will be sent "
-            "again: name where they lay in `source.formerly`."
+            f"the ledger has files under another root ({state.other}), and no file of this "
+            f"window under {plan.source_root}. If the same files were moved, they will be sent "
+            "again. To prevent that, name their earlier place in `source.formerly`."
         ]
     return []
 

@@ -19,6 +19,7 @@ from shipper.driver.tuning import (
     TuningOverrides,
     tune,
 )
+from shipper.error_codes import with_code
 from shipper.errors import NoSuchPartition, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
@@ -60,11 +61,14 @@ def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
 
 def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str]) -> str:
     names = ", ".join(missing)
-    return (
-        f"cluster {cluster}: topic {names} of pipeline {pipeline.name} is not there. Create it "
-        f"(kafka-topics --create --topic {missing[0]} --partitions …), or correct `routes` or "
-        f"`quarantine` in pipelines/{original(pipeline.name)}.yaml."
+    text = (
+        f"cluster {cluster}: pipeline {pipeline.name} needs the "
+        f"{'topic' if len(missing) == 1 else 'topics'} {names}, and the cluster has no such topic. "
+        "Nothing was sent. Create the topic (kafka-topics --create --topic "
+        f"{missing[0]} --partitions …), or correct `routes` or `quarantine` in "
+        f"pipelines/{original(pipeline.name)}.yaml."
     )
+    return with_code(text, TopicMissing.code)
 
 
 def preflight(
@@ -153,7 +157,7 @@ def _check_partitions(
     if faults:
         raise NoSuchPartition(
             f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names "
-            f"partitions that are not there: {'; '.join(faults)}. Nothing was sent. Correct the "
-            "list in the pipeline's file (it holds for every topic of the pipeline, the "
-            "quarantine too), or add the partitions."
+            f"partitions that do not exist: {'; '.join(faults)}. Nothing was sent. Correct the "
+            "list in the pipeline's file, or add the partitions. The list holds for every "
+            "topic of the pipeline, and for its quarantine."
         )

@@ -36,7 +36,7 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
         result.lines = list(chain.from_iterable(context.engine.preview(chosen, cluster).values()))
     result.notes = [f"{file.path}: {file.problem}" for file in plan.files if file.problem]
     if not result.lines:
-        result.notes.append("There is no line in these files.")
+        result.notes.append("These files have no line.")
     result.finished_at = dt.datetime.now(dt.UTC)
     return result
 

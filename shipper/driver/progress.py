@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from shipper.config.units import format_bytes, format_duration
+from shipper.config.units import format_bytes, format_duration, plural
 from shipper.errors import DeliveryError, ShipperError
 from shipper.ledger.log import AskCommitted, LedgerLog
 from shipper.report.progress import ShipProgress
@@ -113,13 +113,14 @@ class Progress:
             return
         parked = f" Records wait for {', '.join(self._parked)}." if self._parked else ""
         self.stalled = DeliveryError(
-            f"cluster {self._order.cluster}: no line was read and no chunk committed for "
-            f"{format_duration(allowed)} (`delivery.stall_timeout`), so the ship of pipeline "
-            f"{self._order.pipeline} was stopped, with {len(self._ended)} of "
-            f"{len(self._order.splits)} splits done.{parked} Either the files' storage does not "
-            "answer, or an expression (a regular expression in `records` or a check) takes for "
-            "ever on some line, or Spark has no free cores. What was committed is in the "
-            "ledger: run again, and only the rest is sent."
+            f"cluster {self._order.cluster}: no line was read and no chunk was committed for "
+            f"{format_duration(allowed)} (`delivery.stall_timeout`). The ship of pipeline "
+            f"{self._order.pipeline} was stopped with {len(self._ended)} of "
+            f"{plural(len(self._order.splits), 'split')} done.{parked} What was committed is "
+            "in the ledger. Check three causes: the storage of the files does not answer, a "
+            "regular expression in `records` or in a check never ends on some line, or Spark "
+            "has no free cores. Then run again: only the rest is sent.",
+            code="SHIP-608",
         )
         say(self.stalled.message)
 
@@ -157,8 +158,9 @@ class Progress:
         rate = self._records / seconds
         parked = f"; parked: {', '.join(self._parked)}" if self._parked else ""
         say(
-            f"{self._order.cluster}: {self._records:,} records ({format_bytes(self._bytes)}), "
-            f"{share:.0%} of {len(self._order.splits)} splits, {rate:,.0f} records/s, "
+            f"{self._order.cluster}: {plural(self._records, 'record')} "
+            f"({format_bytes(self._bytes)}), {share:.0%} of "
+            f"{plural(len(self._order.splits), 'split')}, {rate:,.0f} records/s, "
             f"{format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
         )
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import xxhash
 
 from shipper.config.cluster import Cluster
+from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.engine import FoundFile, Proof, ToProve
 from shipper.driver.formats import PLAIN
@@ -114,9 +115,9 @@ def recognise(
     found = Recognition(chunks_end=heads.end)
     for file in begun & heads.renamed:
         found.left_out[file] = (
-            "it was shipped in part, and then under another name, so nobody can tell what is left "
-            "of it under this one. Nothing of it was sent. Give it the other name again, or ship "
-            "it whole with --reship"
+            "it was shipped in part, and then in part under another name, so the rest of it is "
+            "unknown. Nothing of it was sent. Give it the other name again, or re-ship it with "
+            "--reship"
         )
     candidates = _candidates(context, ledger, client, heads, new, listed)
     _prove(context, cluster, candidates)
@@ -216,10 +217,11 @@ def _refuse_shipped_since(
 
 def _stale(cluster: str, file: FileId, original: FileId) -> StepResultError:
     return StepResultError(
-        f"cluster {cluster}: another run shipped records of {original.path} after this run was "
-        f"planned, and {file.path} may be the same file under another name. Shipping by the "
-        "older plan could send its records twice, so nothing was sent. Start the run again from "
-        "the plan."
+        f"cluster {cluster}: after this run was planned, another run shipped records of "
+        f"{original.path}, and {file.path} may be the same file under another name. Nothing "
+        "was sent, because the older plan could send records twice. Start the run again from "
+        "the plan.",
+        code="SHIP-006",
     )
 
 
@@ -264,9 +266,9 @@ def _look_at_paths(
             )
         if why:
             found.left_out[id] = (
-                "it lies where another file was shipped from that is gone, and nobody can tell "
-                f"whether it is that file: {why}. Nothing of it was sent. If it is another file, "
-                "give it another name"
+                "another file was shipped from this path and is gone, and whether this is the "
+                f"same file cannot be decided: {why}. Nothing of it was sent. If it is another "
+                "file, give it another name"
             )
         else:
             found.successors.append(id)
@@ -277,15 +279,15 @@ def _may_be_rewritten(beginning: bytes, states: States) -> str:
     if it begins otherwise. ``states``: of what was shipped."""
     heads = {value.head for state in states.values() for _, value in state.parts() if value.head}
     if not heads:
-        return "when that was shipped, shipper did not note yet how files begin"
+        return "the earlier file was shipped by a version that did not note how files begin"
     lengths = {int(head.partition(":")[0]) for head in heads}
     if len(beginning) < max(lengths):
         return (
-            f"{max(lengths):,} bytes are known of how that began, and this file has no more than "
-            f"{len(beginning):,}"
+            f"the first {max(lengths):,} bytes of the earlier file are known, and this file has "
+            f"only {len(beginning):,}"
         )
     if any(head_of(beginning[:length]) in heads for length in lengths):
-        return "it begins alike, and does not hold what was shipped"
+        return "it begins alike, but lacks records that were shipped"
     return ""
 
 
@@ -425,8 +427,8 @@ def _why_not(context: RunContext, original: _Original, chunks: Chunks) -> str:
     digest, spark = context.pipeline.transform_digest(), context.engine.version
     if chunks.digests[original.id] != {digest}:
         return (
-            "it was shipped under another transform (`records`, `routes`, `format` or "
-            "`split_size` were others)"
+            "it was shipped under another transform: `records`, `routes`, `format` or "
+            "`split_size` changed since"
         )
     if chunks.sparks.get(original.id, {spark}) != {spark}:
         return "it was shipped with another version of Spark"
@@ -556,9 +558,10 @@ def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Ver
     if held == 0 and not unfinished:
         return _Verdict(False)
     why = (
-        "its last line had no end when it was shipped, and goes on here"
+        "its last line was not terminated when it was shipped, and continues here"
         if unfinished
-        else f"{held} of its {held + failed} chunks are in this file, and the others are not"
+        else f"{held} of its {plural(held + failed, 'chunk')} {'is' if held == 1 else 'are'} in "
+        "this file, and the others are not"
     )
     return _Verdict(False, why)
 
@@ -641,7 +644,7 @@ def _conclude(
             )
         elif one.grown and one.path != one.original.path and source.on_replaced in ("fail", "skip"):
             found.left_out[file.id] = (
-                f"it begins with all that was shipped of {one.original.path}, and holds more: it "
+                f"it begins with all that was shipped of {one.original.path} and has more: it "
                 "was renamed and has grown. Nothing of it was sent. Set `source.on_replaced: "
                 "continue` to ship only the rest"
             )
@@ -659,8 +662,8 @@ def _conclude(
 
 def _doubtful(original: FileId, why: str) -> str:
     return (
-        f"it begins like {original.path}, which was shipped and is gone, and nobody can tell "
-        f"whether it is the same file: {why}. Nothing of it was sent. If it is another file, set "
+        f"it begins like {original.path}, which was shipped and is gone, and whether it is the "
+        f"same file cannot be decided: {why}. Nothing of it was sent. If it is another file, set "
         "`source.on_renamed: ship` and run the window again"
     )
 
@@ -818,8 +821,9 @@ def note_of_successors(found: Sequence[FileId]) -> str:
     first, more = found[0].path, f" and {len(found) - 1:,} more" if len(found) > 1 else ""
     what, lies = ("1 file is", "lies") if len(found) == 1 else (f"{len(found):,} files are", "lie")
     return (
-        f"{what} new, and {lies} where another one was shipped from that is gone: {first}{more}. "
-        "What begins otherwise is sent whole (`source.on_replaced: continue`)."
+        f"{what} new, and {lies} where another file was shipped from that is gone: "
+        f"{first}{more}. A file with another beginning is sent whole (`source.on_replaced: "
+        "continue`)."
     )
 
 
@@ -829,6 +833,6 @@ def note_of(found: Sequence[RecognisedFile]) -> str:
     what = "1 file was" if len(found) == 1 else f"{len(found):,} files were"
     return (
         f"{what} recognised as moved: {first.original.path} → {first.path}{more}. By their "
-        f"checksums {sum(one.records for one in found):,} records were delivered before, and are "
-        "not sent again."
+        f"checksums, {plural(sum(one.records for one in found), 'record')} had been delivered "
+        "before, and nothing of that is sent again."
     )

@@ -10,6 +10,7 @@ from typing import Literal
 
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
+from shipper.config.units import plural
 from shipper.driver.pending import Pending
 from shipper.errors import ClusterError, TopicRecreated
 from shipper.kafka.admin import ClusterAdmin
@@ -77,9 +78,10 @@ def look_again(found: Incarnations, cluster: Cluster) -> None:
     now = ClusterAdmin(cluster).present_ids(topics)
     if differ := [topic for topic in sorted(topics) if now.get(topic) != found.present.get(topic)]:
         raise ClusterError(
-            f"cluster {cluster.name}: brokers do not agree on which topic {', '.join(differ)} is: "
-            "the metadata of one lag behind. Nothing was sent. Run again when all brokers are "
-            "well."
+            f"cluster {cluster.name}: brokers disagree on the ids of the topics "
+            f"{', '.join(differ)}: the metadata of one broker lag behind. Nothing was sent. "
+            "Run again when all brokers are well.",
+            code="SHIP-406",
         )
 
 
@@ -98,13 +100,13 @@ def sentence(lost: RecreatedTopic) -> str:
         what = f"topic {lost.topic} was deleted (its id was {lost.before})."
     else:
         what = (
-            f"topic {lost.topic} was deleted and created anew: its id was {lost.before} and is "
+            f"topic {lost.topic} was deleted and created again: its id was {lost.before} and is "
             f"{lost.now}."
         )
-    files = "1 file" if lost.files == 1 else f"{lost.files:,} files"
+    were = "was" if lost.records == 1 else "were"
     return (
-        f"{what} {lost.records:,} records of {files} were in the earlier topic, and are in none "
-        "now."
+        f"{what} {plural(lost.records, 'record')} of {plural(lost.files, 'file')} {were} in the "
+        "earlier topic and in no topic now."
     )
 
 
@@ -120,8 +122,8 @@ def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
 def remedy(pipeline: str) -> str:
     return (
         "To send exactly these records again, set `delivery.on_recreated: resend` in "
-        f"pipelines/{original(pipeline)}.yaml and run the window again; or send whole files anew "
-        "with `--reship`, of which consumers of other topics will see duplicates."
+        f"pipelines/{original(pipeline)}.yaml and run the window again. Or re-ship whole files "
+        "with `--reship`: consumers of the pipeline's other topics will see duplicates."
     )
 
 
@@ -137,6 +139,6 @@ def refuse_late(
         found.partial = [other for other in found.partial if other != file]
         topic = lost.files[file]
         found.refused[file] = (
-            f"topic {topic} was deleted, or deleted and created anew, after records of the file "
+            f"topic {topic} was deleted, or deleted and created again, after records of the file "
             "were delivered to it: see `delivery.on_recreated`"
         )

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import LINES_HEADER, UNREADABLE
+from shipper.config.units import plural
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, UsageError
 from shipper.kafka.client import ClusterClient
@@ -156,8 +157,8 @@ class KeptValues:
         """A sentence for each chunk that holds something else. One of which retention has removed a
         record cannot be judged."""
         return [
-            f"{key.split.file.path} (split at byte {key.split.start}): topic {key.topic} has other "
-            "values than were put there, by the ledger's checksum: somebody else writes to it. "
+            f"{key.split.file.path} (split at byte {key.split.start}): by the ledger's checksum, "
+            f"topic {key.topic} has other values than were sent: another producer writes to it. "
             "Take the records from the file itself."
             for key, _ in self._wrong
         ]
@@ -233,9 +234,10 @@ def replay(
             _send(ledger, transactions, pipeline, chunks, left, run_id, found)
         except KafkaFault as fault:
             raise ClusterError(
-                f"cluster {cluster.name}: {len(found.sent)} of {len(left)} records are certainly "
-                f"sent, then: {fault}. Run the same command again: only what is left will be "
-                "sent."
+                f"cluster {cluster.name}: {len(found.sent)} of {plural(len(left), 'record')} "
+                f"were sent, then the cluster failed: {fault}. Run the same command again: it "
+                "sends only what is left.",
+                code="SHIP-507",
             ) from fault
         finally:
             transactions.close(within(_ABORT_SECONDS))
@@ -249,18 +251,24 @@ def _check_topics(
     for topic in dict.fromkeys(repaired.topic for repaired in wanted):
         if re.fullmatch(cluster.reserved_topics, topic):
             raise UsageError(
-                f"topic {topic!r} is a ledger, or Kafka's own, and not for records. Nothing was "
-                "sent."
+                f"topic {topic!r} is a ledger, or Kafka's own, and takes no records. Nothing "
+                "was sent. Name another topic.",
+                code="SHIP-116",
             )
         if not any(route.matches(topic) for route in pipeline.routes) or (
             pipeline.quarantine and topic == pipeline.quarantine.topic
         ):
             raise UsageError(
-                f"topic {topic!r} is no topic that pipeline {pipeline.name} routes to. Nothing was "
-                "sent."
+                f"pipeline {pipeline.name} does not route to topic {topic!r}. Nothing was "
+                "sent. Name a topic of the pipeline.",
+                code="SHIP-116",
             )
         if topic not in known:
-            raise UsageError(f"topic {topic!r} is not on cluster {cluster.name}. Nothing was sent.")
+            raise UsageError(
+                f"cluster {cluster.name} has no topic {topic!r}. Nothing was sent. Create the "
+                "topic, or correct its name.",
+                code="SHIP-116",
+            )
 
 
 def _chunks(
@@ -272,17 +280,21 @@ def _chunks(
         chunk = known.find(place)
         if chunk is None:
             raise UsageError(
-                f"{place} is not in quarantine on cluster {cluster}, by the ledger. Nothing was "
-                "sent."
+                f"cluster {cluster}: by the ledger, {place} is not in quarantine. Nothing was "
+                "sent. Leave the record out.",
+                code="SHIP-111",
             )
         if UNREADABLE in (chunk.value.reasons or {}):
             raise UsageError(
-                f"{place} stands for a whole file that could not be read, and is no record to "
-                "send. Nothing was sent. Repair the file and run its window again: changed, it "
-                "is a new file, and is shipped."
+                f"{place} stands for a whole file that could not be read, and is not a record "
+                "to send. Nothing was sent. Repair the file and run its window again: the "
+                "repaired file counts as a new one, and is shipped.",
+                code="SHIP-111",
             )
         if place in found:
-            raise UsageError(f"{place} is given twice. Nothing was sent: leave one of them.")
+            raise UsageError(
+                f"{place} is given twice. Nothing was sent. Leave one of them out.", code="SHIP-111"
+            )
         found[place] = chunk
     return found
 

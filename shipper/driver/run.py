@@ -10,6 +10,7 @@ from typing import Any
 
 from shipper.config import load_platform
 from shipper.driver.context import RunContext
+from shipper.error_codes import UNEXPECTED, with_code
 from shipper.errors import ShipperError, UsageError
 from shipper.report.account import RunStep, first_failure
 from shipper.report.gaps import gaps_before
@@ -91,7 +92,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         result.source_requests = dict(context.engine.source_requests())
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
-            stopped.there = "nothing was sent"
+            stopped.there = "Nothing was sent"
         context.folder.write(
             result_name,
             _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
@@ -104,7 +105,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         message = (
             error.message
             if isinstance(error, ShipperError)
-            else f"{name}: {context.engine.reason(error)}"
+            else with_code(f"{name}: {context.engine.reason(error)}", UNEXPECTED)
         )
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
@@ -182,8 +183,8 @@ def _call(
     if cluster is None or cluster not in context.clusters:
         known = ", ".join(context.clusters)
         raise UsageError(
-            f"step {name!r} needs a cluster of the pipeline, as in "
-            f"{name}:{next(iter(context.clusters))}; it has {known}"
+            f"step {name!r} needs a cluster of the pipeline, for example "
+            f"{name}:{next(iter(context.clusters))}. The pipeline has {known}."
         )
     if name == SHIP:
         from shipper.driver.ship import ship
@@ -194,8 +195,8 @@ def _call(
 
         return gate_delivery(context.on(cluster), cluster, started_at)
     raise UsageError(
-        f"unknown step {name!r}; steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, "
-        f"{GATE_DELIVERY}:CLUSTER, {REPORT}"
+        f"step {name!r} does not exist. The steps are {PLAN}, {GATE_SOURCE}, {SHIP}:CLUSTER, "
+        f"{GATE_DELIVERY}:CLUSTER and {REPORT}."
     )
 
 
@@ -304,14 +305,14 @@ def _prune(context: RunContext) -> None:
             now(),
         )
     except (OSError, ShipperError) as error:
-        say(f"report: results that are too old stay where they are ({error})")
+        say(f"report: old results could not be removed, and stay until the next run ({error})")
 
 
 def _gaps(context: RunContext) -> list[Gap] | None:
     try:
         return gaps_before(context.own_runs_uri, context.pipeline, context.window.start)
     except (OSError, ShipperError) as error:
-        say(f"report: nobody knows which windows are missing ({error})")
+        say(f"report: missing windows are unknown, so the page shows none ({error})")
         return None
 
 
@@ -321,7 +322,7 @@ def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
             context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, now()
         )
     except OSError as error:
-        say(f"report: nobody knows how fresh the clusters are ({error})")
+        say(f"report: the freshness of the clusters is unknown ({error})")
         return {}
 
 
@@ -336,7 +337,7 @@ def _history(context: RunContext) -> list[PastRun]:
             names=context.pipeline.names,
         )
     except OSError as error:
-        say(f"report: the runs before this one cannot be listed, so the page shows none ({error})")
+        say(f"report: earlier runs cannot be listed, so the page shows none ({error})")
         return []
 
 

@@ -8,7 +8,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Scan
 from shipper.driver.progress import Progress
-from shipper.errors import DeliveryError, ShipperError, Superseded, of_kind
+from shipper.errors import DeliveryError, ShipperError, Superseded, error_named
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import PlannedFile
@@ -48,7 +48,7 @@ def scan(
         )
     for receipt in found.receipts:
         if receipt.error and found.error is None:
-            found.error = of_kind(receipt.error_kind, receipt.error)
+            found.error = error_named(receipt.error_kind, receipt.error)
     return found
 
 
@@ -59,12 +59,12 @@ def why_failed(
         return error
     if superseded:
         return Superseded(
-            f"a later run of pipeline {order.pipeline} took over; this one stopped, and sends "
-            "nothing more"
+            f"a later run of pipeline {order.pipeline} took over. This run stopped and sends "
+            "nothing more. Let the later run finish, then run the window again."
         )
     if told := unsealed(str(error), order.seal):
         return told
     return DeliveryError(
-        f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger: run "
-        "again, and only the rest is sent."
+        f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger. "
+        "Run again: only the rest is sent."
     )

@@ -75,8 +75,9 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     )
     if plan.digest_for(cluster_name) != context.pipeline.transform_digest():
         raise StepResultError(
-            "the pipeline's transform was changed after the plan was made; start the run again "
-            "from the plan"
+            "the pipeline's transform was changed after the plan was made. Nothing was sent. "
+            "Start the run again from the plan.",
+            code="SHIP-006",
         )
     context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
@@ -154,8 +155,9 @@ def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
         )
     except OSError as error:
         raise StepResultError(
-            f"which topic the ledger is cannot be written to {context.own_runs_uri}: {error}. "
-            "Nothing was sent."
+            f"the identity of the ledger cannot be written to {context.own_runs_uri}: {error}. "
+            "Nothing was sent. Check `runs_uri` and its permissions.",
+            code="SHIP-005",
         ) from error
 
 
@@ -296,7 +298,8 @@ class ClusterShip:
             ).named()
         except ShipperError as error:
             self._result.notes.append(
-                f"Nobody could tell at the end whether a topic was deleted during the ship: {error}"
+                "At the end it could not be checked whether a topic was deleted during the "
+                f"ship: {error}"
             )
             return
         if lost:
@@ -322,8 +325,9 @@ class ClusterShip:
                 write_as_lane(ledger, self._preflight.settings, lane, taken.generation, records)
             except KafkaFault as fault:
                 raise ClusterError(
-                    f"cluster {self._cluster.name}: the ledger could not be told which files were "
-                    f"renamed: {fault}. Nothing was sent. Run again."
+                    f"cluster {self._cluster.name}: the renamed files could not be written to "
+                    f"the ledger: {fault}. Nothing was sent. Run again.",
+                    code="SHIP-507",
                 ) from fault
             for key, value in moved:
                 taken.chunks.add(key, value)
@@ -364,8 +368,8 @@ class ClusterShip:
         if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
             note = (
-                f"{earlier:,} of the records that were there were sent by an earlier attempt of "
-                "this very run."
+                f"{plural(earlier, 'record')} of those already committed came from an earlier "
+                "attempt of this very run."
             )
             say(f"{self._cluster.name}: {note}")
             result.notes.append(note)
@@ -410,10 +414,7 @@ class ClusterShip:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
         except ShipperError as error:
-            return (
-                f"what is in the ledger of {self._cluster.name} could not be read any more "
-                f"({error})"
-            )
+            return f"the ledger of {self._cluster.name} could not be read any more ({error})"
         files = plural(len(left.complete) + len(left.left) + len(left.skipped), "file")
         records = plural(sum(left.records_there.values()), "record")
         return (
@@ -498,9 +499,10 @@ class ClusterShip:
                 if chunk.generation > planned and chunk.run_id != run_id:
                     raise StepResultError(
                         f"cluster {self._cluster.name}: run {chunk.run_id} shipped "
-                        f"{split.file.path} after this run was planned. Shipping the file anew "
-                        "by the older plan would send its records twice, so nothing was sent. "
-                        "Start the run again from the plan."
+                        f"{split.file.path} after this run was planned. Nothing was sent, "
+                        "because the older plan would send the file's records twice. Start "
+                        "the run again from the plan.",
+                        code="SHIP-006",
                     )
 
     def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
@@ -529,9 +531,10 @@ class ClusterShip:
         still = self._pending(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
-                f"cluster {self._cluster.name}: every task succeeded, but the ledger does not hold "
-                f"all of {_some(missing)}. What was committed stays. Run again, and only the "
-                "rest is sent; if it happens again, report it as a bug of shipper."
+                f"cluster {self._cluster.name}: every task succeeded, but the ledger does not "
+                f"hold all of {_some(missing)}. What was committed stays. Run again: only the "
+                "rest is sent. If this happens again, report it as a bug.",
+                code="SHIP-607",
             )
 
     @contextmanager
@@ -547,9 +550,9 @@ class ClusterShip:
                 traceback.print_exc()
             self._failed(
                 DeliveryError(
-                    f"cluster {self._cluster.name}: after the files were read: "
-                    f"{self._context.engine.reason(error)}. What was committed is in the ledger: "
-                    "run again, and only the rest is sent."
+                    f"cluster {self._cluster.name}: the ship failed after the files were read: "
+                    f"{self._context.engine.reason(error)}. What was committed stays. Run "
+                    "again: only the rest is sent."
                 )
             )
 
@@ -587,18 +590,19 @@ class ClusterShip:
         if missing := wait_for(TopicLookup(self._preflight.settings), unsent, deadline):
             named = _some(
                 [
-                    f"{topic} ({unsent[topic]:,} records: {state.reason})"
+                    f"{topic} ({plural(unsent[topic], 'record')}: {state.reason})"
                     for topic, state in missing.items()
                 ]
             )
             return Scan(
                 error=TopicMissing(
-                    f"cluster {self._cluster.name}: not delivered within `delivery.metadata_wait`: "
-                    f"{named}. Everything else was sent. Create the topic, or check its name and "
-                    "the ACLs; then run again: only what is left will be sent."
+                    f"cluster {self._cluster.name}: records were not delivered within "
+                    f"`delivery.metadata_wait`: {named}. Everything else was sent. Create the "
+                    "topics, or check their names and ACLs. Then run again: only what is left "
+                    "is sent."
                 )
             )
-        named = _some([f"{topic} ({count:,} records)" for topic, count in unsent.items()])
+        named = _some([f"{topic} ({plural(count, 'record')})" for topic, count in unsent.items()])
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(
             f"Another pass over the files was needed for parked records of {named}."
@@ -641,7 +645,7 @@ class ClusterShip:
         self._unreadable += [file for file in found if file.path not in known]
         if done.error is None and (empty := without_records(pieces, done.receipts)):
             note = (
-                f"{plural(len(empty), 'file')} with bytes and without a line "
+                f"{plural(len(empty), 'file')} with bytes but without a line "
                 f"({min(empty)}{', …' if len(empty) > 1 else ''})."
             )
             self._result.notes += [] if note in self._result.notes else [note]
@@ -677,7 +681,7 @@ class ClusterShip:
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
             self._result.notes.append(
-                f"There is no timeline, since the ledger could not be read at the end: {error}"
+                f"There is no timeline, because the ledger could not be read at the end: {error}"
             )
             return
         self._result.timeline = timeline(committed, self._result.generations)

@@ -108,7 +108,9 @@ def _splits(
             )
     if len(found) != count:
         raise SourceError(
-            "two splits of this window have the same 64-bit hash; ship the window in two halves"
+            "two splits of this window have the same 64-bit hash. Nothing was sent. Ship the "
+            "window in two halves.",
+            code="SHIP-312",
         )
     return found
 

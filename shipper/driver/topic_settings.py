@@ -34,7 +34,7 @@ def contradictions(
     """``window``: the one that is to be shipped; None if the run names files."""
     quarantine = pipeline.quarantine is not None and topic == pipeline.quarantine.topic
     if limit.needs_key and (quarantine or pipeline.records.key is None):
-        key = "records in quarantine have none" if quarantine else "set `records.key`"
+        key = "records in quarantine have no key" if quarantine else "set `records.key`"
         yield Contradiction(
             f"topic {topic} is compacted and takes no record without a key",
             f"{key}, or set cleanup.policy=delete",
@@ -42,9 +42,9 @@ def contradictions(
         )
     elif limit.needs_key:
         yield Contradiction(
-            f"topic {topic} is compacted: of the records of a key it keeps the newest alone, and "
-            "a gate that reads back later misses the others",
-            "set cleanup.policy=delete if each record counts",
+            f"topic {topic} is compacted: it keeps only the newest record of a key, and a gate "
+            "that reads back later misses the others",
+            "set cleanup.policy=delete if every record counts",
             False,
         )
     if (
@@ -56,12 +56,12 @@ def contradictions(
         return
     age = dt.timedelta(milliseconds=min(limit.max_age_ms, 1e14))
     kept = (
-        f"topic {topic} takes and keeps no record whose time is older than {_in_words(age)} "
+        f"topic {topic} rejects or deletes records whose time is older than {_in_words(age)} "
         "(retention.ms, message.timestamp.before.max.ms)"
     )
     remedy = (
-        "raise these, or remove `records.timestamp`: then a record's time is that at which it is "
-        "sent"
+        "raise these settings, or remove `records.timestamp`: then a record's time is the time "
+        "of sending"
     )
     if pattern_of_source(pipeline.source.path) is not None and now - window.end - _SLACK > age:
         yield Contradiction(

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 
 from shipper.config.formats import TABLES
+from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE, is_named_as_text
 from shipper.driver.pieces import FilePiece, PieceReport
@@ -21,7 +22,7 @@ _MOST_NAMED = 50
 
 def unreadable(files: Sequence[PlannedFile]) -> str:
     """One paragraph that names each, with its reason and the remedy."""
-    count = "1 file cannot be read" if len(files) == 1 else f"{len(files):,} files cannot be read"
+    count = f"{plural(len(files), 'file')} cannot be read"
     faulty = [file for file in files if not file.passing]
     repair = (
         f"Repair or remove {'it' if len(faulty) == 1 else 'them'}, and run" if faulty else "Run"
@@ -34,9 +35,9 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
 
 def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
     return SourceUnreachable(
-        f"pipeline {pipeline}: cannot list {', '.join(paths[:3])}{', …' if paths[3:] else ''}: "
-        f"{why}. Nobody knows which files lie there, so nothing was sent. Check the path, the "
-        "scheme and the credentials."
+        f"pipeline {pipeline}: {', '.join(paths[:3])}{', …' if paths[3:] else ''} cannot be "
+        f"listed: {why}. Nothing was sent, because the files of the window are unknown. Check "
+        "the path, its scheme and the credentials."
     )
 
 
@@ -62,7 +63,10 @@ def quarantine_whole(
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
-        say(f"reading {len(doubtful)} packed files, to quarantine those that cannot be read")
+        say(
+            f"reading {plural(len(doubtful), 'packed file')}, to quarantine those that cannot be "
+            "read"
+        )
         context.start_spark()
         context.engine.read_through(doubtful)
     bad = [

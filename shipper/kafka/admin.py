@@ -1,5 +1,5 @@
-"""What a cluster says of itself and its topics, and what is made there: everything of Kafka but
-records."""
+"""Metadata, settings and rights of a cluster and its topics, and the creation of topics: everything
+of Kafka but records."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ _MOST_ASKED = 16
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """What the cluster says of a topic. Byte counts are of compressed batches."""
+    """Settings and size of a topic, as the cluster reports them. Byte counts are of compressed
+    batches."""
 
     partitions: int
     settings: Mapping[str, str]
     replication: int = 0
     """Replicas of the partition that has the fewest."""
     brokers: int = 0
-    """Of its cluster."""
+    """Number of the cluster's brokers."""
 
     @cached_property
     def limit(self) -> TopicLimit:
@@ -76,7 +77,8 @@ class TopicFacts:
 
 
 class TopicIds(NamedTuple):
-    """Which topic it is, beyond its name. Empty where the broker knows no id."""
+    """Ids of a topic and its cluster, which a name alone does not tell. Empty where the broker
+    knows no id."""
 
     cluster_id: str
     topic_id: str
@@ -84,11 +86,12 @@ class TopicIds(NamedTuple):
 
 @dataclass(frozen=True)
 class LogFacts:
-    """Which topic it is, beyond its name, and what it holds now. Both lists are by partition."""
+    """Identity of a topic, beyond its name, and its present offsets. Both lists are by
+    partition."""
 
     cluster_id: str
     topic_id: str
-    """Empty if the broker knows none (before Kafka 2.8)."""
+    """Id of the topic; empty if the broker knows none (before Kafka 2.8)."""
     starts: list[int]
     """First offsets."""
     ends: list[int]
@@ -111,24 +114,24 @@ class ClusterAdmin:
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
-        """When it was measured, and what it was."""
+        """Time of the measurement, and the round trip in seconds."""
 
     def _serve(self) -> None:
         self._admin.poll(0)
 
     def topics(self) -> dict[str, int]:
-        """Topic → number of partitions. Raises ClusterRefuses for wrong credentials, ClusterError
-        when no broker answers."""
+        """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,
+        ClusterError when no broker answers."""
         return {name: len(topic.partitions) for name, topic in self._metadata().topics.items()}
 
     def brokers(self) -> int:
-        """How many there are. Raises ClusterError."""
+        """Return the number of brokers. Raises ClusterError."""
         return len(self._metadata().brokers)
 
     def _metadata(self) -> ClusterMetadata:
-        """In slices, since a wrong password is told to the error callback alone, which is served in
-        between. A certificate that cannot be verified will not be later, so it is looked at once
-        more, by who says why."""
+        """Ask for the metadata in short slices: librdkafka reports a wrong password only to the
+        error callback, which is served between the slices. A certificate that cannot be verified
+        will not be later, so it is looked at once more, by who says why."""
         patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
@@ -143,13 +146,14 @@ class ClusterAdmin:
                     raise refused from error
                 if fault_text := self._certificate_fault():
                     raise ClusterRefuses(
-                        f"cluster {self._name}: no TLS connection: {fault_text}. The cluster's "
-                        f"settings are in clusters/{self._name}.yaml."
+                        f"cluster {self._name}: the TLS connection failed: {fault_text}. "
+                        f"Nothing was sent. Correct the settings in clusters/{self._name}.yaml.",
+                        code="SHIP-407",
                     ) from error
                 if time.monotonic() >= deadline:
                     self._is_silent = True
                     raise ClusterError(
-                        f"cluster {self._name}: no broker at {self._bootstrap} answers within "
+                        f"cluster {self._name}: no broker at {self._bootstrap} answered within "
                         f"{patience:g} s ({fault.text}). Check `bootstrap` and the security "
                         f"settings in clusters/{self._name}.yaml, and that this machine can "
                         "reach the brokers."
@@ -160,7 +164,7 @@ class ClusterAdmin:
                 return found
 
     def _certificate_fault(self) -> str | None:
-        """Why no TLS connection comes up, if librdkafka has complained of that."""
+        """Return why no TLS connection comes up, if librdkafka has complained of that."""
         heard = self._client_errors.last
         # A broker that wants a certificate says so when the connection is up, and librdkafka then
         # only that it broke.
@@ -173,7 +177,7 @@ class ClusterAdmin:
         return tls.why_refused(self._connection, self._bootstrap, _SLICE_SECONDS)
 
     def _explained(self, error: KafkaException) -> KafkaFault:
-        """With what was heard of the connections, if it says only that nothing came."""
+        """Return the fault; if it says only that no answer came, add the connections' complaint."""
         return self._client_errors.explained(fault_of(error.args[0]))
 
     def _refused(self, what: str = "") -> ClusterRefuses | None:
@@ -194,7 +198,7 @@ class ClusterAdmin:
         )
 
     def facts(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
-        """Facts on those of ``topics`` that are there. Raises ClusterError."""
+        """Return facts of those of ``topics`` that exist. Raises ClusterError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = (
             self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
@@ -223,17 +227,18 @@ class ClusterAdmin:
             if not is_refusal(fault.name):
                 raise self._failed(f"topic {topic}", fault) from error
             raise ClusterRefuses(
-                f"cluster {self._name}: topic {topic}: {fault.text} Grant the user in `properties` "
-                "DescribeConfigs on it; `shipper doctor` shows what else is missing."
+                f"cluster {self._name}: the settings of topic {topic} cannot be read: "
+                f"{fault.text} Grant DescribeConfigs on the topic to the user in `properties`. "
+                "`shipper doctor` shows what else is missing."
             ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
-        """Topic → its limit, of those that are there. Raises ClusterError."""
+        """Return topic → its limit, for those of ``topics`` that exist. Raises ClusterError."""
         return {topic: facts.limit for topic, facts in self.facts(list(topics)).items()}
 
     def rtt_seconds(self, topic: str) -> float:
-        """Median of three round trips on a connection that is up: requests for one topic's
-        metadata, which a broker answers from memory. Measured once in ten minutes."""
+        """Return the median of three round trips on a connection that is up: requests for one
+        topic's metadata, which a broker answers from memory. Measured once in ten minutes."""
         measured_at, before = self._rtt
         if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
             return before
@@ -277,15 +282,17 @@ class ClusterAdmin:
                     if not is_refusal(fault.name):
                         raise self._failed(f"cannot create {', '.join(topics)}", fault) from error
                     raise ClusterRefuses(
-                        f"cluster {self._name}: cannot create {', '.join(topics)}: {fault.text} "
-                        "Grant the user in `properties` Create on it, or create it."
+                        f"cluster {self._name}: {', '.join(topics)} cannot be created: "
+                        f"{fault.text} Grant Create on it to the user in `properties`, or "
+                        "create it."
                     ) from error
         self._wait_until_known(topics)
 
     def _wait_until_known(self, topics: Mapping[str, int]) -> None:
-        """A broker learns of a new topic when it reads the controller's log, some moments after the
-        topic was created. A client asks any broker: one that is behind says that the topic does not
-        exist, and librdkafka then fails its records with ``_UNKNOWN_TOPIC``."""
+        """Wait until every broker knows the new topics. A broker learns of a new topic when it
+        reads the controller's log, some moments after the topic was created. A client asks any
+        broker: one that is behind says that the topic does not exist, and librdkafka then fails its
+        records with ``_UNKNOWN_TOPIC``."""
         deadline = time.monotonic() + self._timeout
         brokers = self._metadata().brokers.values()
         with ThreadPoolExecutor(
@@ -298,8 +305,9 @@ class ClusterAdmin:
             )
         if faults := [fault for fault in behind if fault]:
             raise ClusterError(
-                f"cluster {self._name}: {', '.join(topics)} created, but {'; '.join(faults)}. Run "
-                "again."
+                f"cluster {self._name}: {', '.join(topics)} was created, but its settings are "
+                f"not those that were asked for: {'; '.join(faults)}. Run again.",
+                code="SHIP-507",
             )
 
     def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:
@@ -332,12 +340,12 @@ class ClusterAdmin:
             time.sleep(_NEWS_SECONDS)
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset behind the last record, committed or not (READ_UNCOMMITTED)."""
+        """Return the offset after the last record, committed or not (READ_UNCOMMITTED)."""
         return self._offsets([TopicPartition(topic, partition)], OffsetSpec.latest())[0]  # type: ignore[no-untyped-call]
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> list[int]:
-        """Asks again while a partition has no leader that knows of it, as in the first moments of a
-        new topic."""
+        """Ask for offsets, again while a partition has no leader that knows it, as in the first
+        moments of a new topic."""
         deadline = time.monotonic() + self._timeout
         while True:
             futures = self._admin.list_offsets(
@@ -355,7 +363,7 @@ class ClusterAdmin:
                 time.sleep(0.05)
 
     def log_facts(self, topic: str) -> LogFacts:
-        """Which topic of which cluster it is, and where its partitions begin and end now. Raises
+        """Return the identity of the topic, and where its partitions begin and end now. Raises
         ClusterError."""
         known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
@@ -372,7 +380,7 @@ class ClusterAdmin:
         )
 
     def topic_ids(self, topic: str) -> TopicIds:
-        """Raises ClusterError."""
+        """Return the ids of the topic and its cluster. Raises ClusterError."""
         described = self._admin.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
@@ -381,8 +389,8 @@ class ClusterAdmin:
         return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """Topic → its id now, as :data:`shipper.types.PresentIds` has it; without topics that this
-        user may not see. Raises ClusterError."""
+        """Return topic → its present id, as :data:`shipper.types.PresentIds` has it; without topics
+        that this user may not see. Raises ClusterError."""
         if not topics:
             return {}
         asked = self._admin.describe_topics(
@@ -396,7 +404,7 @@ class ClusterAdmin:
         return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
-        """Whether a transactional producer can be initialised. ``topic``: any that is there;
+        """Return True if a transactional producer can be initialised. ``topic``: any that is there;
         ``transactional_id``: one that nobody else has. Raises ClusterError when nobody can tell
         right now, as while the coordinator does not answer."""
         try:
@@ -411,7 +419,7 @@ class ClusterAdmin:
         return True
 
     def try_transactions(self, topic: str, transactional_id: str) -> None:
-        """Initialises a transactional producer; arguments as for :meth:`has_transactions`. Raises
+        """Initialise a transactional producer; arguments as for :meth:`has_transactions`. Raises
         KafkaFault."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
         until = time.monotonic() + self._timeout
@@ -420,15 +428,15 @@ class ClusterAdmin:
     # What the user may do.
 
     def addresses(self) -> list[tls.HostPort]:
-        """Of each broker, as it names itself. Raises ClusterError."""
+        """Return each broker's address, as the broker advertises it. Raises ClusterError."""
         return sorted(
             tls.HostPort(str(broker.host), int(broker.port))
             for broker in self._metadata().brokers.values()
         )
 
     def allowed(self, topics: Sequence[str]) -> dict[str, set[str] | KafkaFault]:
-        """Topic → operations that this user may do on it, in the words of ``kafka-acls``; or why
-        nobody can tell: it is not there, or may not be seen."""
+        """Return topic → operations that this user may do on it, in the words of ``kafka-acls``; or
+        the fault if the topic does not exist or may not be seen."""
         if not topics:
             return {}
         asked = self._admin.describe_topics(
@@ -439,8 +447,8 @@ class ClusterAdmin:
         return {topic: self._operations(future) for topic, future in asked.items()}
 
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
-        """As :meth:`allowed`, of a consumer group. Asks again while its coordinator is not there,
-        as on a cluster that never had a group."""
+        """Return what :meth:`allowed` returns, for a consumer group. Asks again while its
+        coordinator is not there, as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
             asked = self._admin.describe_consumer_groups(
@@ -465,7 +473,7 @@ class ClusterAdmin:
         }
 
     def try_to_create(self, topic: str, replication_factor: int | None) -> None:
-        """Asks whether a topic could be created, and creates none. Raises KafkaFault."""
+        """Ask whether a topic could be created, and create none. Raises KafkaFault."""
         new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
         try:
             self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[

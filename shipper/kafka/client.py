@@ -44,7 +44,7 @@ def _offset(message: Message) -> int:
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    """A consumer gets them as pairs."""
+    """Return the message's headers; a consumer gets them as pairs."""
     return tuple(message.headers() or ())  # type: ignore[arg-type]
 
 
@@ -139,9 +139,9 @@ class ClusterClient(ClusterAdmin):
         self._readers: dict[tuple[str, int], _Reader] = {}
 
     def connect(self, topic: str, partitions: Sequence[int], *, writes: bool = True) -> None:
-        """Brings up what writing to ``topic`` and reading these partitions of it needs, all at
-        once: each takes some eight round trips. Never raises: whoever then writes or reads hears
-        why it cannot."""
+        """Bring up every connection that writing to ``topic`` and reading these partitions needs,
+        all at once: each takes some eight round trips. Never raises: whoever then writes or reads
+        hears why it cannot."""
 
         def read(partition: int) -> None:
             # Without metadata librdkafka would look for the end once, in vain, and again after half
@@ -167,7 +167,7 @@ class ClusterClient(ClusterAdmin):
         wait_seconds: float | None,
         least_end: int = 0,
     ) -> list[LogRecord]:
-        """Committed records from ``start`` on; see :meth:`batches`."""
+        """Return committed records from ``start`` on; see :meth:`batches`."""
         return list(
             itertools.chain.from_iterable(
                 self.batches(
@@ -185,8 +185,8 @@ class ClusterClient(ClusterAdmin):
         wait_seconds: float | None,
         least_end: int = 0,
     ) -> Generator[list[LogRecord]]:
-        """Committed records from ``start`` on, some thousands at a time. The last-read position is
-        not kept anywhere.
+        """Yield committed records from ``start`` on, some thousands at a time. The last-read
+        position is not kept anywhere.
 
         With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for
         open transactions in front of it, and raises OutcomeUnknown if nothing more could be read
@@ -204,7 +204,7 @@ class ClusterClient(ClusterAdmin):
             ]
 
     def headed(self, topic: str) -> Iterator[list[HeadedRecord]]:
-        """Every record of the topic that is committed now, with its headers; partition by
+        """Yield every record of the topic that is committed now, with its headers; partition by
         partition, some thousands at a time. Raises ClusterError."""
         facts = self.log_facts(topic)
         for partition, start in enumerate(facts.starts):
@@ -260,8 +260,9 @@ class ClusterClient(ClusterAdmin):
         *,
         stop_at_lso: bool,
     ) -> Iterator[list[Message]]:
-        """The first answer is one to a question asked now, so its high watermark lies behind all
-        that was acknowledged before, if who answers is the leader still."""
+        """Yield messages up to the end. The first answer comes after this call, so its high
+        watermark lies after all that was acknowledged before, if the answering broker is still the
+        leader."""
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
         position, target = -1, -1
         deadline = time.monotonic() + self._timeout
@@ -293,16 +294,17 @@ class ClusterClient(ClusterAdmin):
                 raise self._failed(f"{name} cannot be read", silence)
             if time.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
-                    f"cluster {self._name}: {name} could be read up to offset {position} of "
-                    f"{target} only: a transaction is still open in front of it, which ends at "
-                    "its timeout at the latest, or a broker answers that does not lead it any "
-                    "more. Run again then."
+                    f"cluster {self._name}: {name} could be read only up to offset {position} "
+                    f"of {target}. Either a transaction before the end is still open and ends "
+                    "at its timeout, or a broker answers that is not the leader any more. "
+                    "Nothing was decided on this reading. Run again after the transaction "
+                    "timeout."
                 )
 
     @staticmethod
     def _answer(consumer: Consumer) -> list[Message]:
-        """What is there, as soon as something is: `consume` alone waits for as many as it was asked
-        for."""
+        """Return the messages that are available, as soon as there is one: `consume` alone waits
+        for as many as it was asked for."""
         first = consumer.poll(_POLL_SECONDS)
         return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
@@ -357,7 +359,7 @@ class ClusterClient(ClusterAdmin):
         key: bytes,
         value: bytes | None,
     ) -> None:
-        """Raises KafkaFault if the producer is beyond repair."""
+        """Queue a record. Raises KafkaFault if the producer is beyond repair."""
         while True:
             try:
                 producer.produce(
@@ -381,14 +383,14 @@ class ClusterClient(ClusterAdmin):
         if fault is None or written.is_unknown:
             heard = f" ({fault})" if fault else ""
             return OutcomeUnknown(
-                f"cluster {self._name}: {left} records for {topic} were not acknowledged within "
-                f"{self._timeout:g} s{heard}, and nobody knows whether they are there. Run again "
+                f"cluster {self._name}: {left} records for {topic} were not acknowledged "
+                f"within {self._timeout:g} s{heard}, so their outcome is unknown. Run again "
                 "when the cluster is well."
             )
         if is_refusal(fault.name):
             return ClusterRefuses(
-                f"cluster {self._name}: cannot write to {topic}: {fault} "
-                f"({ruling_on(fault.name).reason})"
+                f"cluster {self._name}: {topic} cannot be written to: {fault} "
+                f"({ruling_on(fault.name).reason})."
             )
         return self._refused(f"cannot write to {topic}: ") or ClusterError(
             f"cluster {self._name}: cannot write to {topic}: {fault}"
@@ -400,9 +402,9 @@ class ClusterClient(ClusterAdmin):
             call(self._log_producer(topic).list_topics, topic, self._timeout)
 
     def _log_producer(self, topic: str) -> Producer:
-        """Made on first use and kept, so that only the first record waits for a connection and a
-        producer id. Idempotent: a copy that a stalled connection delivers late would come after
-        newer records, and count in their place."""
+        """Return the producer. It is made on first use and kept, so that only the first record
+        waits for a connection and a producer id. Idempotent: a copy that a stalled connection
+        delivers late would come after newer records, and count in their place."""
         with self._producer_lock:
             if self._producer is None:
                 timeout_ms = int(self._timeout * 1000)

@@ -83,8 +83,8 @@ _HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
 
 
 def connection(cluster: Cluster) -> dict[str, Any]:
-    """Settings shared by every client of the cluster. Secrets in it are hidden; :func:`made`
-    reveals them to the client alone."""
+    """Return the settings that every client of the cluster shares. Secrets in it are hidden;
+    :func:`made` reveals them to the client alone."""
     return {
         "client.id": "shipper",
         "socket.keepalive.enable": True,
@@ -103,8 +103,8 @@ def made(
     ours: Mapping[str, Any],
     logger: ClientLog | None = None,
 ) -> Client:
-    """A client with ``settings`` as :func:`connection` gives them, and ``ours``, which hold
-    whatever those say. Bound methods among them are held :func:`~shipper.complaints.weakly`. Raises
+    """Make a client with ``settings`` from :func:`connection`, and with ``ours``, which override
+    those. Bound methods in ``ours`` are held :func:`~shipper.complaints.weakly`. Raises
     WrongProperties."""
     ours = {**_HEARD, **{name: weakly(value) for name, value in ours.items()}}
     logger = logger or ClientLog()
@@ -171,8 +171,8 @@ _OWN_CERTIFICATE = ("ssl.key.", "ssl.certificate.", "ssl.keystore.")
 
 
 def refusal(cluster: Cluster) -> str | None:
-    """Why no client can be made, None if one can: a wrong value, a file that is missing or
-    unreadable. Holds no secret.
+    """Return why no client can be made: a wrong value, a file that is missing or unreadable. None
+    if one can be made. Holds no secret.
 
     The client that is made for this looks for a broker at a closed port of this machine, asks no
     server for a token, and runs no `kinit`. Of references that are not known here nothing is
@@ -195,8 +195,8 @@ def refusal(cluster: Cluster) -> str | None:
 
 
 def _without_unknown(settings: dict[str, Any]) -> dict[str, Any]:
-    """Text in the place of a login that is not known; files that are not known, and what belongs to
-    them, are left out."""
+    """Replace a login that is not known by a placeholder; leave out unknown files and the settings
+    that belong to them."""
     unknown = {
         name
         for name, value in settings.items()

@@ -1,5 +1,5 @@
-"""What a topic takes: how large a batch, and so a record, which times, with or without a key. The
-one answer that sizing, sorting and lanes share."""
+"""Limits of a topic: the largest batch, and so the largest record, the accepted times, and whether
+a key is needed. The one answer that sizing, sorting and lanes share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIFFERENCE = "message.timestamp.difference.max.ms"
 
 
 class TopicLimit(NamedTuple):
-    """What a topic takes, and keeps, of a record."""
+    """Which records a topic accepts and keeps."""
 
     max_bytes: int = DEFAULT_LIMIT_BYTES
     """`max.message.bytes`."""
@@ -36,7 +36,7 @@ class TopicLimit(NamedTuple):
     """Largest age of a record's own time. The broker refuses an older record, or deletes the record
     as soon as the record is written."""
     max_ahead_ms: float = math.inf
-    """How far a record's own time may lie in the future."""
+    """Longest time by which a record's own time may lie in the future."""
     takes_times: bool = True
     """False if the broker puts its own time in the place of each record's (`LogAppendTime`)."""
     needs_key: bool = False
@@ -55,8 +55,8 @@ class TopicLimit(NamedTuple):
 
 
 def _bound(settings: Mapping[str, str | None], name: str) -> float:
-    """Brokers from 3.6 to 3.9 have both settings, and go by the older one where the other has no
-    bound."""
+    """Return a bound. Brokers from 3.6 to 3.9 have both settings, and use the older one if the
+    newer one has no bound."""
     value = settings.get(name)
     return _milliseconds(settings.get(_DIFFERENCE) if value in (None, _NO_BOUND) else value)
 
@@ -79,12 +79,12 @@ class TopicLimits:
     ) -> None:
         self._known = dict(known or {})
         self._ask = ask
-        """None: nobody is asked."""
+        """Function that asks the cluster; None: nobody is asked."""
         self._absent: dict[str, float] = {}
         """Topic → when (monotonic) the cluster did not have it."""
 
     def learn(self, topics: Collection[str]) -> None:
-        """Asks for those that are not known, all at once. Raises ClusterError."""
+        """Ask for those topics that are not known, all at once. Raises ClusterError."""
         now = time.monotonic()
         unknown = [
             t
@@ -97,21 +97,22 @@ class TopicLimits:
             self._absent.update(dict.fromkeys(unknown, now))
 
     def limit(self, topic: str) -> TopicLimit:
-        """Raises ClusterError."""
+        """Return the topic's limit. Raises ClusterError."""
         self.learn([topic])
         return self._known.get(topic, TopicLimit())
 
     def of(self, topic: str) -> int:
-        """Most bytes of a batch, compressed. Raises ClusterError."""
+        """Return the largest batch in bytes, compressed. Raises ClusterError."""
         return self.limit(topic).max_bytes
 
     def known(self, topic: str) -> int | None:
-        """As :meth:`of`, without asking anybody; None if nobody has asked yet."""
+        """Return what :meth:`of` returns, without asking; None if nobody has asked yet."""
         known = self._known.get(topic, TopicLimit() if topic in self._absent else None)
         return None if known is None else known.max_bytes
 
     def surely(self, topic: str) -> int:
-        """Bytes of a batch that the topic takes whatever they compress to. Raises ClusterError."""
+        """Return the size in bytes of a batch that the topic accepts even if it does not compress.
+        Raises ClusterError."""
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
     def surely_by_now(self, topic: str) -> int:

@@ -1,4 +1,4 @@
-"""What a Kafka fault in a lane means: one table.
+"""One table of what each Kafka fault in a lane means.
 
 A lane has one way to recover: throw the producer away, open a new one with the same
 transactional.id (which ends the old transaction, one way or the other) and read in the ledger
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class TransactionOutcome(Enum):
-    """How a transaction ended, as far as the client can know."""
+    """Outcome of a transaction, as far as the client can know."""
 
     DELIVERED = "delivered"
     NOT_DELIVERED = "not delivered"
@@ -38,7 +38,7 @@ class Ruling:
     action: Action
     reason: str
     wait_seconds: float | None = None
-    """How long another try makes sense at most, where that is less than
+    """Longest time in which a retry makes sense, if that is shorter than
     `delivery.metadata_wait`."""
 
 
@@ -266,7 +266,7 @@ def ruling_on(fault_name: str) -> Ruling:
 
 
 def is_refusal(fault_name: str) -> bool:
-    """Whether waiting does not change it, or not beyond a moment."""
+    """Return True if waiting does not change the fault, or only for a moment."""
     ruling = ruling_on(fault_name)
     return ruling.action is Action.FAIL or ruling.wait_seconds is not None
 
@@ -297,7 +297,7 @@ _WORDS = {
 
 
 def outcomes_page() -> str:
-    """The page, in Markdown."""
+    """Return the page docs/outcomes.md, in Markdown."""
     parts = [
         _INTRODUCTION.strip(),
         "\n".join(

@@ -28,11 +28,11 @@ class PackedArray(NamedTuple):
     offsets: Any
     """A numpy array of int32 with one entry more than there are values."""
     address: int
-    """Where offset 0 is."""
+    """Address of offset 0."""
 
 
 class Queued(NamedTuple):
-    """What became of some values."""
+    """Outcome of handing over some values."""
 
     taken: int
     """The first so many were queued."""
@@ -42,9 +42,9 @@ class Queued(NamedTuple):
 
 @cache
 def library(folder: Path, version: int, binding: str) -> ctypes.CDLL | None:
-    """The librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``; None
-    where it is linked otherwise, and for a confluent-kafka (``binding``: its version) with which
-    this was not tried. Records then go one by one, and states are not known."""
+    """Return the librdkafka that comes with confluent-kafka (in ``folder``), if it is ``version``.
+    None if it is linked otherwise, or if this code was not tested with the confluent-kafka version
+    ``binding``. Records then go one by one, and states are not known."""
     if not binding.startswith(_TRIED):
         return None
     for path in sorted(folder.glob("confluent_kafka.libs/librdkafka-*.so*")):
@@ -87,7 +87,8 @@ def _handle_of(producer: object) -> int | None:
 
 
 class PackedProduce:
-    """For one producer. ``close`` it before the producer goes: librdkafka waits for its topics."""
+    """Batch interface of one producer. ``close`` it before the producer goes: librdkafka waits for
+    its topics."""
 
     def __init__(self, producer: object, librdkafka: ctypes.CDLL) -> None:
         self._library = librdkafka
@@ -95,7 +96,7 @@ class PackedProduce:
         self._topics: dict[str, int] = {}
 
     def produce(self, topic: str, partition: int, offsets: Any, address: int) -> Queued:
-        """Queues copies of the values."""
+        """Queue copies of the values."""
         import numpy as np  # who has packed values has numpy, and nobody else needs it
 
         message = np.dtype(

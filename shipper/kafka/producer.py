@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
+from shipper.config.units import plural
 from shipper.kafka.connection import (
     HEARD_ALWAYS,
     SLICE_SECONDS,
@@ -45,7 +46,7 @@ _WIRE_BYTES = re.compile(r" \d+ messages sent, (\d+) bytes")
 
 @dataclass(frozen=True)
 class LaneSettings:
-    """What a lane's producer is made of; picklable, since it travels to Spark's workers."""
+    """Settings of a lane's producer; picklable, since it travels to Spark's workers."""
 
     connection: Mapping[str, Any]
     batch_size_bytes: int
@@ -55,17 +56,17 @@ class LaneSettings:
     """False: at least once. Several batches of a partition may then be in flight, and an old
     producer cannot be fenced."""
     cluster: str = ""
-    """Its name, for messages."""
+    """Name of the cluster, for messages."""
 
     def as_transactional(self) -> LaneSettings:
         return replace(self, transactional=True)
 
 
 class SentBytes(NamedTuple):
-    """What a producer sent until a moment, retries included."""
+    """Bytes that a producer sent until a moment, retries included."""
 
     record_bytes: int = 0
-    """Of keys and values, uncompressed."""
+    """Bytes of keys and values, uncompressed."""
     wire_bytes: int = 0
     """Compressed, with all of the protocol."""
 
@@ -92,7 +93,7 @@ class RecordColumns(Protocol):
     headers: Sequence[list[Header]] | None
     timestamps_ms: Sequence[int] | None
     partition: int | None
-    """Of records without a key; None if each has one, which then decides."""
+    """Partition of records without a key; None if each record has a key, which then decides."""
 
 
 class LaneProducer:
@@ -104,18 +105,18 @@ class LaneProducer:
     """
 
     def __init__(self, settings: LaneSettings, producer_id: str) -> None:
-        """Raises KafkaException for settings that librdkafka does not take."""
+        """Make the producer. Raises KafkaException for settings that librdkafka rejects."""
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
         self._log_listener = LogListener()
         self._client_errors = ClientErrors(self._serve)
         self._throttled = Throttled()
         self._muted_until = 0.0
-        """When (monotonic) the last of the throttled connections is read again."""
+        """Time (monotonic) at which the last of the throttled connections is read again."""
         self._ends_at = math.inf
         """Deadline of the transaction under way, in monotonic seconds."""
         self.sent = SentBytes()
-        """As of a second ago at most; exact after :meth:`count_sent`."""
+        """Bytes sent up to a second ago; exact after :meth:`count_sent`."""
         # What is not acknowledged before the transaction times out cannot become part of it.
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
@@ -167,8 +168,9 @@ class LaneProducer:
             self._failed = fault_of(error, message.topic(), message.value())
 
     def _keep_statistics(self, text: str) -> None:
-        """Once a second. Both figures are of one moment, so that they can be divided (librdkafka's
-        STATISTICS.md: `txbytes` of a partition, `tx_bytes` of the producer)."""
+        """Keep librdkafka's statistics, which come once a second. Both figures are of one moment,
+        so that they can be divided (librdkafka's STATISTICS.md: `txbytes` of a partition,
+        `tx_bytes` of the producer)."""
         found = json.loads(text)
         partitions = (
             one for topic in found["topics"].values() for one in topic["partitions"].values()
@@ -210,8 +212,8 @@ class LaneProducer:
             raise KafkaFault("THROTTLING_QUOTA_EXCEEDED", text, retriable=True)
 
     def connect(self, until: Until, *topics: str) -> None:
-        """Brings a connection up, by asking for the topics' metadata, which the first record then
-        need not wait for. Raises KafkaFault.
+        """Bring a connection up by asking for the topics' metadata, so that the first record does
+        not wait for them. Raises KafkaFault.
 
         librdkafka looks for a coordinator once, and if it has no connection at that moment, again
         only after half a second. Asked twice, because the first answer names the brokers, whereupon
@@ -235,8 +237,9 @@ class LaneProducer:
                     ) from fault
 
     def _serve(self) -> bool:
-        """Serves log and complaints. False if the producer is beyond repair, which poll raises and
-        each later call says again."""
+        """Serve librdkafka's log and complaints. Return False if the producer is beyond repair,
+        which poll raises and each later call repeats. False if the producer is beyond repair, which
+        poll raises and each later call says again."""
         try:
             self._producer.poll(0)
         except (KafkaException, SystemError):
@@ -244,19 +247,19 @@ class LaneProducer:
         return True
 
     def _cause(self, fault: KafkaFault) -> KafkaFault:
-        """Why a record failed, if the fault does not say."""
+        """Return why a record failed, if the fault does not say."""
         return fault
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Around calls of ``produce``: what it raises (but BufferError) becomes a KafkaFault."""
+        """Wrap calls of ``produce``: every exception but BufferError becomes a KafkaFault."""
         try:
             yield
         except KafkaException as error:
             raise self._cause(fault_of(error.args[0])) from error
 
     def write(self, records: RecordColumns, first: int, end: int, until: Until) -> float:
-        """Queues records [first, end), to be called within :meth:`faults`. Returns the seconds that
+        """Queue records [first, end); to be called within :meth:`faults`. Returns the seconds that
         it waited for room in the queue, which is the only thing that ever blocks the reader. Raises
         KafkaFault."""
         topic, waited = records.topic, 0.0
@@ -289,8 +292,9 @@ class LaneProducer:
         end: int,
         until: Until,
     ) -> float:
-        """Packed, where that can be; but never the first one, whose ordinary call says whether
-        there is a transaction to write to, and whose delivery report, what became of the batch."""
+        """Write values packed, where that is possible. The first value is never packed: its
+        ordinary call says whether there is a transaction to write to, and its delivery report says
+        what became of the batch."""
         produce, waited, packed = self.produce, 0.0, None
         if self._packed is not None and partition >= 0 and hasattr(values, "packed"):
             packed = values.packed(first + 1, end)
@@ -321,7 +325,7 @@ class LaneProducer:
             waited += time.monotonic() - began
 
     def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> float:
-        """``produce``, and while the queue is full, waits for some record to leave it. Returns the
+        """Call ``produce``; while the queue is full, wait for some record to leave it. Returns the
         seconds that it took."""
         began = time.monotonic()
         while True:
@@ -332,7 +336,7 @@ class LaneProducer:
                 self.wait_for_room(until)
 
     def wait_for_room(self, until: Until) -> None:
-        """Serves delivery reports for a moment, whereby records leave the full queue. Raises
+        """Serve delivery reports for a moment, so that records leave the full queue. Raises
         KafkaFault when the time is over."""
         if time.monotonic() > until():
             raise KafkaFault(
@@ -341,9 +345,9 @@ class LaneProducer:
         call(self._producer.poll, 0.05)
 
     def flush(self, until: Until) -> None:
-        """Returns when every record is acknowledged. Raises the first record's fault, _TIMED_OUT
-        when the time is over, or THROTTLING_QUOTA_EXCEEDED if a broker lets no more of the
-        transaction through."""
+        """Wait until every record is acknowledged. Raises the first record's fault, _TIMED_OUT when
+        the time is over, or THROTTLING_QUOTA_EXCEEDED if a broker lets no more of the transaction
+        through."""
         left = 1
         while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
             left = call(self._producer.flush, min(SLICE_SECONDS, slice_seconds))
@@ -353,7 +357,9 @@ class LaneProducer:
             raise self._cause(self._failed)
         if left:
             fault = KafkaFault(
-                "_TIMED_OUT", f"{left} records were not acknowledged in time", retriable=True
+                "_TIMED_OUT",
+                f"no acknowledgement in time for {plural(left, 'record')}",
+                retriable=True,
             )
             raise self._client_errors.explained(fault)
 

@@ -38,15 +38,15 @@ class _Answer(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Elsewhere nobody is to get the password."""
+    """Handler that follows no redirect, so that no other server gets the password."""
 
     def redirect_request(self, *arguments: Any) -> None:
         return None
 
 
 class RegistryClient:
-    """For one pipeline on one cluster. Raises ClusterError, and for what waiting does not change
-    ClusterRefuses or WrongProperties; each names the setting."""
+    """Client of the Schema Registry for one pipeline on one cluster. Raises ClusterError, and for
+    what waiting does not change ClusterRefuses or WrongProperties; each names the setting."""
 
     def __init__(self, cluster: Cluster, pipeline: str) -> None:
         self._of_cluster, self._of_pipeline = (
@@ -55,8 +55,8 @@ class RegistryClient:
         )
         if cluster.schema_registry is None:
             raise WrongProperties(
-                f"cluster {cluster.name}: no `schema_registry` in {self._of_cluster}, and "
-                "`records.avro` needs one"
+                f"cluster {cluster.name}: {self._of_cluster} has no `schema_registry`, and "
+                "`records.avro` needs one. Nothing was sent. Add it to the cluster's file."
             )
         self._registry: SchemaRegistry = cluster.schema_registry
         self._where = f"cluster {cluster.name}: the Schema Registry at {self._registry.url}"
@@ -65,8 +65,8 @@ class RegistryClient:
         )
 
     def check(self, subject: str, avro: Avro) -> None:
-        """Whether :meth:`number` will have one to give, as far as can be told without changing
-        anything. Raises as that does."""
+        """Check that :meth:`number` will return a number, as far as this can be told without
+        changing anything. Raises as that does."""
         if self._known(subject, avro) or not avro.register_:
             return
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
@@ -81,8 +81,8 @@ class RegistryClient:
             raise self._incompatible(subject, said)
 
     def number(self, subject: str, avro: Avro) -> int:
-        """The schema's, which is registered if it has none yet and the pipeline lets a run
-        do so."""
+        """Return the schema's number. The schema is registered if it has none yet and the pipeline
+        allows that."""
         if found := self._known(subject, avro):
             return found
         try:
@@ -91,7 +91,7 @@ class RegistryClient:
             raise self._refused(subject, answer) from None
 
     def _known(self, subject: str, avro: Avro) -> int:
-        """0: it is not registered."""
+        """Return the schema's number; 0 if the schema is not registered."""
         try:
             return self._id(self._ask(f"/subjects/{quote(subject, safe='')}", avro))
         except _Answer as answer:
@@ -101,16 +101,19 @@ class RegistryClient:
                 return 0
             raise ClusterRefuses(
                 f"{self._where} does not have the schema of `records.avro` under the subject "
-                f"{subject}, and `register: false` in {self._of_pipeline} leaves it to somebody "
-                "else to register it. Nothing was sent."
+                f"{subject}, and `register: false` in {self._of_pipeline} forbids a run to "
+                "register it. Nothing was sent. Register the schema, or set `register: true`.",
+                code="SHIP-409",
             ) from None
 
     def _id(self, answer: dict[str, Any]) -> int:
         found = answer.get("id")
         if not isinstance(found, int) or not 0 < found <= _LARGEST_ID:
             raise ClusterRefuses(
-                f"{self._where} answers without a schema's `id`: is it one? Correct "
-                f"`schema_registry.url` in {self._of_cluster}."
+                f"{self._where} answers without a schema's `id`, so it may not be a Schema "
+                "Registry. Nothing was sent. Correct `schema_registry.url` in "
+                f"{self._of_cluster}.",
+                code="SHIP-408",
             )
         return found
 
@@ -119,30 +122,36 @@ class RegistryClient:
             return self._incompatible(subject, answer.said)
         if answer.status == 422:
             return ClusterRefuses(
-                f"{self._where} does not take `records.avro.schema` of {self._of_pipeline} for the "
-                f"subject {subject}: {answer.said or 'it is not valid'}. Nothing was sent."
+                f"{self._where} does not accept `records.avro.schema` of {self._of_pipeline} "
+                f"for the subject {subject}: {answer.said or 'it is not valid'}. Nothing was "
+                "sent. Correct the schema.",
+                code="SHIP-409",
             )
         if answer.status == 404 or 300 <= answer.status < 400:
             return ClusterRefuses(
-                f"{self._where} answers {answer.status} where a registry has its subjects. Nothing "
-                f"was sent. Correct `schema_registry.url` in {self._of_cluster}."
+                f"{self._where} answers {answer.status} where a Schema Registry lists its "
+                "subjects. Nothing was sent. Correct `schema_registry.url` in "
+                f"{self._of_cluster}.",
+                code="SHIP-408",
             )
         return ClusterError(
             f"{self._where} answers {answer.status}{': ' if answer.said else ''}{answer.said}. "
-            "Nothing was sent. Run again when it is well."
+            "Nothing was sent. Run again when the registry is well.",
+            code="SHIP-408",
         )
 
     def _incompatible(self, subject: str, said: str) -> ClusterRefuses:
         return ClusterRefuses(
-            f"{self._where} has an earlier schema under the subject {subject} that "
-            f"`records.avro.schema` of {self._of_pipeline} is not compatible "
-            f"with{': ' if said else ''}{said[:_MOST_SAID]}. Nothing was sent. Give new fields a "
-            "default and leave old ones their types, name another `records.avro.subject`, or "
-            "have the subject's compatibility changed."
+            f"{self._where} has an earlier schema under the subject {subject}, and "
+            f"`records.avro.schema` of {self._of_pipeline} is not compatible with "
+            f"it{': ' if said else ''}{said[:_MOST_SAID]}. Nothing was sent. Give new fields a "
+            "default and keep the types of old fields. Or name another "
+            "`records.avro.subject`, or change the subject's compatibility.",
+            code="SHIP-409",
         )
 
     def _ask(self, path: str, avro: Avro) -> dict[str, Any]:
-        """What it answers to the schema. Raises _Answer."""
+        """Send the schema to ``path`` and return the registry's answer. Raises _Answer."""
         request = Request(
             self._registry.url + path,
             json.dumps({"schema": avro.text}).encode(),
@@ -166,10 +175,11 @@ class RegistryClient:
     def _answer(self, error: HTTPError) -> Exception:
         if error.code in (401, 403):
             return ClusterRefuses(
-                f"{self._where} refuses ({error.code}): it does not know this user, or the user "
-                "may not do this. Nothing was sent. Correct `schema_registry.username` and "
-                f"`password`, or `token`, in {self._of_cluster}, or grant the right to the "
-                "subject."
+                f"{self._where} refuses the request ({error.code}): the registry does not know "
+                "this user, or the user lacks a right. Nothing was sent. Correct "
+                "`schema_registry.username` and `password`, or `token`, in "
+                f"{self._of_cluster}, or grant the right on the subject.",
+                code="SHIP-408",
             )
         try:
             found = json.loads(error.read())
@@ -193,9 +203,10 @@ class RegistryClient:
         if not isinstance(reason, ssl.SSLCertVerificationError):
             return None
         return ClusterRefuses(
-            f"{self._where} shows a certificate that cannot be verified: {reason.verify_message}. "
-            "Nothing was sent. Name the authority that signed it in "
-            f"`schema_registry.ca_location` of {self._of_cluster}, or correct `url`."
+            f"{self._where} shows a certificate that cannot be verified: "
+            f"{reason.verify_message}. Nothing was sent. Name the authority that signed it in "
+            f"`schema_registry.ca_location` of {self._of_cluster}, or correct `url`.",
+            code="SHIP-408",
         )
 
     def _unreachable(self, error: Exception) -> ClusterError:
@@ -206,17 +217,21 @@ class RegistryClient:
             else str(reason) or type(reason).__name__
         )
         return ClusterError(
-            f"{self._where} cannot be reached: {said}. Nothing was sent. Is it up, and is "
-            f"`schema_registry.url` in {self._of_cluster} right?"
+            f"{self._where} cannot be reached: {said}. Nothing was sent. Check that the "
+            f"registry is up and that `schema_registry.url` in {self._of_cluster} is right.",
+            code="SHIP-408",
         )
 
     def _credentials(self) -> str:
-        """Raises WrongProperties for a reference that nobody has looked up."""
+        """Return the Authorization header. Raises WrongProperties for a reference that nobody has
+        looked up."""
         found = self._registry.credentials()
         if unknown := [name for name, value in found.items() if value is None]:
             raise WrongProperties(
-                f"schema_registry.{unknown[0]}: what the reference stands for is not known in this "
-                "process"
+                f"schema_registry.{unknown[0]}: the value that the setting refers to is not "
+                "known in this process. Nothing was sent. Make the variable, file or "
+                "connection available to it.",
+                code="SHIP-206",
             )
         if "token" in found:
             return f"Bearer {found['token']}"
@@ -237,6 +252,7 @@ class RegistryClient:
                 else "it holds no certificate, or not its key"
             )
             raise WrongProperties(
-                f"{self._where}: `schema_registry.{name}` in {self._of_cluster}: {why}"
+                f"{self._where}: `schema_registry.{name}` in {self._of_cluster} cannot be "
+                f"used: {why}. Nothing was sent."
             ) from None
         return found

@@ -1,5 +1,4 @@
-"""What a broker's listener shows in a TLS handshake, and why that would be refused. librdkafka says
-no more than that it cannot be verified; Python's ssl, over the same OpenSSL rules, says why."""
+"""TLS handshakes with a broker's listener, and why its certificate would be rejected."""
 
 from __future__ import annotations
 
@@ -32,7 +31,8 @@ class HandshakeFailed(Exception):
     """The handshake failed. The text says why, names the setting, and holds no secret."""
 
     def __init__(self, text: str, *, final: bool = False) -> None:
-        """``final``: it is the certificates, which waiting does not change."""
+        """Make the error. ``final``: the certificates are at fault, which waiting does not
+        change."""
         super().__init__(text)
         self.final = final
 
@@ -47,19 +47,20 @@ class Certificate:
 
 
 def is_tls(settings: Mapping[str, Any]) -> bool:
-    """``settings``: of a client, as :func:`shipper.kafka.connection.connection` gives them."""
+    """Return True if the listener uses TLS. ``settings``: of a client, as
+    :func:`shipper.kafka.connection.connection` returns them."""
     return _text(settings, "security.protocol").lower() in ("ssl", "sasl_ssl")
 
 
 class HostPort(NamedTuple):
-    """Where a broker listens."""
+    """Address at which a broker listens."""
 
     host: str
     port: int
 
 
 def hosts_and_ports(bootstrap: str) -> list[HostPort]:
-    """Of ``host:port,[::1]:9092``; a listener's scheme in front is left out."""
+    """Parse ``host:port,[::1]:9092``; a listener's scheme in front is left out."""
     found = []
     for each in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, _, port = each.rpartition("://")[2].rpartition(":")
@@ -70,8 +71,8 @@ def hosts_and_ports(bootstrap: str) -> list[HostPort]:
 def handshake(
     settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float
 ) -> Certificate | None:
-    """What ``host`` shows; None where verification is switched off. Raises HandshakeFailed, and
-    OSError if nobody can be reached there."""
+    """Return the certificate that ``host`` shows; None if verification is switched off. Raises
+    HandshakeFailed, and OSError if nobody can be reached there."""
     deadline = time.monotonic() + timeout_seconds
     context = _context(settings)
     with socket.create_connection((host, port), timeout_seconds) as raw:
@@ -85,23 +86,23 @@ def handshake(
             raise HandshakeFailed(f"{host}:{port}: {_why(error, host)}", final=True) from None
         except ssl.SSLError as error:
             raise HandshakeFailed(
-                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); is that "
-                "listener's protocol the `security.protocol` of the cluster's file?"
+                f"{host}:{port}: no TLS handshake ({error.reason or error.args[-1]}); check that "
+                "the listener's protocol is the `security.protocol` of the cluster's file"
             ) from None
         except TimeoutError:
             raise HandshakeFailed(
-                f"{host}:{port} takes the connection and says nothing to a TLS handshake; is that "
-                "port a TLS listener's?"
+                f"{host}:{port} accepts the connection but does not answer a TLS handshake; "
+                "check that the port belongs to a TLS listener"
             ) from None
         except ConnectionError as error:
             raise HandshakeFailed(
-                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); is that port a "
-                "TLS listener's?"
+                f"{host}:{port} breaks the TLS handshake off ({error.strerror}); check that the "
+                "port belongs to a TLS listener"
             ) from None
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """Raises HandshakeFailed for files that cannot be used."""
+    """Return the client's TLS context. Raises HandshakeFailed for files that cannot be used."""
     known = revealed(
         {name: value for name, value in settings.items() if name.startswith(("ssl.", "enable.ssl"))}
     )
@@ -128,9 +129,9 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
             context.load_cert_chain(str(certificate), str(key), str(password) if password else "")
         except (OSError, ssl.SSLError):
             raise HandshakeFailed(
-                "the client's own certificate cannot be used: `ssl.certificate.location` "
-                f"({certificate}), `ssl.key.location` ({key}), `ssl.key.password`: do they "
-                "belong together?"
+                "the client's own certificate cannot be used: check that "
+                f"`ssl.certificate.location` ({certificate}), `ssl.key.location` ({key}) and "
+                "`ssl.key.password` belong together"
             ) from None
     return context
 
@@ -147,8 +148,8 @@ def _certificate(tls: ssl.SSLSocket) -> Certificate | None:
 
 
 def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
-    """With TLS 1.3 a broker that wants a certificate says so after the handshake. Who has one in a
-    form that Python does not read is not asked."""
+    """Wait for an alert: with TLS 1.3 a broker that wants a certificate says so after the
+    handshake. Who has one in a form that Python does not read is not asked."""
     if any(name in settings for name in _OWN_OTHERWISE):
         return
     tls.settimeout(_ALERT_SECONDS)
@@ -170,11 +171,11 @@ def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
     code = error.verify_code
     if code == _EXPIRED:
         return (
-            "the broker's certificate has expired, or one of its authorities' has: the brokers "
+            "the broker's certificate, or one of its authorities', has expired: the brokers "
             "need a new one, or this machine's clock is wrong"
         )
     if code == _NOT_YET:
-        return "the broker's certificate is not valid yet: is this machine's clock right?"
+        return "the broker's certificate is not valid yet: check this machine's clock"
     if code in (_HOSTNAME, _ADDRESS):
         return (
             f"the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in "
@@ -183,8 +184,8 @@ def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
         )
     if code in _UNKNOWN_AUTHORITY:
         return (
-            "the broker's certificate is of an authority that is not known here: set "
-            "`ssl.ca.location` to that authority's certificate"
+            "the authority of the broker's certificate is not known here: set `ssl.ca.location` "
+            "to that authority's certificate"
         )
     return f"the broker's certificate is refused: {error.verify_message}"
 
@@ -196,14 +197,14 @@ def _text(settings: Mapping[str, Any], name: str) -> str:
 
 
 def login_remedy(settings: Mapping[str, Any], said: str) -> str:
-    """What to do about a login that a broker refused; ``said``: librdkafka's words."""
+    """Return what to do about a login that a broker refused; ``said``: librdkafka's words."""
     offered = _OFFERED.search(said)
     if offered is not None and not offered[1]:
         without = "SSL" if is_tls(settings) else "PLAINTEXT"
         return (
-            "That listener offers no SASL, so nobody looked at the credentials. Name a listener "
-            f"with SASL in `bootstrap`, or set `security.protocol` to `{without}` and take the "
-            "`sasl.` settings out."
+            "The listener offers no SASL, so the credentials were not checked. Name a listener "
+            f"with SASL in `bootstrap`, or set `security.protocol` to `{without}` and remove the "
+            "`sasl.` settings."
         )
     if offered is not None:
         return f"Set `sasl.mechanisms` to one that the listener offers: {offered[1]}."
@@ -222,8 +223,8 @@ def login_remedy(settings: Mapping[str, Any], said: str) -> str:
 
 
 def why_refused(settings: Mapping[str, Any], bootstrap: str, timeout_seconds: float) -> str | None:
-    """What is wrong with the certificates of brokers in ``bootstrap`` and stays wrong; None if
-    one's are right, or nobody can be asked."""
+    """Return what is wrong with the brokers' certificates in ``bootstrap`` and stays wrong; None if
+    one broker's are right, or no broker can be asked."""
     why = None
     for host, port in hosts_and_ports(bootstrap):
         try:

@@ -69,7 +69,7 @@ answers."""
 def read_answers(
     answers: Mapping[str, Any], explained: Callable[[KafkaFault], KafkaFault]
 ) -> Looked:
-    """``answers``: topic → future of AdminClient.describe_topics."""
+    """Collect the answers. ``answers``: topic → future of AdminClient.describe_topics."""
     found = Looked()
     for topic, answer in answers.items():
         try:
@@ -86,7 +86,7 @@ def read_answers(
 
 
 class TopicIdLook:
-    """Asks the cluster, with a connection of its own."""
+    """Lookup of topic ids, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(self._serve)
@@ -124,8 +124,8 @@ class _Answer(NamedTuple):
 
 
 class TopicIdWatch:
-    """Keeps the ids of the topics that the lanes of a task write to. Safe to call from several
-    threads. ``close`` ends its threads."""
+    """Ids of the topics that the lanes of a task write to, kept up to date. Safe to call from
+    several threads. ``close`` ends its threads."""
 
     def __init__(
         self,
@@ -134,11 +134,8 @@ class TopicIdWatch:
         *,
         patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
-        """
-        Args:
-            first: ids that somebody has seen before any record was sent.
-            patience_seconds: how long an answer is waited for. A transaction is open meanwhile.
-        """
+        """Start with known ids. Args: first: ids that were seen before any record was sent.
+        patience_seconds: how long to wait for an answer. A transaction is open meanwhile."""
         self._look = look
         self._known: dict[str, str | None] = dict(first or {})
         self._patience = patience_seconds
@@ -162,8 +159,8 @@ class TopicIdWatch:
         return self._why.get(topic, "")
 
     def known(self, topics: Collection[str], until: Until) -> dict[str, str]:
-        """The ids of ``topics``, as far as they can be had; asks for those that nobody has asked
-        for yet. Raises KafkaFault when the time is over."""
+        """Return the known ids of ``topics``; ask for those that nobody has asked for yet. Raises
+        KafkaFault when the time is over."""
         with self._changed:
             unknown = [
                 topic for topic in topics if topic not in self._known and topic not in self._refused
@@ -174,7 +171,7 @@ class TopicIdWatch:
             return {topic: found for topic in topics if (found := self._known.get(topic))}
 
     def ask(self, topics: Collection[str]) -> IdQuestion:
-        """Begins to ask; returns at once."""
+        """Begin to ask; return at once."""
         with self._changed:
             self._number += 1
             question = IdQuestion(self._number, frozenset(topics))
@@ -190,7 +187,7 @@ class TopicIdWatch:
             return question
 
     def wait_for(self, question: IdQuestion, until: Until) -> PresentIds:
-        """Waits for the ids. Without those of topics that nobody told of in time, or will tell of.
+        """Wait for the ids. Without those of topics that nobody told of in time, or will tell of.
         Raises KafkaFault when ``until`` is over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
         ends = time.monotonic() + patience
@@ -216,7 +213,8 @@ class TopicIdWatch:
             }
 
     def close(self) -> None:
-        """Ends the threads; none is waited for. Questions are answered by nothing from now on."""
+        """End the threads without waiting for them. Questions are answered by nothing from now
+        on."""
         with self._changed:
             self._closed = True
             for question in self._open.values():

@@ -1,4 +1,4 @@
-"""Which topics can be written to right now (after KIP-286: nobody who hands over a record waits for
+"""Topics that can be written to right now (after KIP-286: handing over a record never waits for
 metadata).
 
 A topic is *usable* when the cluster knows it and some of its partitions have a leader; chunks for
@@ -20,6 +20,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from shipper.config.units import plural
 from shipper.kafka.connection import ClientErrors, fault_of, made
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
@@ -34,14 +35,14 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 @dataclass(frozen=True)
 class TopicState:
-    """What the cluster says of a topic."""
+    """State of a topic, as the cluster reports it."""
 
     partitions: tuple[int, ...] = ()
-    """Those that have a leader."""
+    """Partitions that have a leader."""
     reason: str = ""
-    """Why there are none."""
+    """Reason why no partition has a leader."""
     existing: tuple[int, ...] = ()
-    """All of them, with a leader or without."""
+    """All partitions, with or without a leader."""
     forbidden: bool = False
     """An ACL is the reason."""
     answered: bool = True
@@ -50,7 +51,7 @@ class TopicState:
 
 
 class TopicLookup:
-    """Asks the cluster about topics, with a connection of its own."""
+    """Lookup of topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(self._serve)
@@ -65,8 +66,8 @@ class TopicLookup:
         self._client.poll(0)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-        """One request for all. Never raises: what goes wrong is the reason why a topic has no
-        partitions right now."""
+        """Ask for all topics in one request. Never raises: what goes wrong is the reason why a
+        topic has no partitions right now."""
         named = [topic for topic in topics if topic]
         unnamed = dict.fromkeys(
             set(topics) - set(named), TopicState(reason="a topic's name cannot be empty")
@@ -100,9 +101,9 @@ class TopicLookup:
 
 
 def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[str, TopicState]:
-    """Until each has a partition with a leader, or ``deadline`` (monotonic); what a user may not
-    see is not waited for that long. Returns those that have none, or that nobody could say anything
-    of."""
+    """Wait until each topic has a partition with a leader, or until ``deadline`` (monotonic); a
+    topic that the user may not see is not waited for that long. Returns those that have none, or
+    that nobody could say anything of."""
     grant_by = time.monotonic() + GRANT_SECONDS
     while missing := {
         topic: state
@@ -121,32 +122,32 @@ def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[s
 class _Topic:
     state: TopicState | None = None
     listed: tuple[int, ...] = ()
-    """Of the partitions that have a leader, those that records may go to."""
+    """Partitions that have a leader and that records may go to."""
     at_first: tuple[int, ...] = ()
     """All partitions that records may go to, as they were when the topic was first seen."""
     blocked: str = ""
-    """Why a lane could not write to it; metadata alone does not lift this."""
+    """Reason why a lane could not write to the topic; metadata alone does not remove it."""
     probing: bool = False
     unusable_since: float | None = None
     forbidden_since: float | None = None
-    """Since when that is for want of an ACL."""
+    """Time since when an ACL is missing."""
     pause: float = _FIRST_PAUSE_SECONDS
     look_at: float = 0.0
-    """When to ask the cluster next (monotonic seconds)."""
+    """Time of the next question to the cluster (monotonic seconds)."""
     probe_at: float = 0.0
     why: str = "not looked up yet"
-    """There is nothing ``listed``."""
+    """Reason why ``listed`` is empty."""
 
     def led(self, partition: int | None) -> tuple[int, ...]:
-        """The partitions that can be written to, as far as the cluster said; or ``partition``
-        alone, if it can."""
+        """Return the partitions that can be written to, as far as the cluster said; or only
+        ``partition``, if it can."""
         if partition is None or self.state is None:
             return self.listed
         return (partition,) if partition in self.state.partitions else ()
 
 
 def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-    return dict.fromkeys(topics, TopicState(reason="no longer looked up"))
+    return dict.fromkeys(topics, TopicState(reason="its state is no longer looked up"))
 
 
 #: Asks the cluster about topics, for so many seconds at most.
@@ -154,8 +155,8 @@ Lookup = Callable[[Collection[str], float], Mapping[str, TopicState]]
 
 
 class Topics:
-    """Keeps what it was asked for up to date in a thread of its own. All methods return at once,
-    but ``learn``.
+    """State of the topics that were asked for, kept up to date by a thread of its own. All methods
+    return at once, but ``learn``.
 
     ``changed``: called after every look, from that thread. ``failed``: called with what ended the
     thread before its time. ``only``: the partitions that records may go to; all, if None. Where a
@@ -190,7 +191,7 @@ class Topics:
         self._lookup = _closed  # lets go of its connections
 
     def learn(self, topics: Iterable[str], timeout_seconds: float) -> None:
-        """Asks for ``topics`` and waits for the answers, at most so long."""
+        """Ask for ``topics`` and wait for the answers, at most ``timeout_seconds``."""
         names = set(topics)
         for name in names:
             self.partitions(name)
@@ -199,7 +200,8 @@ class Topics:
             time.sleep(0.002)
 
     def _entry(self, topic: str) -> _Topic:
-        """With the lock held. Who asks for a topic makes it one that is looked up."""
+        """Return the topic's entry; to be called with the lock held. Who asks for a topic makes it
+        one that is looked up."""
         entry = self._topics.get(topic)
         if entry is None:
             self._topics[topic] = entry = _Topic()
@@ -207,16 +209,16 @@ class Topics:
         return entry
 
     def partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
-        """Partitions that can be written to; none while the topic is not usable, or only a probe
-        may pass."""
+        """Return the partitions that can be written to; none while the topic is not usable, or
+        while only a probe may pass."""
         with self._lock:
             entry = self._entry(topic)
             return () if entry.state is None or entry.blocked else entry.led(partition)
 
     def home(self, topic: str, sequence: int, earlier: int | None) -> int | None:
-        """The one partition of a sequence of chunks: the ``earlier`` one, if the topic has it; else
-        one of all that the topic had when it was first seen, whether they have a leader right now
-        or not. None while the cluster has not said which there are."""
+        """Return the one partition of a sequence of chunks: the ``earlier`` one, if the topic has
+        it. Otherwise return one of all partitions that the topic had when it was first seen, even
+        if it has no leader right now. None while the cluster has not said which there are."""
         with self._lock:
             entry = self._entry(topic)
             if entry.state is not None and earlier in entry.state.existing:
@@ -224,7 +226,7 @@ class Topics:
             return entry.at_first[sequence % len(entry.at_first)] if entry.at_first else None
 
     def probe(self, topic: str, partition: int | None = None) -> bool:
-        """Whether the caller may send one chunk to a blocked topic now. Then it must say
+        """Return True if the caller may send one chunk to a blocked topic now. Then it must say
         ``delivered``, ``block`` or ``not_probed``."""
         with self._lock:
             entry = self._entry(topic)
@@ -237,17 +239,18 @@ class Topics:
             return True
 
     def not_probed(self, topic: str) -> None:
-        """The chunk of the probe came back unsent: another one may go."""
+        """Report that the probe's chunk came back unsent: another one may go."""
         with self._lock:
             self._entry(topic).probing = False
 
     def known_partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
-        """As the cluster said last, blocked or not."""
+        """Return the partitions as the cluster said last, blocked or not."""
         with self._lock:
             return self._entry(topic).led(partition)
 
     def block(self, topic: str, reason: str, *, forbidden: bool = False) -> None:
-        """A lane could not write to it. ``forbidden``: since an ACL is missing."""
+        """Report that a lane could not write to the topic. ``forbidden``: since an ACL is
+        missing."""
         with self._lock:
             entry = self._topics.setdefault(topic, _Topic())
             entry.blocked, entry.probing = reason, False
@@ -260,7 +263,7 @@ class Topics:
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
 
     def delivered(self, topic: str) -> None:
-        """A lane wrote to it."""
+        """Report that a lane wrote to the topic."""
         entry = self._topics.get(topic)
         if entry is not None and (entry.blocked or entry.unusable_since):
             with self._lock:
@@ -273,20 +276,20 @@ class Topics:
             return any(entry.listed and not entry.blocked for entry in self._topics.values())
 
     def may_be_usable(self, topic: str, partition: int | None = None) -> bool:
-        """Whether it is usable, or the cluster has yet to say."""
+        """Return True if the topic is usable, or the cluster has not answered yet."""
         with self._lock:
             entry = self._entry(topic)
             return not entry.blocked and (entry.state is None or bool(entry.led(partition)))
 
     def unusable_seconds(self, topic: str) -> float:
-        """Since when it is unusable; 0 for a usable one."""
+        """Return for how many seconds the topic has been unusable; 0 for a usable one."""
         with self._lock:
             since = self._entry(topic).unusable_since
             return 0.0 if since is None else time.monotonic() - since
 
     def forbidden_seconds(self, topic: str) -> float:
-        """Since when it may not be written to, or not even seen, for want of an ACL; 0 for any
-        other."""
+        """Return for how many seconds the topic could not be written to, or not even be seen,
+        because an ACL is missing; 0 for any other topic."""
         with self._lock:
             since = self._entry(topic).forbidden_since
             return 0.0 if since is None else time.monotonic() - since
@@ -299,8 +302,8 @@ class Topics:
             return "" if entry.led(partition) else f"partition {partition} has no leader"
 
     def _watch(self) -> None:
-        """Nobody but this thread ends the waiting of what is parked: so if it cannot go on,
-        everybody must hear of it."""
+        """Look topics up until stopped. Only this thread ends the waiting of parked chunks: if it
+        cannot go on, everybody must be told."""
         try:
             while not self._stop.is_set():
                 for name, state in self._lookup(self._due(), _LOOKUP_SECONDS).items():
@@ -363,7 +366,7 @@ class Topics:
         listed = ", ".join(map(str, self._only))
         if not self._allowed(state.existing):
             return (
-                f"it has {len(state.existing)} partitions, and none of {listed} "
+                f"it has {plural(len(state.existing), 'partition')}, and none of {listed} "
                 "(`delivery.partitions`)"
             )
         return f"none of its partitions {listed} (`delivery.partitions`) has a leader"

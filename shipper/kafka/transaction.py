@@ -44,7 +44,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
 class RightToShip(Generic[T]):
-    """Whether the caller may still send, by what ``read`` finds now (in the ledger's control
+    """Permission of the caller to send, by what ``read`` finds now (in the ledger's control
     partition).
 
     Sequence, for two producers A and B opened side by side: A is open (1), B is open (2), somebody
@@ -53,21 +53,21 @@ class RightToShip(Generic[T]):
     """
 
     def __init__(self, read: Callable[[], Decided[T]]) -> None:
-        """``read`` raises Superseded if a later run, or a later attempt of the same task, has
-        announced itself."""
+        """Start without a reading. ``read`` raises Superseded if a later run, or a later attempt of
+        the same task, has announced itself."""
         self._read = read
         self._numbers, self._reading = threading.Lock(), threading.Lock()
         self._opened = self._covered = 0
 
     def opened(self) -> int:
-        """A producer was initialised: what was read before says nothing about it. Returns the
+        """Note that a producer was initialised: earlier readings say nothing about it. Returns the
         opening's number."""
         with self._numbers:
             self._opened += 1
             return self._opened
 
     def check(self) -> Decided[T]:
-        """Reads now. Raises Superseded."""
+        """Read now. Raises Superseded."""
         with self._numbers:
             covers = self._opened
         found = self._read()
@@ -76,7 +76,7 @@ class RightToShip(Generic[T]):
         return found
 
     def confirm(self, opening: int) -> None:
-        """Reads, unless somebody has done so since that opening. Raises Superseded."""
+        """Read, unless a reading has begun after that opening. Raises Superseded."""
         with self._reading:
             if self._covered < opening:
                 self.check()
@@ -87,7 +87,7 @@ class _TransactionalProducer(LaneProducer):
     moment only."""
 
     def init(self, until: Until) -> None:
-        """Fences every earlier producer with this transactional.id and ends its open transaction.
+        """Fence every earlier producer with this transactional.id and end its open transaction.
         Raises KafkaFault."""
         if self._transactional:
             self._resume(self._producer.init_transactions, until)
@@ -95,7 +95,8 @@ class _TransactionalProducer(LaneProducer):
         self._log_listener.lost = False
 
     def lost_connection(self) -> bool:
-        """Since it was initialised: a copy of an earlier commit may then still be under way."""
+        """Return True if a connection broke since the producer was initialised: a copy of an
+        earlier commit may then still be under way."""
         sound = self._serve()
         return self._transactional and (self._log_listener.lost or not sound)
 
@@ -106,15 +107,15 @@ class _TransactionalProducer(LaneProducer):
             self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
-        """Commits. A commit that timed out is resumed until the end, since nobody knows whether the
+        """Commit. A commit that timed out is resumed until the end, since nobody knows whether the
         first one arrived."""
         if self._transactional:
             self._resume(self._producer.commit_transaction, until)
 
     def abort(self, until: Until) -> None:
-        """Ends an open transaction, if the broker answers in time: left open it would hold up
-        read_committed readers until its timeout. Never raises; there is nothing that could be done
-        about it."""
+        """Abort an open transaction, if the broker answers in time: left open it would hold up
+        read_committed consumers until its timeout. Never raises; there is nothing that could be
+        done about it."""
         if not self._transactional:
             return
         try:
@@ -124,9 +125,9 @@ class _TransactionalProducer(LaneProducer):
             log.debug("abort before leaving: %s", error)
 
     def _cause(self, fault: KafkaFault) -> KafkaFault:
-        """When a transaction becomes abortable librdkafka purges its records; why, only the next
-        call to the transaction says. It is safe to ask by committing, since a transaction in that
-        state cannot commit."""
+        """Return the cause. When a transaction becomes abortable, librdkafka purges its records;
+        only the next call to the transaction says why. It is safe to ask by committing, since a
+        transaction in that state cannot commit."""
         if not self._transactional or fault.name not in (*PURGED, "_STATE"):
             return fault
         try:
@@ -136,8 +137,8 @@ class _TransactionalProducer(LaneProducer):
         return fault
 
     def _resume(self, operation: Any, until: Until) -> None:
-        """Calls an operation of the transaction in short slices: called again after a timeout, it
-        goes on where it was."""
+        """Call an operation of the transaction in short slices: called again after a timeout, it
+        continues where it was."""
         while True:
             try:
                 call(operation, slice_of(until))
@@ -154,18 +155,19 @@ class Fence:
     Connecting harms nobody, and may be done long before."""
 
     def __init__(self, settings: LaneSettings, transactional_id: str, topic: str) -> None:
-        """``topic``: any that is there."""
+        """Make the producer. ``topic``: any that exists."""
         self._producer = _TransactionalProducer(settings, transactional_id)
         self._topic = topic
         self._connected = False
 
     def connect(self, until: Until) -> None:
-        """Raises KafkaFault."""
+        """Bring a connection up. Raises KafkaFault."""
         self._producer.connect(until, self._topic)
         self._connected = True
 
     def close(self, until: Until) -> None:
-        """Nobody who had the id gets through any more when this returns. Raises KafkaFault."""
+        """Fence the id. On return, every earlier producer with this transactional.id is fenced.
+        Raises KafkaFault."""
         if not self._connected:
             self.connect(until)
         self._producer.init(until)
@@ -175,7 +177,7 @@ class Fence:
 
 
 def fence(settings: LaneSettings, transactional_id: str, topic: str, until: Until) -> None:
-    """As :class:`Fence` does, at once. Raises KafkaFault."""
+    """Fence at once, as :class:`Fence` does. Raises KafkaFault."""
     new = Fence(settings, transactional_id, topic)
     try:
         new.close(until)
@@ -208,14 +210,10 @@ class Transactions:
         stop: Callable[[], None] = _nothing,
         open_seconds: float = _OPEN_SECONDS,
     ) -> None:
-        """
-        Args:
-            topic: any that is there.
-            also: topics that will be written to, as far as is known.
-            before_fencing: called when connected, before anybody is fenced; may wait.
-            stop: raises if the caller is to stop; asked between tries.
-            open_seconds: how long one try to open may take.
-        """
+        """Make the lane's producer. Args: topic: any that exists. also: topics that will be written
+        to, as far as known. before_fencing: called when connected, before anybody is fenced; may
+        wait. stop: raises if the caller is to stop; asked between retries. open_seconds: how long
+        one attempt to open may take."""
         self._settings = settings
         self._id = transactional_id
         self._topics = (topic, *also[:_MOST_LOOKED_UP])
@@ -228,18 +226,18 @@ class Transactions:
         self._begun = self._committing = False
         self._sent_before = SentBytes()
         self.openings = 0
-        """How often a producer was opened."""
+        """Number of producers that were opened."""
 
     @property
     def sent(self) -> SentBytes:
-        """By all producers so far."""
+        """Bytes sent by all producers so far."""
         producer = self._producer
         return self._sent_before.plus(producer.sent) if producer else self._sent_before
 
     def open(self, until: Until) -> None:
-        """A fresh producer, initialised: every earlier one with this id is fenced when this
-        returns. Tries again until the time is over; raises KafkaFault then, and at once for a fault
-        that no retry mends."""
+        """Open a fresh, initialised producer. On return, every earlier one with this id is fenced.
+        Tries again until the time is over; raises KafkaFault then, and at once for a fault that no
+        retry mends."""
         self.discard()
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -267,7 +265,7 @@ class Transactions:
         self.openings += 1
 
     def begin(self, until: Until) -> LaneProducer:
-        """Begins a transaction, to be written with what this returns. Opens first if that was not
+        """Begin a transaction, and return the producer to write with. Opens first if that was not
         done, or if the producer lost a connection. Raises KafkaFault, and Superseded if somebody
         later may ship."""
         if self._begun:
@@ -287,7 +285,8 @@ class Transactions:
         return self._producer
 
     def commit(self, until: Until) -> None:
-        """Raises KafkaFault: then nobody knows whether it is committed, but the ledger."""
+        """Commit. Raises KafkaFault: then only the ledger knows whether the transaction is
+        committed."""
         assert self._producer is not None
         assert self._begun
         self._committing = True
@@ -295,7 +294,8 @@ class Transactions:
         self._begun = self._committing = False
 
     def discard(self) -> None:
-        """Leaves; an open transaction ends when its id is fenced or its timeout is over."""
+        """Discard the producer; an open transaction ends when its id is fenced or its timeout is
+        over."""
         producer, self._begun, self._committing = self._producer, False, False
         if producer is not None:
             sent = self._sent_before.plus(producer.count_sent())
@@ -303,8 +303,8 @@ class Transactions:
             producer.discard()
 
     def close(self, until: Until) -> None:
-        """Aborts a transaction that is open, and leaves. Not one that may be committed: then nobody
-        may end it but its commit."""
+        """Abort an open transaction, and close. Not one that may be committed: then nobody may end
+        it but its commit."""
         if self._producer is not None and self._begun and not self._committing:
             self._producer.abort(until)
         self.discard()

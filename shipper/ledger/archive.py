@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.config.units import plural
 from shipper.errors import ClusterError, WindowError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
@@ -71,7 +72,7 @@ def archive(
             return Archived(0, 0, left, found.entries if found else 0, where)
         named = write_archive(folder, ledger, read, chosen, before, generation, run_id)
         say(
-            f"{cluster.name}: {named.entries} records are in {folder.archives.uri}; removing "
+            f"{cluster.name}: {plural(named.entries, 'record')} in {folder.archives.uri}; removing "
             f"{len(chosen)} from {ledger.topic}"
         )
         marker = encode_archive(pipeline.key, named)
@@ -86,8 +87,10 @@ def archive(
             )
         except KafkaFault as fault:
             raise ClusterError(
-                f"not all archived records could be removed from {ledger.topic}: {fault}. They are "
-                "in the archive and in the topic now, and count once. Run the command again."
+                f"not all archived records could be removed from {ledger.topic}: {fault}. They "
+                "are now in the archive and in the topic, and count once. Run the command "
+                "again.",
+                code="SHIP-507",
             ) from fault
     ledger.keep_snapshot(longer_than=0)
     paths = {about.path for record in chosen if (about := peek_key(pipeline.key, record))}
@@ -149,11 +152,12 @@ def write_archive(
         records = written.manifest.records
         readable = sum(1 for _ in store.records(store.named(written.name, written.sha256), None))
         if readable != records:
-            raise SnapshotUnusable(f"{readable} of {records} records can be read back")
+            raise SnapshotUnusable(f"{readable} of {plural(records, 'record')} can be read back")
     except SnapshotUnusable as why:
         raise ClusterError(
-            f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic is "
-            "as it was; run the command again."
+            f"the archive of {pipeline} in {store.uri} could not be written: {why}. The topic "
+            "was not changed. Run the command again.",
+            code="SHIP-507",
         ) from why
     return Archive(
         written.name,

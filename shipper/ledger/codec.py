@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
+from shipper.config.units import plural
 from shipper.errors import LedgerDamaged
 from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import (
@@ -65,7 +66,7 @@ def parse(data: bytes) -> Any:
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise Unsound("it is no JSON") from error
+        raise Unsound("it is not JSON") from error
 
 
 def is_count(value: Any) -> bool:
@@ -166,13 +167,13 @@ class ValueShape:
         """Raises Unsound."""
         found = parse(value)
         if type(found) is not dict:
-            raise Unsound("its value is no JSON object")
+            raise Unsound("its value is not a JSON object")
         for name, content in found.items():
             check = self._checks.get(name)
             if check is None:
                 raise Unsound(
-                    f"its value has a field {name[:40]!r} that this shipper does not know: is it "
-                    "of a newer shipper?"
+                    f"its value has an unknown field {name[:40]!r}; a newer version of shipper "
+                    "may have written it"
                 )
             if not check(content):
                 raise Unsound(f"its value's field {name!r} cannot be right")
@@ -398,16 +399,19 @@ def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
         return None
     if format != FORMAT:
         raise Unsound(
-            f"its format is {format}, and this shipper reads {FORMAT}: is it of a newer shipper?"
+            f"its format is {format}, and this version reads {FORMAT}; a newer version of "
+            "shipper may have written it"
         )
     known = _KINDS.get(kind)
     if known is None:
-        raise Unsound(f"its kind {kind[:40]!r} is unknown: is it of a newer shipper?")
+        raise Unsound(
+            f"its kind {kind[:40]!r} is unknown; a newer version of shipper may have written it"
+        )
     if len(rest) != len(known.key):
-        raise Unsound(f"its key is none of a {kind} record")
+        raise Unsound(f"its key is not that of a {kind} record")
     for check, part in zip(known.key, rest, strict=True):  # asked of every record of the ledger
         if not check(part):
-            raise Unsound(f"its key is none of a {kind} record")
+            raise Unsound(f"its key is not that of a {kind} record")
     return kind, rest
 
 
@@ -485,7 +489,7 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
         case "chunk" | "moved":
             path, size, modified, start, first, topic = rest
             if value.last < first:
-                raise Unsound(f"it ends at record {value.last}, before its first one, {first}")
+                raise Unsound(f"it ends at record {value.last}, before its first record, {first}")
             split = SplitId(FileId(path, size, modified), start)
             return (
                 (ChunkKey(split, first, topic), value)
@@ -500,6 +504,9 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
             return rest[0], value
         case "generation":
             if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
-                raise Unsound(f"it claims {value.tasks} tasks with {value.lanes} lanes each")
+                raise Unsound(
+                    f"it claims {plural(value.tasks, 'task')} with "
+                    f"{plural(value.lanes, 'lane')} each"
+                )
             return GenerationKey(*rest), value
     return None, value

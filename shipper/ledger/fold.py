@@ -339,7 +339,9 @@ class FileRecords:
             if partition is not None and about.partition != partition:
                 if record.value is not None:
                     self._note_damage(
-                        record, partition, f"a record of kind {about.kind} does not belong there"
+                        record,
+                        partition,
+                        f"a record of kind {about.kind} does not belong into this partition",
                     )
             elif about.kind == "archive":
                 self.archive = None if record.value is None else record

@@ -57,17 +57,17 @@ class LedgerIdentity:
             return
         ledger = self._ledger
         raise LedgerGone(
-            f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped before "
-            f"({before.says}). Without its ledger shipper would send again whatever is run. "
-            "Nothing was sent. Bring the topic back, or find out why this user does not see it. "
-            "Is it lost for good, say so with --new-ledger: every file of every window that is "
-            "run from then on counts as never shipped there."
+            f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped "
+            f"before ({before.says}). Nothing was sent: without its ledger, shipper would send "
+            "every file again. Restore the topic, or find out why this user cannot see it. If "
+            "the ledger is lost for good, run once with `--new-ledger`: every file of every "
+            "window that is run from then on counts as not shipped."
         )
 
     def _why_gone(self, before: Remembered, exists: bool) -> str | None:
         topic = self._ledger.topic
         if not exists:
-            return f"the ledger topic {topic} is not there"
+            return f"the ledger topic {topic} does not exist"
         if before.topic != topic:
             return f"the ledger was topic {before.topic}, and is {topic} now"
         if not before.topic_id:
@@ -103,8 +103,8 @@ class LedgerIdentity:
             )
             self._ledger.write_control([encode_identity(self._ledger.pipeline, begun)])
             notes = [
-                f"A new ledger was begun (--new-ledger), in place of {begun.instead_of}: what that "
-                "one knew is forgotten."
+                f"A new ledger was begun (--new-ledger) instead of {begun.instead_of}: what the "
+                "old one knew is forgotten."
             ]
         if (before := self._read()) is None or {
             name: value for name, value in asdict(before).items() if name in known
@@ -125,8 +125,9 @@ class LedgerIdentity:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ClusterError(
-                f"cluster {self._ledger.cluster}: {self._path}, which says which topic the ledger "
-                f"of {self._ledger.pipeline} is, cannot be read ({type(error).__name__}). "
-                "Nothing was sent. Put it back from a backup; or remove it, if the topic "
-                f"{self._ledger.topic} is the one that it was."
+                f"cluster {self._ledger.cluster}: {self._path} cannot be read "
+                f"({type(error).__name__}). This file holds the identity of the ledger of "
+                f"{self._ledger.pipeline}. Nothing was sent. Restore the file from a backup. "
+                f"Or remove the file, if the topic {self._ledger.topic} is still the same one.",
+                code="SHIP-007",
             ) from error

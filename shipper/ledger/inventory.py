@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Literal
 
+from shipper.config.units import plural
 from shipper.ledger.codec import decode, names_moved, peek_key
 from shipper.ledger.fold import (
     Chunks,
@@ -338,7 +339,7 @@ def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[Ledge
     ):
         read = sum(read or 0 for read in reads.values())
         text = (
-            f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: ship it anew "
+            f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: re-ship it "
             "with --reship"
         )
         yield LedgerFinding("wrong", "bytes", file.path, text)
@@ -357,7 +358,7 @@ def _findings_of_cut(
                 "unfinished",
                 "gap",
                 file.path,
-                f"of the splits at bytes {_some(missing)} nothing is there yet",
+                f"the ledger has nothing yet of the splits at bytes {_some(missing)}",
             )
     elif len(there) < count:
         text = (
@@ -376,7 +377,7 @@ def _findings_of_split(
     records = moved + sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
         yield LedgerFinding(
-            "wrong", "ends", where, f"it ends behind record {_some(ends)}: only one can be right"
+            "wrong", "ends", where, f"it ends after record {_some(ends)}: only one can be right"
         )
     yield from _overlaps(where, of_split)
     for entry in of_split:
@@ -395,7 +396,10 @@ def _findings_of_split(
             yield LedgerFinding("wrong", "ends", where, text)
     if ends and records > ends[-1]:
         yield LedgerFinding(
-            "wrong", "count", where, f"{records} records are there, and it has {ends[-1]} only"
+            "wrong",
+            "count",
+            where,
+            f"the ledger holds {plural(records, 'record')}, and the split has only {ends[-1]}",
         )
     elif not ends or records < ends[-1]:
         of = f"of {ends[-1]}" if ends else "and nobody knows yet of how many"
@@ -441,7 +445,7 @@ def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Ledge
                 "wrong",
                 "snapshot",
                 path,
-                f"{different} records differ between the topic and the snapshot",
+                f"{plural(different, 'record')} differ between the topic and the snapshot",
             )
 
 
@@ -476,11 +480,12 @@ def absent_topics(
                 "wrong",
                 "topic",
                 topic,
-                "is not on the cluster, and the ledger says that records are in it",
+                "does not exist on the cluster, and by the ledger it has records",
             )
         elif where is not None and where >= count:
             text = (
-                f"has {count} partitions, and the ledger says that records are in partition {where}"
+                f"has {plural(count, 'partition')}, and by the ledger records are in partition "
+                f"{where}"
             )
             yield LedgerFinding("wrong", "topic", topic, text)
 

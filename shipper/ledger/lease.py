@@ -76,11 +76,11 @@ class HeldLease:
             self._write(None)
             if time.monotonic() > deadline:
                 raise LeaseHeld(
-                    f"pipeline {self._ledger.pipeline} is being shipped by another run right now: "
-                    f"run {holder.run_id} on host {holder.host}, process {holder.pid}, holds the "
-                    f"lease in {self._ledger.topic} (waited {self._wait_seconds:g} s, "
-                    "`delivery.lease_wait`). Nothing was sent by this run; let the other one "
-                    "finish, or stop it, and run again."
+                    f"pipeline {self._ledger.pipeline} is being shipped by another run right "
+                    f"now: run {holder.run_id} on host {holder.host}, process {holder.pid}, "
+                    f"holds the lease in {self._ledger.topic}. This run waited "
+                    f"{self._wait_seconds:g} s (`delivery.lease_wait`) and sent nothing. Let "
+                    "the other run finish, or stop it, and run again."
                 )
             if holder.run_id != told or time.monotonic() >= next_word:
                 told, next_word = holder.run_id, time.monotonic() + _WORD_EVERY_SECONDS

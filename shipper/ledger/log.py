@@ -29,6 +29,7 @@ from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
 from shipper.config.cluster import Cluster
+from shipper.config.units import plural
 from shipper.errors import (
     ArchiveMissing,
     ClusterError,
@@ -84,7 +85,7 @@ _BARRIER = EncodedRecord(b"barrier", None)
 _CONTROL_SECONDS = 15.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
-_NOT_NAMED = "the ledger does not name it: its writer was stopped, or somebody else wrote it"
+_NOT_NAMED = "the ledger does not name it: its writer was stopped, or another program wrote it"
 
 T = TypeVar("T")
 
@@ -402,12 +403,13 @@ class LedgerLog:
             if facts.settings.get(key) != want
         ]
         if facts.partitions != PARTITIONS:
-            faults.append(f"it has {facts.partitions} partitions, not {PARTITIONS}")
+            faults.append(f"it has {plural(facts.partitions, 'partition')}, not {PARTITIONS}")
         if faults:
             raise ClusterError(
                 f"cluster {self._cluster.name}: topic {self.topic} cannot be the ledger of "
-                f"{self.pipeline}: {'; '.join(faults)}. Alter the topic, or name another one in "
-                "`ledger.topic`."
+                f"{self.pipeline}: {'; '.join(faults)}. Nothing was sent. Alter the topic, or "
+                "name another one in `ledger.topic`.",
+                code="SHIP-505",
             )
         return True
 
@@ -426,7 +428,7 @@ class LedgerLog:
             than = (
                 f"topics of this pipeline have {most}"
                 if facts.replication < most
-                else f"the cluster has {facts.brokers} brokers"
+                else f"the cluster has {plural(facts.brokers, 'broker')}"
             )
             found.append(
                 f"has replication factor {facts.replication}, and {than}: raise it "
@@ -447,8 +449,8 @@ class LedgerLog:
                 "--add-config unclean.leader.election.enable=false)"
             )
         return [
-            f"the ledger {self.topic} on {self._cluster.name} {fault}. If it is lost, everything "
-            "is sent again."
+            f"the ledger {self.topic} on {self._cluster.name} {fault}. If the ledger is lost, "
+            "everything is sent again."
             for fault in found
         ]
 
@@ -456,9 +458,11 @@ class LedgerLog:
         """Creates the topic if the cluster's config allows it. Raises ClusterError."""
         if not self._cluster.ledger.create:
             raise ClusterError(
-                f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing and "
-                f"`ledger.create` is false. Create it with {PARTITIONS} partitions and "
-                f"{', '.join(f'{k}={v}' for k, v in SETTINGS.items())}."
+                f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing, and "
+                "`ledger.create` is false. Nothing was sent. Create the topic with "
+                f"{PARTITIONS} partitions and "
+                f"{', '.join(f'{k}={v}' for k, v in SETTINGS.items())}.",
+                code="SHIP-506",
             )
         # The broker's default is 1 unless somebody has changed it.
         replicas = self._cluster.ledger.replication_factor or min(_REPLICAS, self._client.brokers())
@@ -610,9 +614,9 @@ class LedgerLog:
             f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
         )
         problem = (
-            f"cluster {self._cluster.name}: the ledger of {self.pipeline} has {archive.entries} "
-            f"records in the archive {where}, and without them shipper would send their files "
-            "again"
+            f"cluster {self._cluster.name}: the ledger of {self.pipeline} has "
+            f"{plural(archive.entries, 'record')} in the archive {where}, and without them "
+            "shipper would send their files again"
         )
         if self._folder is None:
             raise ArchiveMissing(f"{problem}. Nothing was sent.")
@@ -626,7 +630,7 @@ class LedgerLog:
             )
         except SnapshotUnusable as why:
             raise ArchiveMissing(
-                f"{problem}: {why}. Nothing was sent. Put the folder back from a backup, or let "
+                f"{problem}: {why}. Nothing was sent. Restore the folder from a backup, or let "
                 "`runs_uri` name the place where it is."
             ) from why
 
@@ -805,11 +809,11 @@ def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
     """Why the snapshot is not one of this log as it is now; None if it is."""
     if not facts.topic_id:
         return (
-            "the brokers give topics no id (Kafka before 2.8), so a topic that was made anew "
-            "could not be told from the old one"
+            "the brokers give topics no id (Kafka before 2.8), so a recreated topic could not "
+            "be told from the old one"
         )
     if found.origin != origin:
-        return f"it is of another log: {found.origin}, and this is {origin}"
+        return f"it belongs to another log: {found.origin}, and this is {origin}"
     for partition, end in ((CONTROL, found.control_end), (CHUNKS, found.chunks_end)):
         if not facts.starts[partition] <= end <= facts.ends[partition]:
             held = f"holds offsets {facts.starts[partition]} to {facts.ends[partition]}"

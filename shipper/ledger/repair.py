@@ -29,11 +29,11 @@ _BATCH_BYTES = 500_000
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
     "moved": (
-        "lines that were delivered under the file's former name would count as not shipped, "
-        "and be sent again"
+        "lines that were delivered under the file's former name would count as not shipped, and "
+        "be sent again"
     ),
-    "invalidation": "chunks that were shipped anew would count again",
-    "archive": "all that was archived would count as not shipped, and be sent again",
+    "invalidation": "chunks that were invalidated by a re-ship would count again",
+    "archive": "everything in the archive would count as not shipped, and be sent again",
 }
 
 
@@ -89,8 +89,9 @@ def repair(
     if chosen is None:
         listed = ", ".join(str(one.place) for one in all_damage[:10]) or "none"
         raise UsageError(
-            f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}; damaged "
-            f"are: {listed}. Nothing was changed."
+            f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}. Nothing "
+            f"was changed. Damaged records are: {listed}.",
+            code="SHIP-115",
         )
     mended = ledger.ignoring(one.place for one in all_damage)
     about = _about(ledger.pipeline, chosen)
@@ -102,9 +103,10 @@ def repair(
     ):
         raise UsageError(
             f"cluster {cluster.name}: {ledger.topic} {where} is a record of kind {about.kind} "
-            f"({about.path or 'of the pipeline'}), and what its key said before cannot be found "
-            f"any more. Without it, {_WHAT_IS_LOST[about.kind]}. Nothing was changed. Say "
-            "--forget if that is right."
+            f"({about.path or 'of the pipeline'}), and its earlier value cannot be found. "
+            f"Nothing was changed. Without this record, {_WHAT_IS_LOST[about.kind]}. Confirm "
+            "with --forget if that is right.",
+            code="SHIP-109",
         )
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(mended, settings, cluster, pipeline, run_id, say) as generation:
@@ -121,7 +123,9 @@ def repair(
                 write_as_lane(mended, settings, lane, generation, [entry])
             except KafkaFault as fault:
                 raise ClusterError(
-                    f"{ledger.topic} {where} could not be repaired: {fault}. Run the command again."
+                    f"{ledger.topic} {where} could not be repaired: {fault}. Run the command "
+                    "again.",
+                    code="SHIP-507",
                 ) from fault
         else:
             mended.write_control([entry])

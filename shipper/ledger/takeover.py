@@ -251,12 +251,12 @@ def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
 def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
     ruling = ruling_on(fault.name)
     what = (
-        f"cannot fence lane {transactional_id} of an earlier run: {fault} ({ruling.reason}). "
+        f"lane {transactional_id} of an earlier run cannot be fenced: {fault} ({ruling.reason}). "
         "Nothing was sent"
     )
     if ruling.action is Action.FAIL:
-        return ClusterRefuses(f"{what}, and waiting does not change it.")
-    return ClusterError(f"{what}; run again.")
+        return ClusterRefuses(f"{what}, and waiting does not change that.")
+    return ClusterError(f"{what}. Run again.")
 
 
 class Fenced(NamedTuple):

@@ -59,8 +59,8 @@ def right_of(ledger: LedgerLog, generation: int) -> RightToShip[Control]:
         found = ledger.decide(CONTROL_NOW)
         if found.answer.generation != generation:
             raise Superseded(
-                f"a later run of pipeline {ledger.pipeline} took over: nothing more is sent; run "
-                "the same command again"
+                f"a later run of pipeline {ledger.pipeline} took over. This run sends nothing "
+                "more. Run the same command again."
             )
         return found
 

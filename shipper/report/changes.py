@@ -23,9 +23,9 @@ EffectKind = Literal[
 ]  # fmt: skip
 _HIDDEN = "(not shown)"
 _REFUSED = (
-    "A file that was shipped in part is refused: finish it under the old configuration before you "
-    "merge, or run its window with --reship. Files that are complete count as done, and are not "
-    "sent again."
+    "A file that was shipped in part is refused: finish it under the old configuration before "
+    "you merge, or run its window with --reship. Complete files count as done, and are not sent "
+    "again."
 )
 
 
@@ -112,8 +112,8 @@ def new_pipeline(now: Pipeline, removed: Sequence[Pipeline]) -> PipelineChanges:
     same = [one.name for one in removed if one.source.path == now.source.path]
     if same:
         text += (
-            f" {words(same)} read the same source and is gone: if this is the same pipeline, write "
-            f"`formerly: {same[0]}`, or everything is sent again."
+            f" {words(same)} read the same source and is gone. If this is the same pipeline, "
+            f"write `formerly: {same[0]}`, or everything is sent again."
         )
     return PipelineChanges(pipeline=now.name, effects=[Effect(kind="new", text=text)], changes=[])
 
@@ -142,8 +142,10 @@ def _renamed(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
     elif before.key != now.key:
         yield Effect(
             kind="renamed",
-            text=f"Its ledger and its results are now those of {now.key!r}, and no longer those of "
-            f"{before.key!r}.",
+            text=(
+                f"Its ledger and its results are now those of {now.key!r} instead of "
+                f"{before.key!r}."
+            ),
         )
 
 
@@ -158,13 +160,13 @@ def _transform(before: Pipeline, now: Pipeline, other_keys: bool) -> Iterator[Ef
         yield Effect(
             kind="transform",
             clusters=[] if changed == list(now.clusters) else changed,
-            text=f"Files become other records. {_REFUSED}",
+            text=f"Lines become other records. {_REFUSED}",
         )
     elif other_keys:
         yield Effect(
             kind="transform",
-            text="A hash of `records.redact` names its key by another reference. If the key is "
-            f"another, files become other records. {_REFUSED}",
+            text="A hash of `records.redact` refers to its key in another way. If the key differs, "
+            f"lines become other records. {_REFUSED}",
         )
 
 
@@ -176,11 +178,11 @@ def _topics(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
         texts = []
         if more := [topic for topic in new if topic not in old]:
             texts.append(
-                f"Records may go to {words(more)} as well: the topics must be there, and the "
+                f"Records may also go to {words(more)}: the topics must exist, and the "
                 "pipeline's user must be allowed to write to them."
             )
         if fewer := [topic for topic in old if topic not in new]:
-            texts.append(f"No record goes to {words(fewer)} any more; what is there stays.")
+            texts.append(f"No record goes to {words(fewer)} any more. Records that are there stay.")
         if texts:
             yield Effect(kind="topics", clusters=[name], text=" ".join(texts))
 
@@ -199,16 +201,16 @@ def _clusters(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
             yield Effect(
                 kind="clusters",
                 clusters=[name],
-                text=f"Runs ship to {name} too, from the next one on; its topics ({topics}) must "
-                "be there. Ship earlier windows by a backfill.",
+                text=f"From the next run on, runs also ship to {name}. Its topics ({topics}) must "
+                "exist. Ship earlier windows by a backfill.",
             )
     for name in before.clusters:
         if name not in now.clusters:
             yield Effect(
                 kind="clusters",
                 clusters=[name],
-                text=f"No run ships to {name} any more. What is there stays; what is missing there "
-                "stays missing.",
+                text=f"No run ships to {name} any more. Delivered records stay there, and missing "
+                "ones stay missing.",
             )
 
 
@@ -217,14 +219,18 @@ def _redaction(before: Sequence[Redaction], now: Sequence[Redaction]) -> Iterato
     if gone := [rule for rule in old if rule not in new]:
         yield Effect(
             kind="redaction",
-            text=f"No longer taken out: {', '.join(gone)}. What that found leaves as it stands, "
-            "unless another rule takes it out.",
+            text=(
+                f"No longer redacted: {', '.join(gone)}. Such text leaves unchanged, unless "
+                "another rule redacts it."
+            ),
         )
     if more := [rule for rule in new if rule not in old]:
         yield Effect(
             kind="redaction",
-            text=f"Taken out from the next run on: {', '.join(more)}. Records that were shipped "
-            "before stay as they are.",
+            text=(
+                f"Redacted from the next run on: {', '.join(more)}. Records that were shipped "
+                "before stay as they are."
+            ),
         )
     if not gone and not more and old != new:
         yield Effect(kind="redaction", text="The rules apply in another order.")
@@ -239,13 +245,15 @@ def _quarantine(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
     if before.quarantine is None and now.quarantine is not None:
         yield Effect(
             kind="quarantine",
-            text=f"What cannot be shipped goes to {now.quarantine.topic}; until now it failed the "
-            "run.",
+            text=(
+                f"Records that cannot be shipped go to {now.quarantine.topic}. Until now they "
+                "failed the run."
+            ),
         )
     elif before.quarantine is not None and now.quarantine is None:
         yield Effect(
             kind="quarantine",
-            text="What cannot be shipped fails the run; until now it went to "
+            text="Records that cannot be shipped fail the run. Until now they went to "
             f"{before.quarantine.topic}.",
         )
 
@@ -258,8 +266,8 @@ def _schedule(before: Schedule | None, now: Schedule | None) -> Iterator[Effect]
     if (before.cron, before.timezone) != (now.cron, now.timezone):
         yield Effect(
             kind="schedule",
-            text=f"It runs {_when(now)}; until now {_when(before)}. Windows are cut otherwise. "
-            "What was shipped is known by file, so nothing is sent twice.",
+            text=f"It runs {_when(now)}; until now {_when(before)}. The windows have other bounds. "
+            "Files are known individually, so nothing is sent twice.",
         )
     if before.start != now.start:
         yield Effect(

@@ -92,7 +92,7 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
         _Note(
             tick_of(file, plan),
             "",
-            "the run that was to ship it failed, or is not over",
+            "the run that should have shipped it failed, or has not ended",
             LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
         )
         for file in plan.files
@@ -135,7 +135,7 @@ def _coverage(
             file
         )
     for window in set(empty) - {window for window, _ in notes}:
-        notes[window, ""] = Uncovered(window=window, why="no file was there")
+        notes[window, ""] = Uncovered(window=window, why="it had no file")
     start = (planned and planned.looks_back_to) or plan.window_start
     return Coverage(start=start, end=plan.window_end, uncovered=list(notes.values()))
 

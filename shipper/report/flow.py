@@ -117,17 +117,17 @@ def _aside(account: Account) -> list[tuple[str, int]]:
 def _verdict(account: Account) -> Iterator[str]:
     """What the sum comes to, behind it."""
     if account.read is None:
-        yield ". The step failed, and Spark's own count of the records it read was lost with it."
+        yield ". The step failed, and Spark's own count of the records was lost with it."
     elif account.gap == 0:
         yield (
-            ". Every line is accounted for, and not all were sent."
+            ". Every line is accounted for, but not all were sent."
             if account.parked
             else ". The sum closes."
         )
     else:
         size = number(abs(account.gap))
         yield (
-            f": {size} not sent. No receipt and no entry of the ledger has them, so the next run "
+            f": {size} not sent. Neither receipts nor the ledger have them, so the next run "
             "sends them."
             if _unsent(account)
             else f": {size} are not accounted for."
@@ -136,8 +136,8 @@ def _verdict(account: Account) -> Iterator[str]:
         )
     if account.parked:
         yield (
-            " What is parked was read and could not be sent: its topic could not be written to "
-            "until the end."
+            " Parked records were read but not sent: their topic could not be written to until "
+            "the end."
         )
     if account.unread_files:
         yield (

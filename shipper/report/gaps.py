@@ -60,9 +60,10 @@ def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
         return {}
     except ValidationError as error:
         raise StepResultError(
-            f"{uri} cannot be read: it says since when pipeline {pipeline} is on a schedule. Put "
-            "it back from a backup; or delete it, and the next run of the schedule is the first "
-            "one, which looks at nothing before it."
+            f"{uri} cannot be read. This file holds the start of the schedule of pipeline "
+            f"{pipeline}. Restore the file from a backup. Or delete it: the next scheduled run "
+            "then counts as the first one, and looks at nothing before its window.",
+            code="SHIP-007",
         ) from error
 
 
@@ -131,7 +132,7 @@ def _gap(
     if found is None:
         left_alone = any(contains(run.window, window) for run in runs)
         found = Standing(
-            MISSING, "its run was asked to ship to other clusters alone" if left_alone else "no run"
+            MISSING, "its run shipped only to other clusters, as asked" if left_alone else "no run"
         )
         ledger = held(cluster)
         if ledger and ledger.window_complete(window):

@@ -63,9 +63,10 @@ def read_pruned(runs_uri: str, pipeline: str) -> Pruned:
         return Pruned()
     except ValidationError as error:
         raise StepResultError(
-            f"{path} cannot be read: it says up to when the results of pipeline {pipeline} were "
-            "removed. No data are at risk. Delete it, and the ledger alone tells of those "
-            "windows."
+            f"{path} cannot be read. This file says up to when the results of pipeline "
+            f"{pipeline} were removed. No data are at risk. Delete the file: then only the "
+            "ledger knows those windows.",
+            code="SHIP-007",
         ) from error
 
 

@@ -168,7 +168,7 @@ def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
             f"{step} failed, and is tried again or given up: "
             f"{one_sentence(result.error or 'it does not say why')}{has}"
         )
-    return f"{step} is not done: it is at work, or waits for a worker or a pool{has}"
+    return f"{step} has not ended: it is running, or waits for a worker or a pool{has}"
 
 
 def _not_done(folder: RunFolder, clusters: Sequence[str]) -> list[tuple[str, StepResult | None]]:

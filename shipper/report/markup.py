@@ -6,16 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 
 from shipper.config.units import format_duration
-
-
-def number(count: int | float) -> str:
-    """``1234567`` → ``"1,234,567"``."""
-    return f"{round(count):,}"
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """``(1, "file")`` → ``"1 file"``, ``(1200, "file")`` → ``"1,200 files"``."""
-    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+from shipper.config.units import number as number
+from shipper.config.units import plural as plural
 
 
 def words(names: Sequence[str]) -> str:

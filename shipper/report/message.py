@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shipper.config.units import format_bytes
+from shipper.error_codes import code_of, with_code, without_code
 from shipper.report.account import Account, RunStep, accounts
 from shipper.report.markup import number, plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
@@ -54,9 +55,12 @@ def message(report: RunReport) -> Message:
 
 
 def one_sentence(text: str) -> str:
-    """The first one, on one line, cut where it is longer than :data:`LONGEST`."""
-    sentence = _END_OF_SENTENCE.split(" ".join(text.split()), maxsplit=1)[0]
-    return sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
+    """Return the first sentence of ``text`` on one line, cut if longer than :data:`LONGEST`, with
+    the code of ``text``."""
+    plain = without_code(" ".join(text.split()))
+    sentence = _END_OF_SENTENCE.split(plain, maxsplit=1)[0]
+    short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
+    return with_code(short, code_of(text))
 
 
 def _closed(report: RunReport, step: RunStep | None) -> str | None:
@@ -100,7 +104,7 @@ def _cluster(account: Account) -> str:
         "shipped": "shipped",
         "nothing": "nothing to ship",
         "failed": "failed",
-        "no result": "no result of the ship step",
+        "no result": "the ship step left no result",
     }
     counts = [
         (account.sent, "delivered"),

@@ -144,8 +144,9 @@ class MetricsFile:
         self._path = path
         if path.suffix != ".prom":
             raise UsageError(
-                f"--metrics-file {path}: the name must end in .prom, since node_exporter reads no "
-                "other file"
+                f"--metrics-file {path}: the name must end in .prom, because node_exporter "
+                "reads no other file.",
+                code="SHIP-118",
             )
         with self._held():
             pass
@@ -176,8 +177,9 @@ class MetricsFile:
                 yield self._read()
         except OSError as error:
             raise UsageError(
-                f"--metrics-file {self._path} cannot be written: {why_system(error)}. Name a file "
-                "in a folder that this account may write to."
+                f"--metrics-file {self._path} cannot be written: {why_system(error)}. Name a "
+                "file in a folder that this user may write to.",
+                code="SHIP-118",
             ) from error
 
     def _read(self) -> dict[str, float]:
@@ -187,8 +189,9 @@ class MetricsFile:
                 continue
             if not (sample := _SAMPLE.fullmatch(line)):
                 raise UsageError(
-                    f"--metrics-file {self._path} holds something that shipper did not write, and "
-                    "nothing of it was changed. Name another file, or delete this one."
+                    f"--metrics-file {self._path} has content that shipper did not write, and "
+                    "was not changed. Name another file, or delete this one.",
+                    code="SHIP-118",
                 )
             values[sample[1]] = float(sample[2])
         return values

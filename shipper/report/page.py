@@ -247,7 +247,7 @@ def _cluster(account: Account) -> dict[str, str]:
             if account.quarantined
             else ""
         )
-        says += f", {number(account.before)} were there before" if account.before else ""
+        says += f", {number(account.before)} already committed" if account.before else ""
     elif account.outcome == "nothing":
         mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
     elif account.outcome == "failed":

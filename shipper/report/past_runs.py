@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import fsspec
 from pydantic import BaseModel, ValidationError
 
+from shipper.config.units import plural
 from shipper.report.coverage import begun_again, lacking
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, PastRun
@@ -426,7 +427,8 @@ def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
     anew = " and created anew" if lost[0].now else ""
     more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
     return (
-        f"topic {lost[0].topic} was deleted{anew} after {lost[0].records:,} records were "
+        f"topic {lost[0].topic} was deleted{anew} after {plural(lost[0].records, 'record')} "
+        f"{'was' if lost[0].records == 1 else 'were'} "
         f"delivered to it{more}"
     )
 
@@ -443,8 +445,6 @@ def _parsed(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError) as error:
-        log.warning(
-            "%s is passed over: it is no result that can be read (%s)", path, type(error).__name__
-        )
+        log.warning("%s is skipped: it is not a readable result (%s)", path, type(error).__name__)
         return None
     return found if found.run_id == run_id else None

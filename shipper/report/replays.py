@@ -21,7 +21,11 @@ def keep_replay(runs_uri: str, pipeline: str, replay: Replay) -> None:
     try:
         write_whole(path, replay.model_dump_json(indent=1))
     except OSError as error:
-        raise StepResultError(f"{path} cannot be written: {error}. Nothing was sent.") from error
+        raise StepResultError(
+            f"{path} cannot be written: {error}. Nothing was sent. Check `runs_uri` and its "
+            "permissions.",
+            code="SHIP-005",
+        ) from error
 
 
 def find_replay(runs_uri: str, pipeline: str, replay: str) -> Replay | None:
@@ -33,4 +37,8 @@ def find_replay(runs_uri: str, pipeline: str, replay: str) -> Replay | None:
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        raise StepResultError(f"{path} cannot be read: {error}. Nothing was sent.") from error
+        raise StepResultError(
+            f"{path} cannot be read: {error}. Nothing was sent. Check `runs_uri` and its "
+            "permissions.",
+            code="SHIP-005",
+        ) from error

@@ -30,6 +30,7 @@ from typing import Literal, TypeVar
 import fsspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from shipper.error_codes import code_of
 from shipper.errors import StepResultError, UsageError, why_system
 from shipper.windows.window import Window
 
@@ -72,7 +73,10 @@ class StepResult(Result):
     run_id: str
     status: Status = "succeeded"
     error: str | None = None
-    """One paragraph: what happened and what to do. Set exactly when `status` is failed."""
+    """One paragraph: what happened and what to do, with the code at its end. Set exactly when
+    `status` is failed."""
+    code: str | None = None
+    """Code of `error`, such as `SHIP-303`."""
     final: bool = False
     """Whether trying a failed step again, unchanged, cannot help."""
     started_at: dt.datetime
@@ -129,8 +133,8 @@ class RunFolder:
     ) -> None:
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(
-                f"{run_id!r} is no run id: letters, digits, `.`, `_` and `-`, beginning with a "
-                "letter or digit; it names a folder"
+                f"{run_id!r} is not a valid run id. It names a folder: use letters, digits, "
+                "`.`, `_` and `-`, and begin with a letter or digit."
             )
         self.run_id = run_id
         self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
@@ -165,8 +169,9 @@ class RunFolder:
             # installed.
             why = why_system(error) if isinstance(error, OSError) else str(error)
             raise StepResultError(
-                f"the run's folder {self.uri} cannot be used: {why}. See `runs_uri`; nothing can "
-                "be shipped without it."
+                f"the run's folder {self.uri} cannot be used: {why}. Nothing was sent. Check "
+                "`runs_uri` and its permissions.",
+                code="SHIP-005",
             ) from error
 
     def make(self) -> None:
@@ -217,6 +222,7 @@ class RunFolder:
         later attempt has come: of two that write at the same time, the last one to look sees both.
         One that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
         """
+        result.code = code_of(result.error)
         mine, text = _attempt_file(name, result.started_at), result.model_dump_json(indent=1) + "\n"
         self.write_text(mine, text)
         path, written = self.path(f"{name}.json"), ""
@@ -260,8 +266,9 @@ class RunFolder:
             result = self._parsed(name, kind, text)
         if result.run_id != self.run_id:
             raise StepResultError(
-                f"{self.path(name)}.json is of run {result.run_id}, not of {self.run_id}: run it "
-                "again"
+                f"{self.path(name)}.json belongs to run {result.run_id}, not to {self.run_id}. "
+                "Run the step again.",
+                code="SHIP-004",
             )
         return result
 
@@ -270,7 +277,9 @@ class RunFolder:
             return kind.model_validate_json(text)
         except ValidationError as error:
             raise StepResultError(
-                f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}"
+                f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}. Run the "
+                "step again.",
+                code="SHIP-004",
             ) from error
 
     def need(self, name: str, kind: type[R]) -> R:
@@ -279,8 +288,8 @@ class RunFolder:
         result = self.find(name, kind)
         if result is None:
             raise StepResultError(
-                f"step {name} left no result in {self.uri}: it did not run or was killed; run it "
-                "first"
+                f"step {name} left no result in {self.uri}: the step did not run or was "
+                "killed. Run it first."
             )
         if result.status == "failed":
             raise StepResultError(f"step {name} failed: {result.error}")

@@ -151,7 +151,7 @@ def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
     lines = []
     if report.plan and report.plan.reship:
         why = f": {report.plan.reship_reason}" if report.plan.reship_reason else "."
-        lines.append(f"This run shipped anew what an earlier one had shipped (reship){why}")
+        lines.append(f"This run re-shipped files that an earlier run had shipped (`reship`){why}")
     if report.plan and report.plan.replay:
         lines.append(_replayed(report.plan.replay))
     if report.asked:
@@ -190,17 +190,19 @@ def _replayed(asked: ReplayOf) -> str:
 
 def _asked(asked: Asked) -> Iterator[str]:
     if asked.plan_only:
-        yield "A dry run was asked for: nothing was sent, and the window does not count as shipped."
+        yield (
+            "A dry run was asked for: nothing was sent, and the window does not count as shipped."
+        )
     if asked.other_clusters:
         yield (
-            f"This run was asked to ship to {', '.join(asked.clusters)} alone. What "
-            f"{', '.join(asked.other_clusters)} may lack is missing still."
+            f"This run shipped only to {', '.join(asked.clusters)}, as asked. What "
+            f"{', '.join(asked.other_clusters)} may lack is still missing."
         )
     if asked.rate_limit:
-        yield f"This run was asked to send no more than {asked.rate_limit} to each cluster."
+        yield f"This run sent at most {asked.rate_limit} to each cluster, as asked."
     if asked.skipped_checks:
         yield (
-            f"Left out of the source gate, as asked: {', '.join(asked.skipped_checks)}: "
+            f"Skipped checks of the source gate, as asked: {', '.join(asked.skipped_checks)}: "
             f"{asked.skip_reason}"
         )
 
@@ -208,6 +210,6 @@ def _asked(asked: Asked) -> Iterator[str]:
 def _late(ship: ShipResult) -> str:
     files, windows = plural(ship.late_files, "file"), plural(ship.late_windows, "earlier window")
     return (
-        f"{files} of {windows} came late, or were left by an earlier run: "
+        f"{files} of {windows} came late, or were left by an earlier run. "
         f"{plural(ship.late_records, 'record')} of them were shipped."
     )

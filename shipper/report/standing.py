@@ -89,7 +89,7 @@ def standing(
         tried = own or any(
             look.at.start <= window.start and window.end <= look.at.end for look in looks
         )
-        return Standing(FAILED, "its run failed, or is not over") if tried else None
+        return Standing(FAILED, "its run failed, or has not ended") if tried else None
     if left := outstanding(window, looks):
         state = (
             FAILED

@@ -130,20 +130,20 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> str:
             f"{topic} ({plural(count, 'record')})" for topic, count in sorted(ship.parked.items())
         )
         sentences.append(
-            f"Parked for {format_duration(parked_seconds(ship))}, since it could not be written "
-            f"to: {waited}."
+            f"Parked for {format_duration(parked_seconds(ship))}, because these topics could not "
+            f"be written to: {waited}."
         )
     if ship.guarantee == "at_least_once":
         sentences.append("Sent at least once, without transactions.")
     if ship.possible_duplicates:
         sentences.append(
-            f"{plural(ship.possible_duplicates, 'record')} possibly doubled: sent again after a "
-            "fault."
+            f"{plural(ship.possible_duplicates, 'record')} possibly duplicated: sent again after "
+            "a fault."
         )
     if ship.task_retries or ship.lane_reopened:
         times = plural(ship.lane_reopened, "lane")
         sentences.append(
-            f"{plural(ship.task_retries, 'task retry', 'task retries')}, {times} opened anew."
+            f"{plural(ship.task_retries, 'task retry', 'task retries')}, {times} reopened."
         )
     return " ".join(sentences)
 

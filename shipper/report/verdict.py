@@ -22,14 +22,14 @@ State = Literal["shipped", "nothing", "doubt", "failed"]
 _MUCH_QUARANTINED = 0.05
 """Share of the lines from which on a run is not plainly green, whatever the pipeline allows."""
 _MOST_REASONS = 5
-_STAYS = "What was delivered stays delivered: it is in the ledger and is not sent again."
-_UNKNOWN = "What was sent, if anything, is in the ledger and is not sent again."
-_COUNT_ANEW = "Run the window again: nothing is sent twice, and all is counted anew."
+_STAYS = "Delivered records stay delivered: they are in the ledger and are not sent again."
+_UNKNOWN = "Records that were sent, if any, are in the ledger and are not sent again."
+_COUNT_ANEW = "Run the window again: nothing is sent twice, and everything is counted again."
 _LEFT_OUT = (
-    "A later run takes an entry when its reason is gone; docs/left-out.md says what to do about "
+    "A later run takes an entry when its reason is gone. docs/left-out.md says what to do about "
     "each reason."
 )
-_AGAIN = "When the cause is gone, run the window again: it ships what is left."
+_AGAIN = "Remove the cause, then run the window again: it ships what is left."
 
 
 class Caveat(NamedTuple):
@@ -81,15 +81,15 @@ def verdict(report: RunReport) -> Verdict:
     ) + _but_asked(report)
     if doubts:
         but = (
-            "but much of it is in quarantine"
+            "but much of it went to quarantine"
             if all("went to quarantine" in doubt.says for doubt in doubts)
-            else "but not everything agrees"
+            else "but the counts do not agree"
         )
         return _doubtful(f"{headline}, {but}", doubts + missing + mend)
     if missing:
-        return _doubtful(f"{headline}, but not everything is there yet", missing + mend)
+        return _doubtful(f"{headline}, but not everything is delivered yet", missing + mend)
     if mend:
-        return _doubtful(f"{headline}, and there is something to mend", mend)
+        return _doubtful(f"{headline}, but something needs attention", mend)
     return Verdict("shipped" if shipped else "nothing", headline)
 
 
@@ -147,10 +147,10 @@ def _nothing(report: RunReport, found: list[Account]) -> str:
     if not there or there == [0]:
         return "Nothing to ship: the window holds no records"
     if len(there) > 1:
-        return "Nothing to ship: all records of the window were already there"
+        return "Nothing to ship: all records of the window had already been delivered"
     if there == [1]:
-        return "Nothing to ship: the one record of the window was already there"
-    return f"Nothing to ship: all {number(there[0])} records of the window were already there"
+        return "Nothing to ship: the window's only record had already been delivered"
+    return f"Nothing to ship: the window's {plural(there[0], 'record')} had already been delivered"
 
 
 def _failed(report: RunReport, found: list[Account]) -> Verdict:
@@ -161,10 +161,10 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
     headline, remedy = _what_failed(report, found, first)
     if topics := _gone(report):
         remedy = (
-            f"Records that the ledger has are in no topic any more, since {words(topics)} "
-            f"{'was' if len(topics) == 1 else 'were'} deleted. Set `delivery.on_recreated: "
-            "resend` and run the window again: exactly these records are sent. Everything else "
-            "stays delivered."
+            "By the ledger, records were delivered that no topic has any more, because "
+            f"{words(topics)} {'was' if len(topics) == 1 else 'were'} deleted. Set "
+            "`delivery.on_recreated: resend` and run the window again: exactly these records "
+            "are sent. Everything else stays delivered."
         )
     start, end = (
         f"{utc(at):%Y-%m-%dT%H:%M:%SZ}" for at in (report.window_start, report.window_end)
@@ -177,7 +177,7 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
         headline,
         stated
         or report.error
-        or "No step said why: see which of them left no result, and the log of that step.",
+        or "No step gave a reason. Look for the step without a result, and read its log.",
         remedy,
         _command(report, f"{start}/{end}") if again else None,
         tuple(_contradictions(found)),
@@ -211,8 +211,8 @@ def _what_failed(report: RunReport, found: list[Account], first: RunStep | None)
     if first.name == "gate_delivery":
         shipped = f": {plural(mine, 'record')} shipped" if mine else ""
         remedy = (
-            f"{_STAYS if sent else _UNKNOWN} Do not trust the window until this gate has passed: "
-            "run it again, and all is counted anew."
+            f"{_STAYS if sent else _UNKNOWN} Do not trust the window until this gate has passed. "
+            "Run the window again: everything is counted again."
         )
         return f"Failed at the delivery gate of {first.cluster}{shipped}", remedy
     if first.name == "ship":
@@ -244,7 +244,7 @@ def _elsewhere(found: list[Account], failed: str | None) -> str:
 def _silent(report: RunReport, missing: RunStep | None, sent: int) -> tuple[str, str]:
     """The run failed and no step says so: one of them was killed, or never began."""
     if report.plan is None and not sent:
-        return "Failed before there was a plan", f"No step that sends has left a result. {_AGAIN}"
+        return "Failed before there was a plan", f"No step that sends left a result. {_AGAIN}"
     after = f", after {plural(sent, 'record')}" if sent else ""
     headline = f"Failed: no result of the step “{missing.title}”" if missing else f"Failed{after}"
     return headline, f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
@@ -263,8 +263,7 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
             doubts.append(Caveat(says, "sum", _in_quarantine(report)))
         if account.outcome == "no result":
             says = (
-                f"{account.cluster}: the ship step left no result, so nobody knows what it "
-                "delivered."
+                f"{account.cluster}: the ship step left no result, so what it delivered is unknown."
             )
             doubts.append(Caveat(says, "steps", _COUNT_ANEW))
         elif account.delivered and account.gate is None:
@@ -279,7 +278,7 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
         if broken:
             doubts.append(
                 Caveat(
-                    f"{title}: {words(broken)} did not hold, and yet the gate let the run pass.",
+                    f"{title}: {words(broken)} failed, and yet the gate let the run pass.",
                     "gates",
                     _COUNT_ANEW,
                 )
@@ -339,7 +338,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
             says = (
                 f"{size} not accounted for"
                 if account.gap > 0
-                else f"{size} more accounted for than there should be"
+                else f"{size} more accounted for than expected"
             )
             doubts.append(Caveat(f"{account.cluster}: {says}.", "sum", _COUNT_ANEW))
         if account.parked:

@@ -134,7 +134,7 @@ def respond(
                 return _json(_cluster(opened, query, rights) | {"airflow": airflow})
             if path.startswith("api/report/"):
                 return _report(opened, path.removeprefix("api/report/").split("/"), rights)
-        raise Refused(HTTPStatus.NOT_FOUND, "there is no such page")
+        raise Refused(HTTPStatus.NOT_FOUND, "this page does not exist")
     except Refused as refused:
         return _json({"error": str(refused)}, refused.status)
     except IndexUnusable as error:
@@ -207,8 +207,8 @@ def _window(
         found |= {
             "report": None,
             "problem": (
-                "You may see this pipeline, and not the logs of its tasks; so not its "
-                "reports either."
+                "You may see this pipeline, but not the logs of its tasks, so not its reports "
+                "either."
             ),
         }
         for run in found["runs"]:
@@ -222,16 +222,16 @@ def _window(
 
 def _report(index: Index, names: list[str], rights: Rights) -> Response:
     if len(names) != 3:
-        raise Refused(HTTPStatus.NOT_FOUND, "there is no such report")
+        raise Refused(HTTPStatus.NOT_FOUND, "this report does not exist")
     known = _known(index, names[0], rights)
     if not rights.may_read_reports(known.dag_id):
         raise Refused(
             HTTPStatus.FORBIDDEN,
-            "who may not read the logs of the pipeline's tasks may not read its reports either",
+            "you may not read the logs of the pipeline's tasks, so not its reports either",
         )
     window = RunFolder.window_of(names[1])
     if window is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "there is no such report")
+        raise Refused(HTTPStatus.NOT_FOUND, "this report does not exist")
     return _page(known, window, names[2])
 
 
@@ -271,9 +271,7 @@ def _known(index: Index, pipeline: str, rights: Rights) -> Known:
     """Whether there is such a pipeline, only those learn who may see it."""
     found = next((known for known in index.pipelines() if known.pipeline == pipeline), None)
     if not rights.may_see(found.dag_id if found else pipeline):
-        raise Refused(
-            HTTPStatus.FORBIDDEN, "you may not see this pipeline, or there is none of that name"
-        )
+        raise Refused(HTTPStatus.FORBIDDEN, "this pipeline does not exist, or you may not see it")
     if found:
         return found
     raise Refused(

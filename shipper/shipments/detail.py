@@ -170,7 +170,7 @@ def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None
         folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
         fs, path = fsspec.core.url_to_fs(folder.path("report.json"))
         if fs.size(path) > _MOST_BYTES:
-            return None, "The report is too large to be shown here; its own page has it."
+            return None, "The report is too large to be shown here. Its own page has it."
         found = folder.find("report", RunReport)
     except FileNotFoundError:
         found = None
@@ -180,7 +180,7 @@ def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None
         found,
         None
         if found
-        else "The run's report is no longer in runs_uri; this is what the index remembers.",
+        else "The run's report is no longer in runs_uri. This is what the index holds.",
     )
 
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from shipper.config import load_all, load_platform, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
+from shipper.config.units import plural
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.gaps import read_beginnings
 from shipper.report.horizon import horizon, prune
@@ -153,7 +154,8 @@ def rebuild(
                 done.pipelines += 1
                 if done.pipelines % 50 == 0:
                     say(
-                        f"{done.pipelines:,} of {len(loaded.pipelines):,} pipelines, {done.runs:,} "
+                        f"{done.pipelines:,} of {plural(len(loaded.pipelines), 'pipeline')}, "
+                        f"{done.runs:,} "
                         "reports read"
                     )
             with index.writing():
@@ -210,7 +212,7 @@ def _read(folder: str) -> RunReport | str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, ValidationError) as error:
-        return f"{path} is passed over: it is no report that can be read ({type(error).__name__})"
+        return f"{path} is skipped: it is not a readable report ({type(error).__name__})"
 
 
 def _span(window: Window) -> tuple[int, int]:
@@ -219,6 +221,6 @@ def _span(window: Window) -> tuple[int, int]:
 
 def unusable(path: Path, error: sqlite3.Error) -> IndexUnusable:
     return IndexUnusable(
-        f"the index {path} cannot be written: {error}. It is a cache: `shipper index` brings it up "
-        "to date"
+        f"the index {path} cannot be written: {error}. The index is a cache: `shipper index` "
+        "brings it up to date."
     )

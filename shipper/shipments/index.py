@@ -94,6 +94,7 @@ class IndexUnusable(ShipperError):
     """The index cannot be opened or written. Nothing is lost with it."""
 
     exit_code = 2
+    code = "SHIP-901"
 
 
 class Known(NamedTuple):
@@ -134,16 +135,16 @@ class Index:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise IndexUnusable(
-                    f"there is no index {path} yet: `shipper index` makes it from the reports, and "
-                    "so does the next run"
+                    f"the index {path} does not exist yet. `shipper index` makes it from the "
+                    "reports, and so does the next run."
                 )
             self.db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
             self._prepare(make=make)
         except (OSError, sqlite3.Error) as error:
             why = why_system(error) if isinstance(error, OSError) else str(error)
             raise IndexUnusable(
-                f"the index {path} cannot be used: {why}. It is a cache: delete it, and `shipper "
-                "index` makes it anew"
+                f"the index {path} cannot be used: {why}. The index is a cache. Delete it, and "
+                "make it again with `shipper index`."
             ) from error
 
     def _prepare(self, *, make: bool) -> None:
@@ -152,11 +153,11 @@ class Index:
             return
         if version:
             raise IndexUnusable(
-                f"the index {self.path} is of another version of shipper: delete it, and `shipper "
-                "index` makes it anew"
+                f"the index {self.path} was written by another version of shipper. Delete it, "
+                "and make it again with `shipper index`."
             )
         if not make:
-            raise IndexUnusable(f"{self.path} is no index: `shipper index` makes one")
+            raise IndexUnusable(f"{self.path} is not an index. Make one with `shipper index`.")
         self.db.execute("PRAGMA journal_mode = WAL")
         with self.writing():
             (version,) = self.db.execute("PRAGMA user_version").fetchone()

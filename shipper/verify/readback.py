@@ -64,26 +64,26 @@ class OffsetRange:
 
 @dataclass
 class Seen:
-    """What was found in one partition's span."""
+    """Records and checksum of one partition's span."""
 
     records: int = 0
     """Lines: a bundle counts as what it holds."""
     checksum: int = 0
     """Sum of xxhash64(line), seed 42, modulo 2^64."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """Of a quarantine topic: reason → records."""
+    """Reason → records, in a quarantine topic."""
     begins: int | None = None
-    """Where the partition begins by now, if that lies behind the span's start: what was before it
-    is deleted."""
+    """First offset of the partition now, if that lies after the span's start: earlier records are
+    deleted."""
 
     def take(self, values: list[bytes | None]) -> None:
-        """Counts and hashes; the loop over the records is C's."""
+        """Count and hash the values; the loop over the records runs in C."""
         nulls = values.count(None)
         there: Any = [value for value in values if value is not None] if nulls else values
         self._add(len(values), nulls * _SEED + sum(map(xxh64_intdigest, there, repeat(_SEED))))
 
     def add(self, other: Seen) -> None:
-        """Of another partition."""
+        """Add the counts of another partition."""
         self._add(other.records, other.checksum)
         self.reasons.update(other.reasons)
 
@@ -97,12 +97,12 @@ Taker = Callable[[Seen, list[Message]], None]
 
 
 def take_records(seen: Seen, messages: list[Message]) -> None:
-    """Each record is a line."""
+    """Take each record as a line."""
     seen.take(list(map(Message.value, messages)))
 
 
 def take_bundles(seen: Seen, messages: list[Message]) -> None:
-    """Each record may be a bundle of lines: the consumer contract says how to tell."""
+    """Take each record as a line or a bundle of lines: the consumer contract says how to tell."""
     lines: list[bytes | None] = []
     for message in messages:
         value, count = message.value(), _header(message, LINES_HEADER)
@@ -111,8 +111,8 @@ def take_bundles(seen: Seen, messages: list[Message]) -> None:
 
 
 def take_quarantined(run_id: str) -> Taker:
-    """Records of this run's in a quarantine topic, which names its run and a reason in each;
-    others' are passed over."""
+    """Take this run's records in a quarantine topic, each of which names its run and a reason; skip
+    others."""
 
     def take(seen: Seen, messages: list[Message]) -> None:
         mine = [message for message in messages if _header(message, RUN_HEADER) == run_id.encode()]
@@ -140,7 +140,7 @@ class ReadBack:
         self._admin = self._made(AdminClient)
 
     def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
-        """A client. What is ours holds whatever the user sets: it judges. Raises
+        """Make a client. What is ours holds whatever the user sets: it judges. Raises
         WrongProperties."""
         try:
             ours = {"error_cb": weakly(self._complaints.hear), **(ours or {})}
@@ -158,15 +158,16 @@ class ReadBack:
         self._admin.poll(0)
 
     def connect(self) -> None:
-        """So that the first question does not wait for connections. Optional; never raises."""
+        """Connect, so that the first question does not wait for connections. Optional; never
+        raises."""
         try:
             self._admin.list_topics(timeout=self._timeout)
         except KafkaException as error:
             log.info("not connected yet: %s", error)
 
     def ends(self, wanted: Callable[[str], bool]) -> dict[str, list[int]]:
-        """Topic → per partition, the offset behind its last record, committed or not, for all
-        topics that are there and wanted. :data:`UNKNOWN` for a partition that has no leader. Raises
+        """Return topic → per partition, the offset after its last record, committed or not, for all
+        wanted topics that exist. :data:`UNKNOWN` for a partition that has no leader. Raises
         ClusterError."""
         try:
             known = self._admin.list_topics(timeout=self._timeout).topics
@@ -185,11 +186,11 @@ class ReadBack:
         return found
 
     def starts(self, places: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """The first offset that each partition still has. Raises ClusterError."""
+        """Return the first offset that each partition still has. Raises ClusterError."""
         return self._offsets(list(places), OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def _offsets(self, places: list[PartitionId], spec: OffsetSpec) -> dict[PartitionId, int]:
-        """Asks again for those without a leader, for as long as a leader takes to move."""
+        """Ask again for partitions without a leader, for as long as a leader election takes."""
         found: dict[PartitionId, int] = {}
         deadline = time.monotonic() + self._timeout
         while missing := [place for place in places if place not in found]:
@@ -217,7 +218,7 @@ class ReadBack:
         taker: Callable[[str], Taker],
         patience_seconds: float,
     ) -> dict[PartitionId, Seen]:
-        """Reads every span, with ``taker(topic)`` for its messages. Memory is bounded by
+        """Read every span, with ``taker(topic)`` for its messages. Memory is bounded by
         librdkafka's own 64 MB of what is fetched.
 
         Records that were deleted meanwhile cannot be read: what is left of the span is, and
@@ -257,8 +258,9 @@ class ReadBack:
         takers: Mapping[str, Taker],
         patience: float,
     ) -> None:
-        """An end of partition is reported at the last stable offset: behind the span's end, or at a
-        transaction that is still open, and then again when that has ended."""
+        """Yield messages until every span is read. An end of partition is reported at the last
+        stable offset: after the span's end, or at a transaction that is still open, and then again
+        when that has ended."""
         heard_at = time.monotonic()
         self._complaints.forget()
         while waiting:
@@ -292,10 +294,10 @@ class ReadBack:
             if waiting and time.monotonic() - heard_at > patience:
                 heard = f" ({last})" if (last := self._complaints.last) else ""
                 raise OutcomeUnknown(
-                    f"cluster {self._name}: {where} could not be read to the end: nothing came for "
-                    f"{patience:g} s. A transaction may be open there, which holds back every "
-                    "read_committed consumer until its timeout; or the brokers do not "
-                    f"answer{heard}"
+                    f"cluster {self._name}: {where} could not be read to its end: nothing came "
+                    f"for {patience:g} s. Either a transaction is open there, which holds back "
+                    "every read_committed consumer until its timeout, or the brokers do not "
+                    f"answer{heard}. Run again."
                 )
 
     def _failed(self, what: str, fault: KafkaError) -> ClusterError:
@@ -314,7 +316,7 @@ class ReadBack:
         )
 
     def _end_of_partition(self, event: Message) -> PartitionId:
-        """Raises ClusterError for anything that is an error indeed."""
+        """Return the partition whose end was reached. Raises ClusterError for a real error."""
         error: Any = event.error()
         if error.code() != KafkaError._PARTITION_EOF:
             raise ClusterError(
@@ -340,14 +342,15 @@ _SETTINGS: dict[str, Any] = {
 
 
 def _answer(consumer: Consumer) -> list[Message]:
-    """What is there, as soon as something is: `consume` alone waits for as many as it was asked
-    for."""
+    """Return the messages that are available, as soon as there is one: `consume` alone waits for as
+    many as it was asked for."""
     first = consumer.poll(_POLL_SECONDS)
     return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
 
 def _runs(messages: Iterable[Message]) -> Iterable[tuple[PartitionId, list[Message]]]:
-    """Messages of one partition come one behind the other, since each fetch brings many."""
+    """Group messages by partition. Messages of one partition follow each other, since each fetch
+    brings many."""
     for topic, of_topic in groupby(messages, Message.topic):
         for number, run in groupby(of_topic, Message.partition):
             yield (str(topic), int(number or 0)), list(run)

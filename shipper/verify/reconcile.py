@@ -29,10 +29,10 @@ TOPIC = "in the topic, read back"
 
 @dataclass(frozen=True)
 class Observed:
-    """What was counted in one place; ``where`` is to be read after it."""
+    """Count of one place; ``where`` reads as its continuation."""
 
     value: int | str | None
-    """None: it should have been counted there and was not."""
+    """Count; None: it is missing although it was due."""
     where: str
 
 
@@ -45,7 +45,7 @@ class Sum:
     at_least: bool = False
     """The last one may be larger: others write there as well."""
     remark: str = ""
-    """What a reader should know beside the figures."""
+    """Explanation for the reader, besides the figures."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Reconciliation:
     topics: list[TopicAccount] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
     sums: list[Sum] = field(default_factory=list)
-    """Of the cluster and its topics."""
+    """Sums of the cluster and its topics."""
     files: list[Sum] = field(default_factory=list)
     checksums: list[Sum] = field(default_factory=list)
     file_checksums: list[Sum] = field(default_factory=list)
@@ -68,8 +68,8 @@ class Reconciliation:
 def reconcile(
     ship: ShipResult, identities: Mapping[str, FileId], ledger: LedgerFigures
 ) -> Reconciliation:
-    """Everything but the read-back. ``identities``: path of each file of the plan → what the ledger
-    knows it as."""
+    """Compare every figure but the read-back. ``identities``: path of each file of the plan → what
+    the ledger knows it as."""
     of_ledger = {
         file.path: ledger.files.get(identities[file.path], FileFigures())
         for file in ship.files
@@ -120,8 +120,8 @@ def _counts(
     of_ledger: Mapping[str, FileFigures],
     topics: Sequence[TopicAccount],
 ) -> list[Count]:
-    """Of what this ship read and sent. What was there before it is in the sums of files and of the
-    whole window."""
+    """Return the counts of what this ship read and sent. What was there before it is in the sums of
+    files and of the whole window."""
     read_files = [file for file in ship.files if not file.unread]
     taken: Counter[str] = sum(
         (of_ledger[file.path].shipped.filtered for file in read_files if file.path in of_ledger),
@@ -162,8 +162,8 @@ def _counts(
 
 
 def _less_already_quarantined(ship: ShipResult, reason: str) -> int | None:
-    """Spark sees every record that belongs into quarantine, those too that an earlier ship has put
-    there."""
+    """Return Spark's count without records that an earlier ship has quarantined: Spark sees every
+    record that belongs into quarantine."""
     seen = ship.observed.get(f"quarantined: {reason}")
     return None if seen is None else seen - ship.settled.get(reason, 0)
 
@@ -188,7 +188,7 @@ def _sum_of(count: Count) -> Sum:
 
 
 def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
-    """Topics that hold records of the window from before this ship."""
+    """Compare topics that hold records of the window from before this ship."""
     return [
         Sum(
             f"{topic.topic}, with what was there before",
@@ -232,8 +232,8 @@ def _file_checksums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
 
 
 def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, FileFigures]) -> Sum:
-    """All that Spark read to ship, and all that the ledger holds of the files that it read,
-    whichever run sent it."""
+    """Compare all lines that Spark read to ship with all that the ledger holds of the files that
+    were read, whichever run sent them."""
     read = [
         of_ledger[file.path].shipped.checksum
         for file in ship.files

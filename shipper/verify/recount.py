@@ -1,5 +1,5 @@
-"""What the delivery gate reads back: which partitions from where to where, and what is held against
-what."""
+"""Plan and judgement of the delivery gate's read-back: which offsets of which partitions are read,
+and with what they are compared."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Expired:
 
 @dataclass
 class ReadBackSums:
-    """What was found."""
+    """Result of the read-back."""
 
     topics: list[Sum] = field(default_factory=list)
     partitions: list[Sum] = field(default_factory=list)
     expired: list[Expired] = field(default_factory=list)
     scope: str = ""
-    """What was looked at, for people."""
+    """Description of what was read, for people."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,15 @@ class _Partitions:
     topic: str
     spans: Mapping[int, OffsetRange]
     sent: Mapping[int | None, Tally]
-    """By the ledger, what this ship sent there."""
+    """Records that this ship sent to the topic, by the ledger."""
     chosen: tuple[int, ...]
     fault: str | None = None
-    """Why nothing can be said of it."""
+    """Reason why nothing can be said of the topic."""
     remark: str = ""
 
     @property
     def placed(self) -> bool:
-        """Whether the ledger knows the partition of every record."""
+        """True if the ledger knows the partition of every record."""
         return None not in self.sent
 
     @property
@@ -87,7 +87,8 @@ def look(
     reader: ReadBack,
     others: Callable[[], str | None],
 ) -> ReadBackSums:
-    """Fills ``read_back`` of the reconciliation's topics and counts where all was read.
+    """Read back, and fill ``read_back`` of the reconciliation's topics and counts where everything
+    was read.
 
     ``others``, asked after the reading: who else has written to the topics since the ship began, so
     that only *at least as many* can be checked. Raises StepResultError, ClusterError,
@@ -101,8 +102,10 @@ def look(
         )
     if ship.ends_before is None:
         raise StepResultError(
-            "where the topics ended before the ship was not noted, since `gates.delivery` had no "
-            "`read_back` then; run the window again"
+            "the ends of the topics before the ship were not noted, because `gates.delivery` "
+            "had no `read_back` then. The read-back has no place to begin. Run the window "
+            "again.",
+            code="SHIP-702",
         )
     quarantine = {topic.topic for topic in reconciliation.topics if topic.quarantine}
     ends = reader.ends(lambda name: name in topics)
@@ -161,7 +164,7 @@ def _topics(ship: ShipResult, reconciliation: Reconciliation, ledger: LedgerFigu
 
 
 def _seed(ship: ShipResult) -> int:
-    """The same for each run of a window."""
+    """Return the same seed for each run of a window."""
     return zlib.crc32(f"{ship.window_start:%Y%m%dT%H%M%S}/{ship.window_end:%Y%m%dT%H%M%S}".encode())
 
 
@@ -175,11 +178,13 @@ def _partitions(
     quarantine: set[str],
 ) -> _Partitions:
     if ends is None:
-        return _Partitions(topic, {}, sent, (), remark="the topic is not there, or may not be read")
+        return _Partitions(
+            topic, {}, sent, (), remark="the topic does not exist, or may not be read"
+        )
     for number, offset in [*enumerate(before), *enumerate(ends)]:
         if offset == UNKNOWN:
             return _Partitions(
-                topic, {}, sent, (), f"its partition {number} had no leader to say where it ends"
+                topic, {}, sent, (), f"its partition {number} had no leader, so its end is unknown"
             )
     spans = {
         number: OffsetRange(before[number] if number < len(before) else 0, end)
@@ -191,7 +196,7 @@ def _partitions(
         if span.end < span.start
     ]
     remark = (
-        f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or made anew"
+        f"partition {'; '.join(back[:3])} before the ship: the topic was deleted or recreated"
         if back
         else ""
     )
@@ -204,8 +209,8 @@ def _partitions(
 def _sample(
     spans: Mapping[int, OffsetRange], sent: Mapping[int | None, Tally], seed: int
 ) -> tuple[int, ...]:
-    """A quarter of the partitions: those that got something before the others, beginning somewhere
-    else for another window."""
+    """Choose a quarter of the partitions: those that received records before the others, beginning
+    at another one for each window."""
     used, idle = [n for n in spans if n in sent], [n for n in spans if n not in sent]
     turn = seed % len(used) if used else 0
     return tuple(
@@ -214,8 +219,8 @@ def _sample(
 
 
 def _moved(found: Sequence[_Partitions]) -> ReadBackSums:
-    """Control records take offsets too, and so do aborted records: so a partition moves on by at
-    least what was sent to it."""
+    """Compare offsets. Control records and aborted records take offsets too, so a partition
+    advances by at least the number of records sent to it."""
     looked = ReadBackSums(scope="offsets only; nothing was read back")
     for one in found:
         total = sum(span.end - span.start for span in one.spans.values())
@@ -301,8 +306,9 @@ def _together(parts: Iterable[Seen]) -> Seen:
 def _expired(
     name: str, sent: Tally, parts: Mapping[int, Seen], spans: Mapping[int, OffsetRange]
 ) -> Expired | None:
-    """None unless all that is missing can be among the offsets that the partitions have lost. Every
-    record has an offset, so more than these are missing for another reason."""
+    """Return the expired records; None unless all missing records can be among the offsets that the
+    partitions have lost. Every record has an offset, so more than these are missing for another
+    reason."""
     lost = {number: part.begins for number, part in parts.items() if part.begins is not None}
     offsets = sum(
         min(begins, spans[number].end) - spans[number].start for number, begins in lost.items()
@@ -331,9 +337,7 @@ def _deleted(parts: Mapping[int, Seen]) -> str:
         if part.begins is not None
     ]
     return (
-        f"partition {'; '.join(gone[:3])}: what lay before it, of this ship, is deleted"
-        if gone
-        else ""
+        f"partition {'; '.join(gone[:3])}: earlier records of this ship are deleted" if gone else ""
     )
 
 
@@ -344,7 +348,7 @@ def _fill(
     ledger: LedgerFigures,
     looked: ReadBackSums,
 ) -> None:
-    """The reconciliation's own fields for what was read whole."""
+    """Fill the reconciliation's own fields for topics that were read completely."""
     counts = {count.name: count for count in reconciliation.counts}
     topics = {topic.topic: topic for topic in reconciliation.topics}
     sent = ledger.reasons

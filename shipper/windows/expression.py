@@ -17,7 +17,7 @@ FORMS = (
     "START/END, START/PT1H, PT1H/END, a day (2026-11-01), an hour (2026-11-01T06), `yesterday`, "
     "`last hour`, `last 6 hours` or `last 7 days`"
 )
-"""All forms, for help texts and errors."""
+"""Accepted forms, for help texts and errors."""
 
 _DURATION = re.compile(
     r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.IGNORECASE
@@ -39,7 +39,7 @@ def parse_expression(text: str, zone: str = "UTC", now: dt.datetime | None = Non
     try:
         return _relative(words, zone, now or dt.datetime.now(dt.UTC)) or _absolute(words)
     except OverflowError:
-        raise WindowError(f"{text!r} goes beyond the years that there are; shorten it") from None
+        raise WindowError(f"{text!r} lies beyond the range of dates. Shorten it.") from None
 
 
 def _absolute(text: str) -> Window:
@@ -48,7 +48,7 @@ def _absolute(text: str) -> Window:
         return _whole_unit(text)
     from_start, from_end = _duration(start), _duration(end)
     if from_start is not None and from_end is not None:
-        raise WindowError(f"{text!r} has two lengths and no moment; write START/PT1H or PT1H/END")
+        raise WindowError(f"{text!r} has two lengths and no moment. Write START/PT1H or PT1H/END.")
     if from_end is not None:
         return Window(moment := parse_moment(start), moment + from_end)
     if from_start is not None:
@@ -67,13 +67,15 @@ def _last(text: str) -> re.Match[str] | None:
 
 
 def _relative(words: str, zone: str, now: dt.datetime) -> Window | None:
-    """None if ``words`` are no relative window."""
+    """Return the relative window; None if ``words`` are not one."""
     found = _last(words)
     if found is None:
         return None
     count = int(found[1] or 1)
     if not count:
-        raise WindowError(f"{words!r} is empty; write `last hour`, `last 2 hours`, …")
+        raise WindowError(
+            f"{words!r} is empty. Write `last hour`, `last 2 hours`, ….", code="SHIP-222"
+        )
     local = now.astimezone(ZoneInfo(zone))
     hour = local.replace(minute=0, second=0, microsecond=0)  # keeps the fold
     if found[2] == "hour":
@@ -95,10 +97,10 @@ def _whole_unit(text: str) -> Window:
     try:
         start = parse_moment(text)
     except WindowError:
-        raise WindowError(f"{text!r} is no window; write {FORMS}") from None
+        raise WindowError(f"{text!r} is not a window. Write {FORMS}.") from None
     if not _HOUR.fullmatch(text):
         raise WindowError(
-            f"{text!r} is a moment and no window; write {text}/PT1H, or an hour as 2026-11-01T06"
+            f"{text!r} is a moment, not a window. Write {text}/PT1H, or an hour as 2026-11-01T06."
         )
     return Window(start, start + _ONE_HOUR)
 
@@ -111,8 +113,8 @@ def _duration(text: str) -> dt.timedelta | None:
     found = _DURATION.fullmatch(text)
     if found is None:
         raise WindowError(
-            f"{text!r} is no length; write PT30M, PT1H, P1D or P1W (months and years differ in "
-            "length: write START/END)"
+            f"{text!r} is not a length of time. Write PT30M, PT1H, P1D or P1W. Months and "
+            "years differ in length: for these write START/END."
         )
     counts = (int(count or 0) for count in found.groups())
     return dt.timedelta(

@@ -1,4 +1,4 @@
-"""Whether the folders that a source's pattern names fit the windows of the schedule. Pure."""
+"""Check that the folders of a source's pattern fit the windows of the schedule. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FROM = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 
 
 def misfits(pipeline: Pipeline) -> Iterator[str]:
-    """What is allowed in `source.path`, and most likely a mistake."""
+    """Yield what is allowed in `source.path`, and most likely a mistake."""
     path = pipeline.source.path
     if missing := missing_date_parts(path):
         yield (
-            f"the folder's name comes again, since {', '.join(missing)} is not in it: a window "
-            "also reads the files of other times. Name the whole date, as in "
+            f"the folder's name repeats, because {', '.join(missing)} is not in it: a window "
+            "also reads the files of other times. Write the whole date, as in "
             "{window_start:%Y/%m/%d}"
         )
         return
@@ -42,9 +42,9 @@ def misfits(pipeline: Pipeline) -> Iterator[str]:
         if shared:
             yield (
                 f"windows of the schedule share folders: {window} and {following} both have "
-                f"{min(shared)}. Each of their runs lists all of it, and its gates judge all files "
-                "in it. Name folders as fine as the schedule, or close windows when the folder's "
-                "name changes (placeholders are UTC). If it is meant so, write "
-                "`shared_folders: true`"
+                f"{min(shared)}. Each run lists the whole folder, and its gates judge all files "
+                "in it. Name folders as fine as the schedule, or close windows when the "
+                "folder's name changes (placeholders are UTC). If the windows share folders by "
+                "intent, write `shared_folders: true`"
             )
             return

@@ -56,8 +56,9 @@ class TickFolders:
             names.update(found[part])
             if len(names) > MAX_FOLDERS:
                 raise WindowError(
-                    f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a "
-                    "shorter one"
+                    f"window {window} names more than {MAX_FOLDERS} folders of {pattern}. Use "
+                    "a shorter window.",
+                    code="SHIP-223",
                 )
         return cls(found, by_modified)
 
@@ -79,7 +80,7 @@ class TickFolders:
         return {path: tick for tick, paths in self.of.items() for path in paths}
 
     def tick_of(self, file: Found) -> Window | None:
-        """None: the file belongs to none of these ticks."""
+        """Return the file's tick; None if it belongs to none of these ticks."""
         if not self.by_modified:
             return self._last.get(file.under)
         place = bisect_right(self._starts_ms, file.id.modified_ms)

@@ -24,8 +24,8 @@ _NEAR = dt.timedelta(hours=3)
 
 
 class Ticks:
-    """Of one schedule. All moments that go in and come out are UTC. Not for several threads at
-    once."""
+    """Ticks of one schedule. All moments that go in and come out are UTC. Not for several threads
+    at once."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._expression = CRON_PRESETS.get(schedule.cron, schedule.cron)
@@ -41,26 +41,26 @@ class Ticks:
         """The most windows that can begin on one day, but for a change of clocks."""
 
     def after(self, moment: dt.datetime) -> dt.datetime:
-        """The first tick after ``moment``."""
+        """Return the first tick after ``moment``."""
         return self._tick(moment, forward=True)
 
     def before(self, moment: dt.datetime) -> dt.datetime:
-        """The last tick before ``moment``."""
+        """Return the last tick before ``moment``."""
         return self._tick(moment, forward=False)
 
     def window_of(self, moment: dt.datetime) -> Window:
-        """The window that holds ``moment``."""
+        """Return the window that holds ``moment``."""
         start = self.before(moment)
         end = self.after(start)
         return Window(start, end) if moment < end else Window(end, self.after(end))
 
     def last_closed(self, moment: dt.datetime) -> Window:
-        """The last window that had ended by ``moment``."""
+        """Return the last window that had ended by ``moment``."""
         end = self.window_of(moment).start
         return Window(self.before(end), end)
 
     def windows(self, start: dt.datetime, end: dt.datetime) -> Iterator[Window]:
-        """Those that touch [start, end), in order."""
+        """Yield the windows that touch [start, end), in order."""
         if start >= end:
             return
         window = self.window_of(start)
@@ -94,7 +94,7 @@ class Ticks:
     def _beyond_a_change(
         self, moment: dt.datetime, local: dt.datetime, *, forward: bool
     ) -> dt.datetime:
-        """``local``, unless clocks change within some hours of it."""
+        """Return ``local``, unless clocks change within some hours of it."""
         before, after = (self._on_the_wall(moment + hours) for hours in (-_NEAR, _NEAR))
         if after - before == 2 * _NEAR:
             return local

@@ -24,13 +24,15 @@ class Window:
     def __post_init__(self) -> None:
         if self.end == self.start:
             raise WindowError(
-                f"the window is empty: it starts and ends at {self.start.isoformat()}; a window is "
-                "START/END"
+                f"the window is empty: it starts and ends at {self.start.isoformat()}. Write "
+                "START/END with a start before the end.",
+                code="SHIP-222",
             )
         if self.end < self.start:
             raise WindowError(
                 f"the window ends ({self.end.isoformat()}) before it starts "
-                f"({self.start.isoformat()}); swap the two"
+                f"({self.start.isoformat()}). Swap the two.",
+                code="SHIP-222",
             )
 
     def __str__(self) -> str:
@@ -38,36 +40,37 @@ class Window:
 
 
 def to_ms(moment: dt.datetime) -> int:
-    """Since the epoch, rounded up: what happened in a whole millisecond happened before ``moment``
-    exactly if its number is smaller."""
+    """Return milliseconds since the epoch, rounded up: an event in a whole millisecond happened
+    before ``moment`` exactly if its number is smaller."""
     return -((_EPOCH - moment) // dt.timedelta(milliseconds=1))
 
 
 def parse_moment(text: str) -> dt.datetime:
-    """ISO 8601 date or date-time; without an offset it is UTC. Raises WindowError."""
+    """Parse an ISO 8601 date or date-time; without an offset it is UTC. Raises WindowError."""
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise WindowError(
-            f"{text!r} is no date or time; write 2026-11-01, 2026-11-01T06:00 or "
-            "2026-11-01T06:00+01:00"
+            f"{text!r} is not a date or time. Write 2026-11-01, 2026-11-01T06:00 or "
+            "2026-11-01T06:00+01:00."
         ) from error
     return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
 def parse_window(text: str) -> Window:
-    """``START/END`` → Window. Raises WindowError."""
+    """Parse ``START/END``. Raises WindowError."""
     start, slash, end = text.partition("/")
     if not slash:
         raise WindowError(
-            f"{text!r} is no window; write START/END, for example 2026-11-01T06:00/2026-11-01T07:00"
+            f"{text!r} is not a window. Write START/END, for example "
+            "2026-11-01T06:00/2026-11-01T07:00."
         )
     return Window(parse_moment(start), parse_moment(end))
 
 
 def source_root(pattern: str) -> str:
-    """The folder in front of the first placeholder or glob of a source's pattern; the pattern
-    itself if there is none. With a slash; empty if not even the bucket's name is fixed."""
+    """Return the folder before the first placeholder or glob of a source's pattern; the pattern
+    itself if it has none. With a slash; empty if not even the bucket's name is fixed."""
     fixed = re.match(r"[^{*?\[\\]*", pattern)
     root = fixed[0] if fixed else ""
     folder = pattern.rstrip("/") + "/" if root == pattern else root[: root.rfind("/") + 1]
@@ -75,7 +78,7 @@ def source_root(pattern: str) -> str:
 
 
 def source_paths(pattern: str, window: Window, end: dt.datetime | None = None) -> list[str]:
-    """The folders or globs that ``pattern`` names for ``window``, in time order, each once.
+    """Return the folders or globs that ``pattern`` names for ``window``, in time order, each once.
 
     ``{window_start:%Y/%m/%d/%H}`` is filled in for every hour that the window touches, since hours
     are the finest unit in it; so a backfill over one wide window reads every folder that the hourly
@@ -89,8 +92,9 @@ def source_paths(pattern: str, window: Window, end: dt.datetime | None = None) -
         step = dt.timedelta(seconds=min(step_seconds(fmt) for fmt in starts))
         if (window.end - window.start) / step > MAX_FOLDERS:
             raise WindowError(
-                f"window {window} names more than {MAX_FOLDERS} folders of {pattern}; use a "
-                "shorter one"
+                f"window {window} names more than {MAX_FOLDERS} folders of {pattern}. Use a "
+                "shorter window.",
+                code="SHIP-223",
             )
         first = _EPOCH + (window.start - _EPOCH) // step * step
         count = -((first - window.end) // step)

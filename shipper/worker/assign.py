@@ -379,42 +379,41 @@ def _record(table: pa.Table, row: int) -> bytes:
 
 _WHY = {
     TOO_LARGE: (
-        "it is longer than `records.max_line`. Nothing of its chunk was sent; raise "
-        "`records.max_line` (and the topic's `max.message.bytes`), or name a topic for such "
-        "records in `quarantine`."
-    ),
-    UNROUTABLE: (
-        "it has no topic: a column in the route's topic is null for it, or gives none "
-        "that the route's `topics` or `matching` allows. Nothing of its chunk was sent; use "
-        "coalesce(…) in `records.columns`, or a `when`, or name a topic for such records in "
+        "it is longer than `records.max_line`. Its chunk was not sent. Raise `records.max_line` "
+        "(and the topic's `max.message.bytes`), or name a topic for such records in "
         "`quarantine`."
     ),
+    UNROUTABLE: (
+        "it has no topic: a column in the route's topic is null, or names a topic that the "
+        "route's `topics` or `matching` does not allow. Its chunk was not sent. Use coalesce(…) "
+        "in `records.columns`, or a `when`, or name a topic for such records in `quarantine`."
+    ),
     TOO_MANY_TOPICS: (
-        "its topic is one more than `limits.max_topics` allows. Nothing of its chunk "
-        "was sent; look at what the route's column holds, make `matching` narrower or raise the "
-        "limit, or name a topic for such records in `quarantine`."
+        "its topic exceeds `limits.max_topics`. Its chunk was not sent. Check the values of the "
+        "route's column, make `matching` narrower or raise the limit, or name a topic for such "
+        "records in `quarantine`."
     ),
     TIMESTAMP: (
-        "its time, by `records.timestamp`, is one that topic {topic} refuses "
-        "(message.timestamp.before.max.ms, message.timestamp.after.max.ms), would delete at "
-        "once (retention.ms), or that no Kafka record can have (1970-01-01 and before). Nothing "
-        "of its chunk was sent; correct `records.timestamp`, give the topic wider bounds, or "
-        "name a topic for such records in `quarantine`."
+        "its time, by `records.timestamp`, does not fit topic {topic}. Either the topic "
+        "rejects it (message.timestamp.before.max.ms, message.timestamp.after.max.ms), or would "
+        "delete the record at once (retention.ms), or no Kafka record can have it (1970-01-01 "
+        "and before). Its chunk was not sent. Correct `records.timestamp`, give the topic wider "
+        "bounds, or name a topic for such records in `quarantine`."
     ),
     WITHOUT_KEY: (
-        "it has no key, by `records.key`, and topic {topic} is compacted and takes none "
-        "without. Nothing of its chunk was sent; use coalesce(…) in `records.key`, or name a "
-        "topic for such records in `quarantine`."
+        "it has no key, by `records.key`, and topic {topic} is compacted and needs one. Its "
+        "chunk was not sent. Use coalesce(…) in `records.key`, or name a topic for such records "
+        "in `quarantine`."
     ),
     UNPARSEABLE: (
-        "it cannot be parsed as `records.parse` says. Nothing of its chunk was sent; "
-        "correct `records.parse`, take such lines out with `records.drop`, or name a topic for "
-        "them in `quarantine`."
+        "it cannot be parsed as `records.parse` says. Its chunk was not sent. Correct "
+        "`records.parse`, drop such lines with `records.drop`, or name a topic for them in "
+        "`quarantine`."
     ),
     UNENCODABLE: (
-        "its value does not fit `records.avro.schema`. Nothing of its chunk was sent; "
-        "`shipper preview` says which field it is; correct the schema or `records.value`, or "
-        "name a topic for such records in `quarantine`."
+        "its value does not fit `records.avro.schema`. Its chunk was not sent. `shipper "
+        "preview` names the field. Correct the schema or `records.value`, or name a topic for "
+        "such records in `quarantine`."
     ),
 }
 
@@ -429,6 +428,10 @@ def unshippable(
         f"{first_ordinal + int(first.rows[0]) + 1}"
     )
     why = _WHY.get(
-        first.reason, f"it fails the check {first.reason}, and there is no `quarantine`."
+        first.reason,
+        (
+            f"it fails the check {first.reason}, and there is no `quarantine`. Its chunk was not "
+            "sent. Correct the check, or name a topic for such records in `quarantine`."
+        ),
     )
     return RecordUnshippable(f"{where}: {why.replace('{topic}', str(first.topic))}")

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from shipper.config.units import plural
 from shipper.errors import (
     ClusterRefuses,
     DeliveryError,
@@ -170,7 +171,7 @@ class Lane(threading.Thread):
         try:
             self._transactions.open(self._until)
         except KafkaFault as fault:
-            since = f". It was to be opened anew, since {self._why}" if self._why else ""
+            since = f". It was to be reopened, because {self._why}" if self._why else ""
             kind = (
                 WaitedInVain
                 if time.monotonic() > self._deadline and _kind(fault) is DeliveryError
@@ -338,7 +339,7 @@ class Lane(threading.Thread):
             if topic_id != before[topic]:
                 self._refuse_gone(topic, topic_id)
                 text = (
-                    "deleted and created anew while records were sent to it: its id was "
+                    "deleted and created again while records were sent to it: its id was "
                     f"{before[topic]} and is {topic_id}"
                 )
                 raise KafkaFault("INCONSISTENT_TOPIC_ID", text, topic=topic)
@@ -349,10 +350,11 @@ class Lane(threading.Thread):
         would double its records."""
         if topic_id in self._options.gone_ids.get(topic, ()):
             raise TopicRecreated(
-                f"topic {topic}: its id is {topic_id}, and a moment ago a broker said that this "
-                "topic had been deleted, so its records were about to be sent again. Nothing "
-                "more was sent. A broker's metadata lag behind the others': run again when all "
-                "brokers are well."
+                f"topic {topic} has the id {topic_id}, but a moment ago a broker said that "
+                "this topic had been deleted. The metadata of one broker lag behind, and the "
+                "records were about to be sent again. Nothing more was sent. Run again when "
+                "all brokers are well.",
+                code="SHIP-406",
             )
 
     def _write_ledger(
@@ -382,12 +384,15 @@ class Lane(threading.Thread):
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
         self._why = f"{labels}: {why}"
         if ruling.action is Action.FAIL:
-            raise ClusterRefuses(f"{labels}: not delivered: {why}") from fault
+            raise ClusterRefuses(
+                f"{labels}: not delivered: {why}. Remove the cause, then run again: only what "
+                "is left is sent."
+            ) from fault
         if self._writes_ledger and ruling.wait_seconds is not None:
             if self._refused_at and time.monotonic() > self._refused_at + ruling.wait_seconds:
                 raise ClusterRefuses(
-                    f"{labels}: not delivered: {why}. Then run again: only what is left will be "
-                    "sent."
+                    f"{labels}: not delivered: {why}. Remove the cause, then run again: only "
+                    "what is left is sent."
                 ) from fault
             self._refused_at = self._refused_at or time.monotonic()
         if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
@@ -398,7 +403,7 @@ class Lane(threading.Thread):
             raise WaitedInVain(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s "
                 f"(`delivery.metadata_wait`): {why}. Run again when the cluster is well: only "
-                "what is left will be sent."
+                "what is left is sent."
             ) from fault
 
     def _with_cause(self, fault: KafkaFault) -> KafkaFault:
@@ -468,14 +473,16 @@ def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:
         if chunk.topic == fault.topic and fault.value in chunk.values:
             index = chunk.values.index(fault.value)
             return RecordTooLarge(
-                f"{chunk.label}: its record number {index + 1}, of {len(fault.value or b''):,} "
-                f"bytes, does not fit topic {chunk.topic} even in a batch of its own: it is "
-                "larger than the topic's max.message.bytes after compression. Raise that limit "
-                "(kafka-configs --alter --add-config max.message.bytes=…) and run again: only "
-                "what is left will be sent."
+                f"{chunk.label}: record number {index + 1} of this chunk has "
+                f"{plural(len(fault.value or b''), 'byte')} and does not fit topic "
+                f"{chunk.topic} even in a batch of its own: after compression, the record is "
+                "larger than the topic's max.message.bytes. Its chunk was not sent. Raise "
+                "that limit (kafka-configs --alter --add-config max.message.bytes=…) and run "
+                "again: only what is left is sent."
             )
     return RecordTooLarge(
-        f"topic {fault.topic}: a record does not fit in a batch of its own: {fault}"
+        f"topic {fault.topic}: a record does not fit even in a batch of its own: {fault}. "
+        "Raise the topic's max.message.bytes and run again."
     )
 
 

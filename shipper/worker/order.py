@@ -25,6 +25,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 #: What tasks run of shipper.
 _TASK_CODE = (
     "complaints.py",
+    "error_codes.py",
     "errors.py",
     "types.py",
     "config/*.py",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from shipper.config.units import plural
 from shipper.errors import ClusterRefuses, TopicMissing
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.topics import Topics
@@ -261,23 +262,24 @@ class Admission:
             topic: count for topic, count in self.parking.unsent.items() if topic not in given_up
         }
         left = (
-            f"Not sent either, since there was no room to let them wait: {sum(others.values()):,} "
-            f"records of {_some(others)}. "
+            "Records that found no room to wait were not sent either: "
+            f"{plural(sum(others.values()), 'record')} of {_some(others)}. "
             if others
             else ""
         )
         if self._forbidden >= self.parking.given_up:
             raise ClusterRefuses(
-                f"topic {names} may not be written to, and was not granted within "
-                f"{min(GRANT_SECONDS, self._deadline_seconds):g} s: {reasons}. {left}Everything "
-                "else was sent. The user is the one in the cluster's `properties`; `shipper "
-                "doctor` shows what else is missing. Then run again: only what is left will be "
-                "sent."
+                f"the user may not write to topic {names}, and the right was not granted "
+                f"within {min(GRANT_SECONDS, self._deadline_seconds):g} s: {reasons}. "
+                f"{left}Everything else was sent. Grant the right to the user in the cluster's "
+                "`properties`. `shipper doctor` shows what else is missing. Then run again: "
+                "only what is left is sent."
             )
         raise TopicMissing(
             f"topic {names} could not be written to within {self._deadline_seconds:g} s "
-            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create it, "
-            "or check its name and the ACLs; then run again: only what is left will be sent."
+            f"(`delivery.metadata_wait`): {reasons}. {left}Everything else was sent. Create "
+            "the topic, or check its name and its ACLs. Then run again: only what is left is "
+            "sent."
         )
 
 

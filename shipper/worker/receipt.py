@@ -11,7 +11,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shipper.errors import ShipperError, of_kind
+from shipper.errors import ShipperError, error_named
 from shipper.ledger.records import ChunkValue
 
 
@@ -232,4 +232,4 @@ def unsealed(text: str, seal: str) -> ShipperError | None:
         (kind, message), _ = json.JSONDecoder().raw_decode(rest)
     except ValueError:  # cut off by somebody who passed it on
         return None
-    return of_kind(kind, message)
+    return error_named(kind, message)

@@ -142,8 +142,9 @@ class TaskShipment:
         records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
         if part.split not in self._order.splits:
             raise SourceError(
-                "a file is not as the plan saw it: it was replaced or written to meanwhile. Run "
-                "again: the plan is made anew."
+                "a file changed after it was planned: it was replaced or written to. What was "
+                "committed stays. Run again with a new plan.",
+                code="SHIP-308",
             )
         if part.broken:
             # Its rows are not shipped, nor is an end written: a file that is smaller than a slice

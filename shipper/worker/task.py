@@ -199,14 +199,14 @@ class TaskAttempt:
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
             raise Superseded(
-                f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}: it "
-                "sends nothing more"
+                f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}. "
+                "This run sends nothing more."
             )
         attempts = control.attempts.get(self._key.task, [])
         if attempts[-1:] != [self._key.number]:
             raise Superseded(
-                f"attempt {self._key.number} of task {self._key.task} was taken over by another "
-                f"one: {attempts}"
+                f"attempt {self._key.number} of task {self._key.task} was taken over by "
+                f"another attempt: {attempts}. This attempt sends nothing more."
             )
         self.active_tasks = max(1, control.active_tasks())
         return found.map(lambda _: attempts)
@@ -310,7 +310,8 @@ class TaskLanes:
         self._topic_ids.close()
         if closed.unknown:
             log.warning(
-                "%d chunks whose commit was not answered; the ledger will tell", len(closed.unknown)
+                ("%d chunks have no answer to their commit; the ledger will show their outcome"),
+                len(closed.unknown),
             )
         if self._sampler.ident is not None:
             self._sampler.join()

@@ -238,7 +238,8 @@ def add_tasks(
     for."""
     groups = {
         cluster: TaskGroup(
-            group_id(cluster), tooltip=f"What goes to {cluster}, whatever becomes of the others"
+            group_id(cluster),
+            tooltip=f"Steps that ship to {cluster}, independent of the other clusters",
         )
         for cluster in pipeline.clusters
     }
@@ -396,8 +397,8 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
     word: dict[str, Any] = {"type": ["null", "string"], "section": _RARE}
     switch: dict[str, Any] = {"type": ["null", "boolean"]}
     empty = (
-        "Leave both empty for the run's data interval, which of a run by hand is the last complete "
-        "window of the schedule."
+        "Leave both empty to use the run's data interval. For a manual run, that is the last "
+        "complete window of the schedule."
         if pipeline.schedule
         else "This pipeline has no schedule, so a run needs both."
     )
@@ -406,8 +407,10 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
             None,
             **moment,
             title="Window from",
-            description="First moment of the window. A window that is given here comes before "
-            "Airflow's Logical Date and Data Interval, which can stay as they are.",
+            description=(
+                "First moment of the window. A window given here overrides Airflow's Logical "
+                "Date and Data Interval."
+            ),
         ),
         "window_end": Param(
             None, **moment, title="Window to", description=f"First moment after the window. {empty}"
@@ -429,26 +432,32 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
             **switch,
             section=_RARE,
             title="Send everything again",
-            description="Sends EVERY file of the window once more, whole, also what is there "
-            "already: readers will see those records twice, and nothing can be taken back. "
-            "To finish a window, or after an error, leave it off: then only what is missing "
-            "is sent. It is done once in this DAG run, whatever is cleared or tried again.",
+            description=(
+                "Sends EVERY file of the window again, whole, even if it is delivered already: "
+                "consumers will see duplicates, and this cannot be undone. To finish a window, "
+                "or after an error, leave it off: then only what is missing is sent. One DAG "
+                "run does this once, whatever is cleared or retried."
+            ),
         ),
         "reship_reason": Param(
             None,
             **word,
-            title="Why everything is sent again",
-            description="Needed with the one above. It is kept in the ledger and in the report, "
-            "with the name of whoever triggers the run.",
+            title="Reason for the re-ship",
+            description=(
+                "Needed with the option above. The ledger and the report keep it, with the name "
+                "of the user who triggers the run."
+            ),
         ),
         "new_ledger": Param(
             False,
             **switch,
             section=_RARE,
-            title="Give a lost ledger up",
-            description="Only after a run has said that the ledger is gone or was made anew: goes "
-            "on with a new one, to which every file of every window that is run counts as "
-            "never shipped. What the topics hold already is then sent a second time.",
+            title="Give up a lost ledger",
+            description=(
+                "Only after a run has reported that the ledger is gone or was recreated: "
+                "continues with a new ledger, in which every file of every window counts as not "
+                "shipped. Records that the topics hold already are then sent a second time."
+            ),
         ),
     }
 
@@ -476,9 +485,9 @@ def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
         return {}
     return {
         "skip_checks": _choice(
-            (), names, "Source checks to leave out", help_of("skip_checks"), section=_RARE
+            (), names, "Source checks to skip", help_of("skip_checks"), section=_RARE
         ),
         "skip_reason": Param(
-            None, **word, title="Why checks are left out", description=help_of("skip_reason")
+            None, **word, title="Reason for skipping checks", description=help_of("skip_reason")
         ),
     }

@@ -106,10 +106,7 @@ def _file(pipeline: Pipeline, config_dir: Path) -> str:
         return ""
     for value in _may_be_secret(pipeline):
         if value not in text:
-            return (
-                "\nThe file is not shown: it holds values that may be secrets, and not in one "
-                "piece.\n"
-            )
+            return "The file is not shown: it may hold secrets."
         text = text.replace(value, _HIDDEN)
     if len(text) > _LONGEST:
         return ""

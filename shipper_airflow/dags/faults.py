@@ -49,8 +49,8 @@ def raise_other_version(dags: Path, written_by: str) -> None:
     """Raises OtherVersionError if the files in ``dags`` are not of the installed version."""
     if (installed := version("shipper")) != written_by:
         raise OtherVersionError(
-            f"these files are of shipper {written_by}, and Airflow has shipper {installed}: run "
-            f"`shipper dags install {dags}` with {installed}. The DAGs go on meanwhile"
+            f"shipper {written_by} wrote these files, and Airflow has shipper {installed}. The "
+            f"DAGs still run. Run `shipper dags install {dags}` with {installed}. [SHIP-902]"
         )
 
 
@@ -67,8 +67,8 @@ def raise_faults(config_dir: Path) -> None:
         "\n".join([f"{dag_id}:", *found]) for dag_id, found in sorted(faults.items())
     )
     raise BrokenConfigurationError(
-        "nothing is shipped by these until they are mended; `shipper validate` checks "
-        f"them\n\n{what}"
+        "these pipelines ship nothing until their files are corrected; `shipper validate` checks "
+        f"them [{ConfigError.code}]\n\n{what}"
     )
 
 

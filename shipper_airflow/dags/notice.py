@@ -106,7 +106,8 @@ def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
         if fault := fault_of(entry.notifier, entry.with_):
             field = f"notify[{index}].notifier"
             raise ConfigError(
-                str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}"))
+                str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}")),
+                code="SHIP-208",
             )
 
 
@@ -148,7 +149,8 @@ class RunEnded:
             _look_back(self, context, run or {}, report, window, failed=notice.event == "failure")
         except Exception:
             log.exception(
-                "nobody knows which windows are late: what was told of them cannot be read or noted"
+                "which windows are late is unknown: the notes on earlier notices cannot be "
+                "read or written"
             )
 
 
@@ -166,8 +168,8 @@ class RunTimedOut:
         run: Any = context.get("dag_run")
         window = _window_of(self.pipeline, run, None)
         cause = (
-            "Airflow ended the run, which had not ended in the time of `schedule.give_up_after`; "
-            "a task may wait for a worker or a pool."
+            "Airflow ended the run, because it had not ended within `schedule.give_up_after`. A "
+            "task may wait for a worker or a pool."
         )
         at, link = (
             moment(dt.datetime.now(dt.UTC)),
@@ -282,12 +284,12 @@ def tell_failure(
             log.info("told before: %s", notice.title)
             return
     except Exception:
-        log.exception("nobody knows whether this was told before")
+        log.exception("whether this notice was sent before is unknown")
     if send(pipeline, notice, context):
         try:
             told.add("failure", [window], dt.datetime.now(dt.UTC), why)
         except Exception:
-            log.exception("that this was told cannot be noted: it may be told again")
+            log.exception("the notice cannot be noted as sent, and may be sent again")
 
 
 def _tell_once(
@@ -304,12 +306,12 @@ def _tell_once(
             return
         failed = window in told.of("failure")
     except Exception:
-        log.exception("nobody knows whether this was told before")
+        log.exception("whether this notice was sent before is unknown")
     if send(pipeline, notice, context, but_of_failure=failed):
         try:
             told.add("late", [window], dt.datetime.now(dt.UTC))
         except Exception:
-            log.exception("that this was told cannot be noted: it may be told again")
+            log.exception("the notice cannot be noted as sent, and may be sent again")
 
 
 def _look_back(
@@ -509,13 +511,13 @@ def _of_ended_run(
         elif failed and not cause:
             task_id = failed[0]
             cause = (
-                f"{words(failed)} failed and left no word: somebody marked it failed, or its "
-                "process died; its log in Airflow says more"
+                f"{words(failed)} failed and left no message: somebody marked it failed, or its "
+                "process died. Its log in Airflow says more"
             )
         elif not cause and (error := context.get("exception")):
             cause = one_sentence(str(error))
         at = at or dt.datetime.now(dt.UTC)
-        cause = cause or "the report task died and left no word"
+        cause = cause or "the report task died and left no message"
     details = told.clusters if told else ()
     return _notice(
         pipeline,

@@ -19,7 +19,8 @@ from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from shipper.config.pipeline import Pipeline
-from shipper.errors import WindowError
+from shipper.error_codes import with_code
+from shipper.errors import ConfigError, WindowError
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
 from shipper_airflow.dags.graph import RESOLVE_WINDOW
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, window_url
@@ -90,7 +91,7 @@ def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context]
                     key=FAILURE, value={"at": dt.datetime.now(dt.UTC).isoformat(), "says": says}
                 )
             except Exception:
-                log.exception("the run's notice will not have these words")
+                log.exception("the run's notice will lack this message")
             raise
 
     return run
@@ -106,7 +107,7 @@ class _UnlessFinal(RetryPolicy):
     ) -> RetryDecision:
         final = isinstance(exception, StepFailed) and exception.final
         return (
-            RetryDecision.fail("trying again, unchanged, cannot help")
+            RetryDecision.fail("a retry without a change cannot help")
             if final
             else RetryDecision.default()
         )
@@ -135,7 +136,7 @@ class PipelineOperator(BaseOperator):
         window, AirflowRescheduleException."""
         asked = asked_for(params, self.pipeline)
         if fault := fault_of(conf, asked, self.pipeline):
-            self._refuse(f"{fault}. Nothing was sent; trigger it again")
+            self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
             schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
@@ -358,7 +359,8 @@ class ShipperStep(PipelineOperator):
         run: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.resolved_by)
         if run is None:
             why = (
-                f"this run has no window, so {self.step} has nothing to do; see {self.resolved_by}"
+                f"this run has no window, so {self.step} has nothing to do. See the task "
+                f"{self.resolved_by}. [SHIP-224]"
             )
             self.log.error("%s", why)
             raise StepFailed(why)
@@ -398,7 +400,8 @@ def _refuse_broken(faults: Sequence[str], log: Any) -> None:
     if faults:
         for line in ("the configuration is broken, so nothing is shipped:", *faults):
             log.error("%s", line)
-        raise StepFailed(f"the configuration is broken, so nothing is shipped: {faults[0]}")
+        cause = f"the configuration is broken, so nothing is shipped: {faults[0]}"
+        raise StepFailed(with_code(cause, ConfigError.code))
 
 
 def job_of(
@@ -443,10 +446,10 @@ def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> 
 
     unknown = [f"{name!r}{suggestion(name, PARAMS)}" for name in conf if name not in PARAMS]
     if unknown:
-        return f"this run was asked for with what shipper does not know: {'; '.join(unknown)}"
+        return f"this run's conf has unknown keys or values: {'; '.join(unknown)}"
     if "clusters" in conf and not conf["clusters"]:
         return (
-            "`clusters` names no cluster, so nothing could be shipped: name some, or leave it "
+            "`clusters` names no cluster, so nothing could be shipped. Name some, or leave it "
             "out for all"
         )
     return contradiction(asked, pipeline)

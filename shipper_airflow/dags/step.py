@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from shipper.config.environment import connection_field
 from shipper.config.load import references
 from shipper.config.units import format_duration
+from shipper.error_codes import with_code
 from shipper.errors import StepResultError, UsageError
 from shipper.report.metrics import metrics_of
 from shipper.report.plan_result import PlanResult
@@ -191,9 +192,9 @@ def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | 
 def gave_up(step: str, after_seconds: float) -> Failure:
     return Failure(
         f"{step} was stopped: the run had not ended {format_duration(after_seconds)} after it "
-        "began (`schedule.give_up_after`). What is in the ledger stays; the next run of this "
-        "window, or the look back of a later one, ships the rest. See in the log what it "
-        "waited for.",
+        "began (`schedule.give_up_after`). What is in the ledger stays. The next run of this "
+        "window, or a later run that looks back, ships the rest. The log shows what the run "
+        "waited for. [SHIP-903]",
         final=True,
     )
 
@@ -210,31 +211,37 @@ def failure_of(
     if result is not None and result.status == "failed":
         final = final or result.final
         return Failure(
-            result.error or f"{step} failed and does not say why; its log is above",
+            result.error or f"{step} failed without a reason. Its log is above. [SHIP-001]",
             final,
             said=bool(result.error),
         )
     if exit_code == -signal.SIGKILL:
         return Failure(
-            f"{step} was killed (SIGKILL) {why_killed()}, before it could say more. The next "
-            "attempt ships exactly the rest.",
+            f"{step} was killed (SIGKILL) {why_killed()}. What was committed stays. The next "
+            "attempt ships only the rest. [SHIP-002]",
             final,
         )
     if exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM):
         return Failure(
-            f"{step} was stopped from outside. The next attempt ships exactly the rest.", final
+            f"{step} was stopped from outside. What was committed stays. The next attempt ships "
+            "only the rest. [SHIP-002]",
+            final,
         )
     if exit_code != 0:
         return Failure(
-            f"{step} ended with exit code {exit_code}"
-            + (f": {last_line}" if last_line else ", and does not say why"),
+            with_code(
+                f"{step} ended with exit code {exit_code}"
+                + (f": {last_line}" if last_line else " without a reason."),
+                StepResultError.code,
+            ),
             final,
         )
     if result is None:
         return Failure(
             str(
                 StepResultError(
-                    f"{step} left no result in {folder.uri}, so nobody knows what it did"
+                    f"{step} left no result in {folder.uri}, so its outcome is unknown. Clear "
+                    "the task."
                 )
             ),
             final,

@@ -32,7 +32,7 @@ class Bound:
         if not self.is_number:
             return NO_FIGURE
         if self.min is None and self.max is None:
-            return "it has neither `min` nor `max`, so nothing could fail it; give one of them"
+            return "it has neither `min` nor `max`, so it can never fail; give one of them"
         return None
 
     @property

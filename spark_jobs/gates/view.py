@@ -135,7 +135,7 @@ class SourceView:
         from spark_jobs.session import quiet, setting
 
         spark = self.spark
-        assert spark is not None, "a check asks for SQL"
+        assert spark is not None, "a check uses SQL"
         # Few rows come back: there is nothing to adapt, and trying takes 0.15 s. Spark's errors
         # quote the values that caused them.
         with (

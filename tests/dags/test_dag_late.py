@@ -166,8 +166,8 @@ def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failur
     (late,) = told(notices)
     assert late["text"].splitlines()[:2] == [
         "web 2026-11-01 05:00–06:00 UTC: Late: 1 window of the schedule is not complete",
-        "Look at: near: 2026-11-01 05:00–06:00 UTC: its run failed, or is not over: ship:near: no "
-        "broker at x answers",
+        "Look at: near: 2026-11-01 05:00–06:00 UTC: its run failed, or has not ended: ship:near: "
+        "no broker at x answers",
     ]
     runs.end(SIX + 2 * HOUR)
     assert len(told(notices)) == 1

@@ -156,17 +156,17 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
     [
         ({"windw_start": "2026-10-01T00:00:00Z"}, "did you mean 'window_start'"),
         ({"reshp": True}, "did you mean 'reship'"),
-        ({"reship": True}, "say why in `reship_reason`"),
-        ({"reship": True, "reship_reason": "  "}, "say why in `reship_reason`"),
+        ({"reship": True}, "Give the reason in `reship_reason`"),
+        ({"reship": True, "reship_reason": "  "}, "Give the reason in `reship_reason`"),
         ({"reship_reason": "wrong codec"}, "`reship` is off"),
-        ({"skip_checks": ["rows"]}, "say why in `skip_reason`"),
-        ({"skip_reason": "an empty hour is right"}, "none is: name them in `skip_checks`"),
+        ({"skip_checks": ["rows"]}, "Give it in `skip_reason`"),
+        ({"skip_reason": "an empty hour is right"}, "Name checks in `skip_checks`"),
         ({"plan_only": True, "rate_limit": "1MB/s"}, "`plan_only` sends nothing"),
         (
             {"plan_only": True, "skip_checks": ["rows"], "skip_reason": "x"},
             "`plan_only` sends nothing",
         ),
-        ({"window_start": "2026-10-01T00:00:00Z"}, "a window needs both"),
+        ({"window_start": "2026-10-01T00:00:00Z"}, "SHIP-224"),
     ],
 )
 def test_what_nobody_can_have_meant_is_refused(

@@ -148,7 +148,7 @@ def test_after_an_outage_nothing_is_missing_and_nothing_is_doubled(world: World)
         assert drill.ended(1)[0] == "failed"
     code, gaps = drill.gaps()
     assert code == 1
-    assert ("far", "its run failed, or is not over") in gaps
+    assert ("far", "its run failed, or has not ended") in gaps
     assert ("near", "no run") in gaps
 
     # Meanwhile: the cluster is back, and files of windows past and to come arrive in no order; one

@@ -252,7 +252,7 @@ def test_schedule_backfill_trigger_and_stop(
 
     (told_late,) = wait_for(lambda: late(title), within_seconds=240)
     assert told_late.startswith(f"{title}Late: not finished within 2m10s")
-    assert " is not done: it is at work, or waits" in told_late
+    assert " has not ended: it is running, or waits" in told_late
     assert f"{standalone.url}/dags/web/runs/by_hand" in told_late
     assert said("failure") == []
     task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"

@@ -498,8 +498,7 @@ def test_a_registry_that_says_no_fails_the_run_before_anything_is_sent(world, re
     point_to(world, registry, password="not-it-at-all")
     said = world.fails(
         code=1,
-        says=r"the Schema Registry at \S+ refuses \(401\).*`schema_registry.username` and "
-        r"`password`",
+        says=r"the Schema Registry at \S+ refuses the request \(401\).*SHIP-408",
     )
     assert "not-it-at-all" not in said
     point_to(world, registry)

@@ -277,7 +277,7 @@ class TestArchive:
             write(*rest)
 
         monkeypatch.setattr(module, "write_as_lane", late)
-        with pytest.raises(Superseded, match="nothing more is sent"):
+        with pytest.raises(Superseded, match="SHIP-509"):
             self.archive(world)
         assert records_there(ledger_of(world).look(AskState(), 15)) == 7
 

@@ -369,5 +369,5 @@ def test_a_topic_that_was_deleted_and_created_anew(shipped: Shipped) -> None:
     assert shipped.steps("plan", run_id="r3") == 1
     plan = shipped.context("r3").folder.find("plan", PlanResult)
     assert plan is not None
-    assert f"topic {topic} was deleted and created anew" in str(plan.error)
+    assert f"topic {topic} was deleted and created again" in str(plan.error)
     assert [one.topic for one in plan.clusters[0].recreated] == [topic]

@@ -38,7 +38,7 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
         pool.drain()
         with pytest.raises(
             TopicMissing,
-            match=r"narrow: it has 1 partitions, and none of 3, 4 \(`delivery.partitions`\)",
+            match=r"narrow: it has 1 partition, and none of 3, 4 \(`delivery.partitions`\)",
         ):
             pool.raise_given_up()
     assert pool.unsent() == {"narrow": 400}

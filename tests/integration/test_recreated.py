@@ -85,7 +85,7 @@ def test_what_is_gone_is_named_and_sent_again_when_the_pipeline_says_so(world: W
 
     recreate(world)
     said = " ".join(
-        world.fails(code=1, says=f"topic {world.topic()} was deleted and created anew").split()
+        world.fails(code=1, says=f"topic {world.topic()} was deleted and created again").split()
     )
     assert "1,500 records of 2 files were in the earlier topic" in said
     assert "on_recreated: resend" in said
@@ -194,7 +194,7 @@ def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world: World) 
         ("wrong", "recreated", "no.such.topic"),
         ("wrong", "recreated", world.topic()),
     }
-    assert "was deleted, and is not on the cluster" in next(
+    assert "was deleted, and the cluster has no topic of this name" in next(
         one["text"] for one in found if one["where"] == "no.such.topic"
     )
     shown = json.loads(world.shipper("ledger", "show", world.name, "--files", "--json").stdout)[

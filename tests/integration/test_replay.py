@@ -91,7 +91,7 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
         "the rate may change from one try to the next: it decides nothing of what is sent"
     )
     assert len(read_topic(world.bootstrap, other)) == 600
-    assert "says already what is replayed" in again(world, "--id", id, "--reason", "x", code=2)[1]
+    assert "SHIP-112" in again(world, "--id", id, "--reason", "x", code=2)[1]
     assert world.read() == before, "the pipeline's own topics are as they were"
     assert world.run()["delivered"] == 0, "and so is its ledger"
 

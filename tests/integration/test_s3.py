@@ -208,7 +208,7 @@ class CommandLines:
     [
         pytest.param(
             {"secret_key": "wrong"},
-            r"cannot list s3a://.*Check the path, the scheme and the credentials",
+            r"s3a://\S* cannot be listed.*SHIP-302",
             id="wrong",
         ),
         pytest.param(

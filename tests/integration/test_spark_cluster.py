@@ -502,6 +502,6 @@ def test_executors_with_another_shipper_send_nothing_and_say_so(
         on_cluster(world, spark, rate=None)
         world.fails(
             code=1,
-            says="Spark's executors run another shipper than the driver.*shipper environment pack",
+            says="shipper environment pack.*SHIP-806",
         )
         assert world.nothing_was_sent()

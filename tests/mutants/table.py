@@ -481,7 +481,7 @@ MUTANTS = (
         "missing-ledger-is-new",
         _LEDGER_GONE,
         "shipper/ledger/identity.py",
-        '            return f"the ledger topic {topic} is not there"\n',
+        '            return f"the ledger topic {topic} does not exist"\n',
         "            return None\n",
         "tests/unit/test_ledger_identity.py::test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up",
     ),
@@ -529,6 +529,7 @@ MUTANTS = (
         (
             "_TASK_CODE = (\n"
             '    "complaints.py",\n'
+            '    "error_codes.py",\n'
             '    "errors.py",\n'
             '    "types.py",\n'
             '    "config/*.py",\n'

@@ -230,7 +230,7 @@ class TestMended:
 
     def test_a_record_in_the_wrong_partition_is_damage(self):
         _, ledger = self.ledger(control=[self.good()])
-        with pytest.raises(LedgerDamaged, match="does not belong there"):
+        with pytest.raises(LedgerDamaged, match="does not belong into this partition"):
             ledger.look(AskState())
 
     def test_a_tombstone_of_a_foreign_key_says_nothing(self):

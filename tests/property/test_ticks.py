@@ -424,7 +424,7 @@ class History:
         gate: str,
         endings: Mapping[str, Ending],
     ) -> None:
-        """``gate``: opens, closes, or never comes, since the run is killed before it has a plan."""
+        """``gate``: opens, closes, or never fires, since the run is killed before it has a plan."""
         self.count += 1
         place, window = self.place, hour(own.start, len(own))
         folder = RunFolder(str(self.root), "web", window.start, window.end, f"run-{self.count:03}")
@@ -447,7 +447,7 @@ class History:
         times: dict[str, Any] = {"started_at": place.now, "finished_at": place.now}
         run = Run(Path(folder.uri), own, clusters)
         self.runs.append(run)
-        if gate == "never comes":
+        if gate == "never fires":
             run.folder.mkdir(parents=True)
             run.clusters = CLUSTERS  # nothing says for which it was
             return
@@ -722,7 +722,7 @@ runs = st.tuples(
     st.just("run"),
     windows,
     st.sampled_from([CLUSTERS, CLUSTERS, CLUSTERS, *((name,) for name in CLUSTERS)]),
-    st.sampled_from(["opens"] * 7 + ["closes", "closes", "never comes"]),
+    st.sampled_from(["opens"] * 7 + ["closes", "closes", "never fires"]),
     st.fixed_dictionaries(dict.fromkeys(CLUSTERS, endings)),
 )
 kinds = [
@@ -833,7 +833,7 @@ def run_of(
 @told(run_of(1), ("replace", 1), run_of(1, near="fails", far="fails"))
 @told(run_of(1, near="is refused"), run_of(2))
 @told(run_of(1, far="fails"), run_of(2, near="fails"))
-@told(run_of(1), ("prune", 0), run_of(1, gate="never comes"))
+@told(run_of(1), ("prune", 0), run_of(1, gate="never fires"))
 @told(run_of(2), by="day", there=("young", "other", "whole"))
 @told(("run", (0, TICKS, False), *run_of(0)[2:]), by="day", there=("young", "other", "whole"))
 @settings(

@@ -147,7 +147,7 @@ def test_an_offset_is_turned_into_utc():
         ("2026-11-01T06:00/2026-11-01T06:00", "empty"),
         ("2026-11-01T07:00/2026-11-01T06:00", "before it starts"),
         ("2026-11-01", "START/END"),
-        ("yesterday/today", "no date or time"),
+        ("yesterday/today", "not a date or time"),
     ],
 )
 def test_a_window_that_is_none_says_why(text, says):

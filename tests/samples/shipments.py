@@ -189,7 +189,7 @@ def run_report(
             Uncovered(window=_window(one), why="young", files=[LeftFile(path="/logs/young.log")])
             for one in uncovered
         ]
-        left += [Uncovered(window=_window(one), why="no file was there") for one in empty]
+        left += [Uncovered(window=_window(one), why="it had no file") for one in empty]
         coverage = Coverage(start=at(hour - looks_back), end=at(hour + hours), uncovered=left)
         if not bad:
             gates.append(

@@ -54,19 +54,19 @@ def asked(**options: Any) -> JobOptions:
         ({"skip_checks": ("sum_closes",), "skip_reason": "x"}, "files, rows"),
         (
             {"skip_checks": ("matches(value)",), "skip_reason": "x"},
-            "has no check of the source gate that can be left out",
+            "has no check of the source gate that can be skipped",
         ),
-        ({"skip_checks": ("rows",), "skip_reason": " "}, "say why in `skip_reason`"),
-        ({"skip_reason": "because"}, "none is"),
+        ({"skip_checks": ("rows",), "skip_reason": " "}, "Give it in `skip_reason`"),
+        ({"skip_reason": "because"}, "no check is skipped"),
         ({"reship_reason": "because"}, "`reship` is off"),
-        ({"reship": True}, "say why in `reship_reason`"),
-        ({"reship": True, "reship_reason": "  "}, "say why in `reship_reason`"),
+        ({"reship": True}, "Give the reason in `reship_reason`"),
+        ({"reship": True, "reship_reason": "  "}, "Give the reason in `reship_reason`"),
         ({"rate_limit": "5MB"}, "'5MB': a rate has a unit"),
         ({"rate_limit": "0B/s"}, "never ends"),
-        ({"plan_only": True, "rate_limit": "5MB/s"}, "`rate_limit` changes nothing"),
+        ({"plan_only": True, "rate_limit": "5MB/s"}, "`rate_limit` has no effect"),
         (
             {"plan_only": True, "skip_checks": ("rows",), "skip_reason": "x"},
-            "`skip_checks` changes nothing",
+            "`skip_checks` has no effect",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def with_asked(report: RunReport, **said: Any) -> RunReport:
 def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
     report = with_asked(samples.shipped(), clusters=["frankfurt"], other_clusters=["singapore"])
     assert verdict(report).headline.endswith("to frankfurt; singapore was left out, as asked")
-    assert "What singapore may lack is missing still." in render(report)
+    assert "What singapore may lack is still missing." in render(report)
 
 
 def test_checks_that_were_left_out_are_in_the_headline_and_their_reason_on_the_page() -> None:

@@ -119,7 +119,7 @@ def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path)
     for source in ("s3a://logs/web/", "s3a://logs/{window_start:%Y}/*/{window_start:%m%d%H}/"):
         (found,) = faults_of(tmp_path, check, source)
         assert found.startswith(
-            "gates.source[0]: `time` is needed: `source.path` does not say where"
+            "gates.source[0]: `time` is needed: `source.path` does not show where"
         )
     assert (
         faults_of(tmp_path, "{check: files_per, every: 1h, time: '%Y%m%d%H'}", "s3a://logs/web/")
@@ -134,10 +134,10 @@ def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_
         == []
     )
     (found,) = faults_of(tmp_path, "{check: route_rate}", more=routes)
-    assert found.startswith("gates.source[0]: there is no topic to look at")
+    assert found.startswith("gates.source[0]: there is no topic to check")
     shares = "{check: route_rate, topics: {logs.a: {min: 0.6}, logs.b: {min: 0.6}}}"
     (found,) = faults_of(tmp_path, shares, more=routes)
-    assert "the smallest shares add up to 1.2, more than all there is" in found
+    assert "the smallest shares add up to 1.2, more than 1" in found
 
 
 def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:

@@ -86,16 +86,16 @@ def test_faults_have_their_places_as_data_too(config: Path, shipper: Command) ->
         (("run", "--json"), "Missing argument"),
         (
             ("run", "web", "--window", "2026-11-01/2026-11-02", "--reship", "--json"),
-            "say why in --reason",
+            "Give the reason in --reason",
         ),
-        (("run", "web", "--json"), "which window? Give --window START/END, or --last"),
+        (("run", "web", "--json"), "no window was given. Give --window START/END, or --last"),
         (("plan", "web", "--last", "--json"), "has no `schedule`"),
         (
             ("gates", "web", "--last", "--window", "2026-11-01/2026-11-02", "--json"),
             "contradict each other",
         ),
         (("run", "nosuch", "--window", "2026-11-01/2026-11-02", "--json"), "nosuch"),
-        (("plan", "web", "--window", "never", "--json"), "is no window"),
+        (("plan", "web", "--window", "never", "--json"), "is not a window"),
     ],
 )
 def test_who_asks_for_json_gets_json_also_when_it_is_an_error(
@@ -176,7 +176,7 @@ def test_a_broken_cluster_is_one_fault_and_its_pipelines_are_named(
     assert [Path(place["file"]).name for place in found["places"]] == ["near.yaml"]
     assert found["pipelines"] == []
     said = shipper("validate", "--no-sql", "--config", str(config)).stderr
-    assert "pipelines too: web." in said
+    assert "pipelines are broken too: web." in said
     assert "1 fault. 0 pipelines" in said
     alone = shipper("validate", "web", "--json", "--no-sql", "--config", str(config))
     [place] = json.loads(alone.stdout)["places"]
@@ -220,7 +220,7 @@ def test_a_full_output_device_is_said_in_a_line(config: Path) -> None:
         command = [sys.executable, "-m", "shipper", "validate", "--no-sql", "--config", str(config)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "standard output: No space left on device\n"
+    assert done.stderr == "standard output: No space left on device [SHIP-104]\n"
 
 
 def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(
@@ -238,7 +238,7 @@ def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(
         done = shipper("run", "web", "--window", "2026-11-01/2026-11-02", "--config", str(config))
         assert done.returncode == 1
         assert says in done.stderr
-        assert "See `runs_uri`" in done.stderr
+        assert "SHIP-005" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -276,7 +276,7 @@ def test_no_rate_is_made_of_a_tenth_of_a_second(capsys: pytest.CaptureFixture[st
     slow = ShipResult(**TIMES, cluster="far", topics=[SENT], ship_seconds=10.0)
     show_run(RunReport(**TIMES, ships=[quick, slow]), Terminal(), Terminal(stderr=True))
     said = capsys.readouterr().out
-    assert "near: 50 records sent; 0 were there before." in said
+    assert "near: 50 records sent; 0 records already committed." in said
     assert "far: 50 records sent in 10s: 5 records/s;" in said
 
 
@@ -294,7 +294,7 @@ def test_one_record_is_one_record(capsys: pytest.CaptureFixture[str]) -> None:
         **TIMES, cluster="near", topics=[TopicAccount(topic="t", delivered=1, before=1)]
     )
     show_run(RunReport(**TIMES, ships=[one]), Terminal(), Terminal(stderr=True))
-    assert "near: 1 record sent; 1 was there before." in capsys.readouterr().out
+    assert "near: 1 record sent; 1 record already committed." in capsys.readouterr().out
 
 
 def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
@@ -326,14 +326,14 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
 
 @pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])
 def test_a_run_id_cannot_leave_the_folder_of_runs(run_id: str) -> None:
-    with pytest.raises(UsageError, match="is no run id"):
+    with pytest.raises(UsageError, match="is not a valid run id"):
         RunFolder("/runs", "web", NOON, NOON, run_id)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(StepResultError, match="has no permission there"):
+    with pytest.raises(StepResultError, match="has no permission"):
         RunFolder(str(tmp_path / "runs"), "web", NOON, NOON, "r").make()
 
 

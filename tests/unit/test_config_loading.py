@@ -264,7 +264,7 @@ def test_cron_that_airflow_takes_is_taken(cron: str) -> None:
     ],
 )
 def test_cron_that_no_scheduler_takes_is_refused(cron: str) -> None:
-    with pytest.raises(ValueError, match=r"five|preset|acceptable|chance"):
+    with pytest.raises(ValueError, match=r"five|preset|acceptable|random"):
         check_cron(cron)
 
 

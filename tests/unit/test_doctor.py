@@ -54,7 +54,7 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
         ("half of a", "failed", "do it"), ("b", "skipped", ""), ("c", "skipped", ""),
         ("far: a", "warning", "look"), ("far: b", "skipped", ""), ("far: c", "ok", ""),
     ]  # fmt: skip
-    assert {each.says for each in found[1:3]} == {"not looked at, since half of a failed"}
+    assert {each.says for each in found[1:3]} == {"not checked, because half of a failed"}
 
 
 def test_a_check_that_needs_a_pipeline_is_left_out_without_one() -> None:
@@ -85,7 +85,7 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
     )
     assert [each.status for each in found] == ["ok", "failed", "failed", "failed"]
     assert [each.remedy for each in found[1:]] == ["mend it"] * 3
-    assert found[1].says == "wrong password"
+    assert found[1].says == "wrong password [SHIP-402]"
     assert "secret-value" not in repr(found)
     assert "/there" in found[3].says
 

@@ -149,7 +149,7 @@ def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluste
     assert runs.gaps(2) == [
         ("near", 1, "no run"),
         ("far", 1, "no run"),
-        ("far", 2, "its run failed, or is not over"),
+        ("far", 2, "its run failed, or has not ended"),
     ]
 
 
@@ -157,10 +157,10 @@ def test_a_run_that_was_for_one_cluster_alone_is_no_failure_of_the_other_and_no_
     runs: Runs,
 ) -> None:
     runs.add(hour(0), "near", asked=Asked(clusters=["near"], other_clusters=["far"]))
-    assert runs.gaps(0) == [("far", 0, "its run was asked to ship to other clusters alone")]
+    assert runs.gaps(0) == [("far", 0, "its run shipped only to other clusters, as asked")]
     assert runs.gaps(0, Ledger(0)) == []
     runs.add(hour(0), asked=Asked(clusters=["far"], other_clusters=["near"]))
-    assert runs.gaps(0) == [("far", 0, "its run failed, or is not over")]
+    assert runs.gaps(0) == [("far", 0, "its run failed, or has not ended")]
 
 
 def test_a_wide_run_covers_all_of_its_windows(runs: Runs) -> None:
@@ -375,7 +375,7 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
     told, page = message(report), render(report)
     assert told.ending == "warning"
     assert says in (told.cause or "")
-    assert "but not everything is there yet" in told.headline
+    assert "but not everything is delivered yet" in told.headline
     assert says in page
     assert place in page
 

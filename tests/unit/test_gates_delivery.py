@@ -195,7 +195,7 @@ def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
 
 
 @pytest.mark.parametrize(
-    ("now", "observed"), [("B", "created anew: its id is B"), (None, "no topic has its name")]
+    ("now", "observed"), [("B", "created again: its id is B"), (None, "no topic has its name")]
 )
 def test_a_topic_that_was_created_anew_closes_the_gate_by_name(now, observed):
     lost = RecreatedTopic(topic="logs.web", before="A", now=now, records=193_677, files=3)

@@ -106,7 +106,7 @@ def test_executors_that_end_as_they_start_are_told_by_name():
 def test_shippers_own_errors_are_for_people():
     assert (
         reason.of_exception(SourceError("cannot read /logs/a: denied"))
-        == "cannot read /logs/a: denied"
+        == "cannot read /logs/a: denied [SHIP-301]"
     )
 
 
@@ -171,7 +171,7 @@ def test_a_log_line_cannot_choose_the_remedy():
             OSError(errno.ENOSPC, "No space left on device", "/tmp/order"),
             "/tmp/order: the disk is full: make room",
         ),
-        (PermissionError(errno.EACCES, "Permission denied", "/runs/x"), "has no permission there"),
+        (PermissionError(errno.EACCES, "Permission denied", "/runs/x"), "has no permission"),
         (
             OSError(errno.EROFS, "Read-only file system", "/runs/x"),
             "/runs/x: the file system is mounted read-only",
@@ -182,7 +182,7 @@ def test_a_log_line_cannot_choose_the_remedy():
             ModuleNotFoundError("No module named 's3fs'", name="s3fs"),
             "the Python package s3fs is missing",
         ),
-        (KeyError("SECRET"), "it raised KeyError, which nobody foresaw"),
+        (KeyError("SECRET"), "it raised KeyError, which was not expected"),
     ],
 )
 def test_errors_of_python_say_what_happened_and_quote_nothing(error, says):
@@ -225,4 +225,4 @@ def test_a_connection_that_is_refused_while_java_lives_is_just_that(monkeypatch)
         monkeypatch.setattr(reason, "java_process", lambda: java)
         said = reason.of_exception(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
         java.kill()
-    assert said == "nobody answers at that address and port: is the service up?"
+    assert said == "nothing listens at that address and port: check that the service is up"

@@ -492,13 +492,13 @@ def test_content_that_cannot_be_read_blocks_its_checks_and_no_others():
 
     def measure(scope, figures):
         if scope == "full":
-            raise SourceError("cannot read /logs/0.log: denied")
+            raise SourceError("cannot read /logs/0.log: denied [SHIP-301]")
         return lines(scope, figures)
 
     found = gate([files(), rows(), rows(on="full", severity="warn")], measure=measure).results
     assert [result.passed for result in found] == [True, True, False]
     assert closed(found) == [found[2]]
-    assert found[2].observed.endswith("cannot read /logs/0.log: denied")
+    assert found[2].observed.endswith("cannot read /logs/0.log: denied [SHIP-301]")
 
 
 def test_a_history_or_a_comparison_that_cannot_be_had_blocks():

@@ -237,7 +237,7 @@ class TestRemaining:
     def test_a_file_begun_with_another_spark_is_refused_and_a_complete_one_is_not(self):
         begun = Chunks("web").feed(log(chunk(0, 50, 50, spark="4.1")))
         with pytest.raises(
-            DigestChanged, match=r"begun with Spark 4\.1, and this is Spark 4\.2.*--reship"
+            DigestChanged, match=r"in part with Spark 4\.1, and this is Spark 4\.2.*SHIP-310"
         ):
             self.left(begun, spark="4.2")
         assert self.left(begun, spark="4.1").partial == [FILE]

@@ -48,7 +48,7 @@ def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_i
     world.ship()
     for again in range(2):  # and stays so
         with pytest.raises(
-            LedgerGone, match=r"cluster c: .*_shipper\.web is not there, .*run r1 .*--new-ledger"
+            LedgerGone, match=r"cluster c: .*_shipper\.web does not exist, .*run r1 .*SHIP-503"
         ) as caught:
             world.identity().check(exists=False)
         assert not caught.value.retriable, again

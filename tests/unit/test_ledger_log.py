@@ -293,7 +293,7 @@ class TestNotUsingASnapshot:
         ship(log, "new", "newer", "newest")
         found, said = self.lose(log, opened, caplog)
         assert found == {"new", "newer", "newest"}
-        assert "it is of another log" in said
+        assert "it belongs to another log" in said
 
     def test_a_topic_that_has_lost_its_end_is_not_what_the_snapshot_says(self, log, opened, caplog):
         ship(log, "a", "b", "c")
@@ -487,7 +487,7 @@ class TestInventory:
             ([0, 70], [0], True, None),
             ([0, 70], [0, 40, 80, 120], True, None),
             ([0], [0], False, "of 1 of the 2 splits that it was cut into"),
-            ([70], [0, 70], False, "of the splits at bytes 0 nothing"),
+            ([70], [0, 70], False, "nothing yet of the splits at bytes 0"),
         ],
         ids=[
             "cut-once-now",

@@ -182,7 +182,7 @@ def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedul
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["Web", *FLAGS], "is no name of a pipeline"),
+        (["Web", *FLAGS], "is not a valid name of a pipeline"),
         (["web", *FLAGS[2:]], "^--source is missing"),
         (["web"], "^--source, --topic and --cluster are missing"),
         (["web", *FLAGS[2:], "--source", ""], "^--source is missing"),
@@ -204,7 +204,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "pipelines" / "web.yaml"
     file.parent.mkdir()
     file.write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="SHIP-103"):
         CliRunner().invoke(
             app, ["new", "web", *FLAGS, "--config", str(tmp_path)], catch_exceptions=False
         )

@@ -50,35 +50,34 @@ WITHIN = RIGHT + (
     [
         (WITHIN, []),
         (RIGHT.replace("s3a://logs/web/", "logs/{window_start:%Y}/"), []),
-        (RIGHT + "runner: {kind: yarn}\n", ["5:16: runner.kind: 'yarn' is not among what "
-            "config/shipper.yaml:2 allows (`allow.runners`: local)"]),
-        (RIGHT + "runner: {python: /tmp/evil}\n", ["5:18: runner.python: '/tmp/evil' is not among what config/shipper.yaml:3 allows"]),  # noqa: E501
+        (RIGHT + "runner: {kind: yarn}\n", ["5:16: runner.kind: 'yarn' is not allowed by "
+            "config/shipper.yaml:2 (`allow.runners`: local)"]),
+        (RIGHT + "runner: {python: /tmp/evil}\n", ["5:18: runner.python: '/tmp/evil' is not allowed by config/shipper.yaml:3"]),  # noqa: E501
         (
             RIGHT + "runner: {kind: standalone, master: 'spark://h:1', archive: /tmp/evil.zip}\n",
             [
-                "5:16: runner.kind: 'standalone' is not among what config/shipper.yaml:2 allows "
+                "5:16: runner.kind: 'standalone' is not allowed by config/shipper.yaml:2 "
                 "(`allow.runners`: local)",
-                "5:60: runner.archive: '/tmp/evil.zip' is not among what config/shipper.yaml:3 "
-                "allows",
+                "5:60: runner.archive: '/tmp/evil.zip' is not allowed by config/shipper.yaml:3",
             ],
         ),
-        (RIGHT + "runner: {spark_submit: evil}\n", ["5:24: runner.spark_submit: 'evil' is not among what config/shipper.yaml:3 allows"]),  # noqa: E501
+        (RIGHT + "runner: {spark_submit: evil}\n", ["5:24: runner.spark_submit: 'evil' is not allowed by config/shipper.yaml:3"]),  # noqa: E501
         (
             RIGHT + ("runner:\n  conf:\n    spark.plugins: evil\n    spark.jars.packages: evil\n   "
                 " spark.driver.extraJavaOptions: -javaagent:x\n"),
             [f"{line}: runner.conf.{name}: " for line, name in (("7:20", "spark.plugins"), ("8:26", "spark.jars.packages"))]  # noqa: E501
             + ["9:36: runner.conf.spark.driver.extraJavaOptions: "],
         ),
-        (RIGHT + "notify: [{notifier: os.system}]\n", ["5:21: notify[0].notifier: 'os.system' is not among what config/shipper.yaml:4 allows"]),  # noqa: E501
+        (RIGHT + "notify: [{notifier: os.system}]\n", ["5:21: notify[0].notifier: 'os.system' is not allowed by config/shipper.yaml:4"]),  # noqa: E501
         (RIGHT.replace("s3a://logs/", "s3a://other/"), ["2:9: source: 's3a://other/web/' is not "
-            "among what config/shipper.yaml:5 allows"]),
+            "allowed by config/shipper.yaml:5"]),
         (RIGHT.replace("s3a://logs/", "s3a://logs-of-others/"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/", "s3a://logs/../secret/"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/web/", "'s3a://logs/{a,../b}'"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/", "s3a://*/"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/web/", "/etc/"), ["2:9: source: "]),
-        (RIGHT + "runs_uri: /tmp\n", ["5:11: runs_uri: '/tmp' is not among what "
-            "config/shipper.yaml:6 allows (`allow.runs`: s3a://runs/)"]),
+        (RIGHT + "runs_uri: /tmp\n", ["5:11: runs_uri: '/tmp' is not allowed by "
+            "config/shipper.yaml:6 (`allow.runs`: s3a://runs/)"]),
     ],
 )  # fmt: skip
 def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(
@@ -88,7 +87,7 @@ def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(
     assert len(found) == len(faults), found
     for got, want in zip(found, faults, strict=True):
         assert got.startswith(f"config/pipelines/web.yaml:{want}"), got
-        assert re.search(r"config/shipper\.yaml:\d+ allows", got)
+        assert re.search(r"config/shipper\.yaml:\d+", got)
 
 
 def test_without_the_file_authors_are_trusted(config: Path) -> None:
@@ -117,7 +116,7 @@ def test_of_adaptive_execution_only_named_settings_are_allowed_by_default(
     config: Path, setting: str, allowed: bool
 ) -> None:
     faults = write(config, "allow: {}\n", f"{RIGHT}runner: {{conf: {{{setting}: x}}}}\n")
-    assert [bool(re.search(r"config/shipper\.yaml:1 allows", fault)) for fault in faults] == (
+    assert [bool(re.search(r"config/shipper\.yaml:1", fault)) for fault in faults] == (
         [] if allowed else [True]
     )
 

@@ -92,7 +92,7 @@ def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so() -> None
         assert job.stopped.wait(30)
     assert job.progress.stalled is not None
     assert job.progress.stalled.retriable
-    assert "no line was read and no chunk committed" in job.progress.stalled.message
+    assert "no line was read and no chunk was committed" in job.progress.stalled.message
     assert "`delivery.stall_timeout`" in job.progress.stalled.message
 
 

@@ -61,8 +61,8 @@ def faults(config: Path, more: str) -> list[str]:
     [
         (
             "quarantine: {topic: logs.web}\n",
-            "5:21: quarantine.topic: 'logs.web' is a route's topic too: nobody could tell its "
-            "records from those in quarantine; name another",
+            "5:21: quarantine.topic: 'logs.web' is a route's topic too, so its records could not "
+            "be told from those in quarantine; name another topic",
         ),
         (
             "quarantine: {topic: 'bad/name'}\n",
@@ -81,8 +81,8 @@ def faults(config: Path, more: str) -> list[str]:
         ),
         (
             "records: {parse: {regex: '(?<a_b>x)'}}\n",
-            "5:26: records.parse.regex: found '(?<a_b>x)'; 'a_b' is no name of a group: Java "
-            "takes letters and digits only, a letter first",
+            "5:26: records.parse.regex: found '(?<a_b>x)'; 'a_b' is not a valid name of a group: "
+            "Java allows letters and digits, a letter first",
         ),
         (
             "records: {parse: {regex: '(?<a>x)(?<a>y)'}}\n",
@@ -96,8 +96,8 @@ def faults(config: Path, more: str) -> list[str]:
         ("records: {parse: {}}\n", "5:11: records.parse: `parse` needs `regex` or `json`"),
         (
             "records: {parse: {json: 'status'}}\n",
-            "5:25: records.parse.json: 'status' is no field: a schema is written `service STRING, "
-            "status INT`",
+            "5:25: records.parse.json: 'status' is not a field: a schema is written "
+            "`service STRING, status INT`",
         ),
         (
             "records: {parse: {regex: '(?<value>x)'}}\n",

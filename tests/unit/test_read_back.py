@@ -171,7 +171,7 @@ def test_offsets_reads_nothing():
 def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
     found, _ = looked(FakeReader({}), ship({"t": [0]}, t=13), sent(t={0: (13, 5)}), mode)
     assert figures(found.topics)["t"][-1] == 0
-    assert "is not there" in found.topics[0].remark
+    assert "does not exist" in found.topics[0].remark
 
 
 def test_a_topic_that_was_made_anew_says_so():
@@ -249,7 +249,7 @@ def test_more_is_missing_than_offsets_have_expired():
     found, _ = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
     assert not found.expired
     assert figures(found.topics)["t"] == [10, 10, 1]
-    assert "is deleted" in found.topics[0].remark
+    assert "are deleted" in found.topics[0].remark
 
 
 def test_what_expired_in_a_sample_is_named_by_its_partition():

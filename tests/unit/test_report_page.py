@@ -169,7 +169,7 @@ def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_n
     ]
     found, page = verdict(report), Page(report)
     assert found.state == "doubt"
-    assert found.headline.endswith(", and there is something to mend")
+    assert found.headline.endswith(", but something needs attention")
     assert "replication factor 1" in page.text("#verdict")
     assert "replication factor 1" in page.text("#notes")
     told = message(report)
@@ -182,7 +182,8 @@ def test_nothing_to_ship_is_a_success_that_says_so() -> None:
     page = Page(samples.nothing_to_do())
     assert page.body_class() == "nothing"
     assert (
-        page.text("h1") == "Nothing to ship: all 1,225,542 records of the window were already there"
+        page.text("h1")
+        == "Nothing to ship: the window's 1,225,542 records had already been delivered"
     )
     assert "skipped without a check, nothing is left to ship" in page.text("#gates")
     assert "throughput" not in page.tables
@@ -313,7 +314,7 @@ def test_parked_topic_is_part_of_the_sum_and_the_cause_leads_to_it() -> None:
     says = page.text("figcaption")
     assert (
         "1,225,541 read = 1,221,981 delivered + 1,250 before + 2,310 parked. Every line is "
-        "accounted for, and not all" in says
+        "accounted for, but not all" in says
     )
     assert page.leads("topic audit.web") == "audit.web"
     assert page.leads("file access-0003.log.gz") == "host=web-03/access-0003.log.gz"
@@ -422,7 +423,7 @@ def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> 
     assert "singapore: failed, 559,987 records delivered" in verdict
     says = page.text("figcaption")
     assert "519,520 delivered, 0 before and 40,467 without a receipt" in says
-    assert "Spark's own count of the records it read was lost" in says
+    assert "Spark's own count of the records was lost" in says
     missing = page.rows("files")[0]
     assert missing["Cluster"] == "singapore"
     assert missing["Missing"] == "12,480"
@@ -469,7 +470,7 @@ def test_killed_ship_is_named_although_a_later_step_failed_too() -> None:
     )
     assert page.text("h1") == "Failed: no result of the step “Ship, frankfurt”"
     assert cause in page.text("#verdict")
-    assert "What was sent, if anything, is in the ledger" in page.text("#verdict")
+    assert "Records that were sent, if any, are in the ledger" in page.text("#verdict")
 
 
 def test_cause_is_shown_once() -> None:
@@ -501,7 +502,7 @@ def test_figures_that_disagree_turn_green_into_a_doubt() -> None:
     page = Page(report)
     assert page.body_class() == "doubt"
     assert "disagree on logs.web" in page.text("#verdict")
-    assert "1 record more accounted for than there should be" in page.text("#verdict")
+    assert "1 record more accounted for than expected" in page.text("#verdict")
     assert page.rows("topics")[0]["Agree"] == "✗ ledger has 3 more"
 
 
@@ -510,7 +511,7 @@ def test_open_blocking_check_in_a_passed_gate_is_a_doubt() -> None:
     gate = report.gate_source
     assert isinstance(gate, GateResult)
     gate.checks[0].passed = False
-    assert "Source: files did not hold" in Page(report).text("#verdict")
+    assert "Source: files failed" in Page(report).text("#verdict")
 
 
 def test_equal_numbers_to_several_clusters_are_not_added_up() -> None:
@@ -702,13 +703,13 @@ def test_what_a_failed_ship_did_not_send_is_not_called_lost() -> None:
 
 def test_remedy_speaks_of_delivered_records_only_where_there_are_some() -> None:
     report = samples.ship_failed()
-    assert "stays delivered" in (verdict(report).remedy or "")
+    assert "stay delivered" in (verdict(report).remedy or "")
     report.ships = [
         report.ships[1].model_copy(update={"topics": [], "timeline": [], "delivered": 0})
     ]
     report.delivery_gates = []
     remedy = verdict(report).remedy or ""
-    assert "stays delivered" not in remedy
+    assert "stay delivered" not in remedy
     assert "run the window again" in remedy
 
 
@@ -770,5 +771,5 @@ def test_failed_run_says_what_to_do_about_a_topic_that_was_created_anew(resent: 
     lost = RecreatedTopic(topic="logs.web", before="A", now="B", records=5, files=1, resent=resent)
     report.ships[0].recreated.append(lost)
     remedy = verdict(report).remedy or ""
-    assert ("no topic any more, since logs.web was deleted" in remedy) is not resent
+    assert ("no topic has any more, because logs.web was deleted" in remedy) is not resent
     assert ("delivery.on_recreated: resend" in remedy) is not resent

@@ -9,7 +9,7 @@ import pytest
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.scan import why_failed
-from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, of_kind
+from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, error_named
 from shipper.worker.receipt import new_seal, sealed, unsealed
 from spark_jobs.engine import SparkEngine
 
@@ -49,7 +49,7 @@ def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
     )
     error = why_failed(ENGINE, RuntimeError(text), order, superseded=False)
     assert type(error) is ClusterError
-    assert error.message == said
+    assert error.message == f"{said} [SHIP-401]"
 
 
 def test_another_orders_seal_is_no_seal() -> None:
@@ -57,8 +57,8 @@ def test_another_orders_seal_is_no_seal() -> None:
 
 
 def test_only_shippers_errors_are_made_of_a_name() -> None:
-    assert type(of_kind("LedgerDamaged", "x")) is LedgerDamaged
-    assert type(of_kind("UsageError", "x")) is UsageError
-    for kind in ("annotations", "of_kind", "SystemExit", "", None):
-        assert type(of_kind(kind, "x")) is DeliveryError
-    assert pickle.loads(pickle.dumps(of_kind("LedgerDamaged", "x"))).message == "x"
+    assert type(error_named("LedgerDamaged", "x")) is LedgerDamaged
+    assert type(error_named("UsageError", "x")) is UsageError
+    for kind in ("annotations", "error_named", "SystemExit", "", None):
+        assert type(error_named(kind, "x")) is DeliveryError
+    assert pickle.loads(pickle.dumps(error_named("LedgerDamaged", "x"))).code == "SHIP-501"

@@ -93,7 +93,7 @@ def test_of_another_pipeline_not_even_its_name_is_told(world: World, path: str) 
         )
         assert (status, found) == (
             403,
-            {"error": "you may not see this pipeline, or there is none of that name"},
+            {"error": "this pipeline does not exist, or you may not see it"},
         )
 
 
@@ -154,7 +154,7 @@ def test_a_report_that_is_gone_is_said_and_the_index_remembers(world: World) -> 
     _, found = ask(world, "api/window", pipeline="web", window=WINDOW)
     assert (found["report"], found["problem"]) == (
         None,
-        "The run's report is no longer in runs_uri; this is what the index remembers.",
+        "The run's report is no longer in runs_uri. This is what the index holds.",
     )
     assert ask(world, f"api/report/web/{FOLDER}/r2")[0] == 404
 

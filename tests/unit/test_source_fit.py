@@ -42,7 +42,7 @@ def test_a_folder_whose_name_comes_again_is_a_warning(
         write(config, schedule, path)
         [said] = warnings(shipper, config)
         assert "web.yaml:2:9: source: " in said
-        assert f"since {missing} is not in it" in said
+        assert f"because {missing} is not in it" in said
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,9 @@ def test_each_signal_unwinds_the_stack_and_is_named(signum: signal.Signals) -> N
     child.send_signal(signum)
     said, _ = child.communicate(timeout=30)
     # nobody here knows better
-    what = "what was sent until then, if anything, is in the ledger, and is not sent again"
-    assert said == f"stopped by {signum.name}; {what}; run the same command again for the rest\n"
+    what = "What was sent until then, if anything, is in the ledger and is not sent again"
+    rest = "Run the same command again for the rest. [SHIP-002]"
+    assert said == f"stopped by {signum.name}. {what}. {rest}\n"
     assert exit_code(child.returncode) == 128 + signum
 
 
@@ -105,7 +106,7 @@ def test_an_orphan_stops() -> None:
     parent.kill()
     parent.wait()
     said, _ = child.communicate(timeout=30)
-    assert said.startswith("stopped, since the process that had started it was gone; ")
+    assert said.startswith("stopped, because the process that had started it ended. ")
 
 
 def test_a_parent_that_cannot_be_seen_from_here_is_not_waited_for() -> None:

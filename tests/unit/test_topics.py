@@ -101,7 +101,7 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_
             wait_until(lambda topic=topic: topics.unusable_seconds(topic) > 0)
         assert (
             topics.why_unusable("small")
-            == "it has 1 partitions, and none of 2, 3 (`delivery.partitions`)"
+            == "it has 1 partition, and none of 2, 3 (`delivery.partitions`)"
         )
         assert (
             topics.why_unusable("t")

@@ -52,28 +52,28 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("more", "place", "says"),
     [
-        ("topic: _shipper.web\n", "5:8: topic: ", "not for records"),
-        ("topic: __transaction_state\n", "5:8: topic: ", "not for records"),
-        ("topic: audit.other_pipeline\n", "5:8: topic: ", "not for records"),
+        ("topic: _shipper.web\n", "5:8: topic: ", "cannot hold records"),
+        ("topic: __transaction_state\n", "5:8: topic: ", "cannot hold records"),
+        ("topic: audit.other_pipeline\n", "5:8: topic: ", "cannot hold records"),
         (
             "topic: t\nquarantine: {topic: _shipper.x}\n",
             "6:21: quarantine.topic: ",
-            "not for records",
+            "cannot hold records",
         ),
         (
             "topic: t\nquarantine: {topic: audit.web}\n",
             "6:21: quarantine.topic: ",
-            "not for records",
+            "cannot hold records",
         ),
         (
             "routes: [{topic: '{service}', topics: [a, audit.web]}]\n",
             "5:43: routes[0].topics[1]: ",
-            "not for records",
+            "cannot hold records",
         ),
         (
             "routes: [{topic: '{service}', topics: [a, _shipper.web]}]\n",
             "5:43: routes[0].topics[1]: ",
-            "not for records",
+            "cannot hold records",
         ),
         (
             "topic: 'logs.{service}'\n",

@@ -70,15 +70,15 @@ def pipeline(**more: Any) -> Pipeline:
             "[{rule: card, with: x, hash: {key: '${KEY}'}}]",
             "`with` and `hash` contradict each other",
         ),
-        ("[{regex: '(a)', with: 'x$2'}]", "`with`: $2 is no group of `regex`, which has 1"),
-        ("[{regex: '(a)', with: 'x$'}]", "a dollar sign is written $$"),
+        ("[{regex: '(a)', with: 'x$2'}]", "`with`: $2 is not a group of `regex`, which has 1"),
+        ("[{regex: '(a)', with: 'x$'}]", "write a dollar sign as $$"),
         (
             f"[{{rule: card, hash: {{key: {KEY}}}}}]",
-            "records.redact[0].hash.key: a key is no part of a configuration",
+            "records.redact[0].hash.key: a key must not stand in the configuration",
         ),
         (
             f"[{{rule: card, hash: {{key: '${{KEY:-{KEY}}}'}}}}]",
-            "records.redact[0].hash.key: a key is no part of a configuration",
+            "records.redact[0].hash.key: a key must not stand in the configuration",
         ),
         (
             "[{rule: card, hash: {key: '${UNKNOWN}'}}]",
@@ -153,7 +153,7 @@ def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it()
         ("{local: {topic: a}}", "clusters.local.topic: unknown key"),
         (
             "{local: {routes: [{topic: _shipper.x}]}}",
-            "clusters.local.routes[0].topic: found '_shipper.x'; '_shipper.x' is not for records",
+            "clusters.local.routes[0].topic: found '_shipper.x'; '_shipper.x' cannot hold records",
         ),
         ("{local: {rate_limit: 5}}", "clusters.local.rate_limit: found 5; a rate has a unit"),
         ("{}", "the list is empty"),
@@ -236,7 +236,7 @@ def test_a_prefix_stands_before_every_topic_that_a_record_may_go_to():
 @pytest.mark.parametrize(
     ("prefix", "says"),
     [
-        ("_shipper.", "is not for records"),
+        ("_shipper.", "cannot hold records"),
         ("a b", "letters, digits"),
         ("x", "is a topic of the pipeline itself"),
     ],
@@ -323,7 +323,7 @@ def test_what_was_asked_for_is_found_again_by_its_id(tmp_path):
     [
         (["--from", "2026-11-01"], "--from and --to belong together"),
         (["--window", "2026-11-01/2026-11-02"], "--reason is missing"),
-        (["--reason", "r"], "say what is to be replayed"),
+        (["--reason", "r"], "it is not said what to replay"),
         (
             ["--reason", "r", "--window", "2026-11-01/2026-11-02", "--files", "a"],
             "contradict each other",
@@ -334,14 +334,14 @@ def test_what_was_asked_for_is_found_again_by_its_id(tmp_path):
         ),
         (
             ["--reason", "r", "--window", "2026-11-01/2026-11-02", "--cluster", "x"],
-            "does not ship to cluster 'x'; it has local",
+            "does not ship to cluster 'x'. Its clusters are local",
         ),
         (["--reason", "r", "--window", "2026-11-01/2026-11-02", "--id", "A"], "lower-case letters"),
         (
             ["--reason", "r", "--window", "2026-11-01/2026-11-02"],
-            "Readers of logs.web will see these records once more",
+            "Consumers of logs.web will see these records once more",
         ),
-        (["--id", "gone"], "there is no replay gone of web"),
+        (["--id", "gone"], "pipeline web has no replay gone"),
     ],
 )
 def test_a_replay_that_is_not_clear_is_refused_before_anything_starts(options, says):
