@@ -4,22 +4,19 @@ says of it."""
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 from typing import Any
 
 import pytest
 
 from shipper.asked import as_asked, contradiction, for_results, not_wanted, skippable, steps_of
 from shipper.config.pipeline import Pipeline
-from shipper.report.message import message, summary
+from shipper.report.message import message
 from shipper.report.page import render
-from shipper.report.results import GateResult, RunReport
+from shipper.report.results import RunReport
 from shipper.report.run_folder import Asked
 from shipper.report.verdict import verdict
 from shipper.runner import JobOptions
 from tests.samples import reports as samples
-
-NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 
 
 def pipeline(**changes: Any) -> Pipeline:
@@ -176,28 +173,6 @@ def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
     report = with_asked(samples.shipped(), clusters=["frankfurt"], other_clusters=["singapore"])
     assert verdict(report).headline.endswith("to frankfurt; singapore was left out, as asked")
     assert "What singapore may lack is missing still." in render(report)
-
-
-def test_checks_that_were_left_out_are_in_the_headline_and_their_reason_on_the_page() -> None:
-    report = with_asked(
-        samples.shipped(),
-        skipped_checks=["rows", "files"],
-        skip_reason="half an hour (ann, DAG run 7)",
-    )
-    assert verdict(report).headline.endswith("; without the source checks rows and files")
-    assert "half an hour (ann, DAG run 7)" in render(report)
-    gate = GateResult(
-        step="gate_source",
-        pipeline="web",
-        run_id="r",
-        window_start=NOON,
-        window_end=NOON,
-        started_at=NOON,
-        finished_at=NOON,
-        asked=report.asked,
-        scope="every check was left out, as asked",
-    )
-    assert summary(gate).endswith("left out, as asked: rows, files")
 
 
 def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> None:
