@@ -7,7 +7,6 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from shipper.cli.ledger import _cell
@@ -120,19 +119,6 @@ def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expect
     assert faults(config, more) == [expected]
 
 
-def test_parsed_columns_can_be_used_by_routes_and_checks(config: Path) -> None:
-    more = (
-        "records: {parse: {regex: '(?<service>x)'}}\ngates: {source: [{check: not_null, column: "
-        "service}]}\n"
-    )
-    assert faults(config, more) == []
-    routes = "routes: [{topic: 'logs.{service}', matching: 'logs[.]x'}]\n"
-    (config / "pipelines" / "web.yaml").write_text(
-        (SHORTEST + more).replace("topic: logs.web\n", routes)
-    )
-    assert not load_all(config).faults
-
-
 def test_groups_are_numbered_as_java_numbers_them() -> None:
     pattern = r"^(?<client>\S+) (a)(?:b)(?=c)(?<!d)[(](?<url>\(x\)) \Q(\E [a[(]&&[^)]] (?<st>\d)"
     assert regex_groups(pattern) == ["client", None, "url", "st"]
@@ -144,38 +130,6 @@ def test_a_schemas_fields_are_found_in_nested_types() -> None:
         "b",
         "c",
     ]
-
-
-def test_the_digest_of_pipelines_that_use_none_of_it_is_what_it_was_before() -> None:
-    """Worked out by the version before. Another digest would have every shipped file refused."""
-    spec = {"pipeline": "a", "source": "x", "topic": "t", "clusters": ["c"]}
-    records = {"columns": {"a": "value"}, "bundle": {}}
-    assert Pipeline.model_validate(spec | {"records": records}).transform_digest() == "482dbef1b497"
-    assert (
-        Pipeline.model_validate(
-            spec | {"records": records, "quarantine": {"topic": "q"}}
-        ).transform_digest()
-        == "482dbef1b497"
-    )
-
-
-def test_rules_and_parsing_are_in_the_digest_and_quarantine_is_not(config: Path) -> None:
-    digests = [
-        load_pipeline(written(config, more), "web").transform_digest()
-        for more in (
-            "",
-            "records: {drop: {a: 'true'}}\n",
-            "records: {drop: {a: 'false'}}\n",
-            "records: {parse: {regex: '(?<a>x)'}}\n",
-            "records: {parse: {json: true}}\n",
-            "records: {parse: {json: 'a INT'}}\n",
-        )
-    ]
-    assert len(set(digests)) == len(digests)
-    with_quarantine = load_pipeline(
-        written(config, "quarantine: {topic: q, keep: 0B, max_rate: 0.5}\n"), "web"
-    )
-    assert with_quarantine.transform_digest() == digests[0]
 
 
 def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
@@ -215,13 +169,6 @@ def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(
     found = limits("none", asked=asked)
     assert found.surely("other") < 16_000
     assert found.fits("other", b"x" * 1_000_000) is fits
-
-
-def test_limits_know_every_codec_of_the_pipeline() -> None:
-    for name in Pipeline.model_json_schema()["$defs"]["Delivery"]["properties"]["compression"][
-        "enum"
-    ]:
-        assert name == "none" or pa.Codec.is_available(name)
 
 
 # The ledger.

@@ -29,7 +29,6 @@ from spark_jobs.reader import Framing, LineLimits
 from spark_jobs.sample import SampleRange, sample_ranges
 
 TABLES = Path(__file__).parents[1] / "data" / "tables"
-DIGEST_BEFORE = "1b755588faf2"
 SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
 
 
@@ -78,31 +77,6 @@ def test_what_does_not_go_together_is_refused_with_its_place(tmp_path, monkeypat
     )
     with pytest.raises(ConfigError, match=says):
         load_pipeline(Path("config"), "web")
-
-
-def test_a_pipeline_from_before_there_were_formats_has_the_digest_that_it_had():
-    """What is half shipped is finished after an upgrade. The digits are those of the version
-    before."""
-    assert pipeline().transform_digest() == DIGEST_BEFORE
-    digests = {
-        given.transform_digest()
-        for given in (
-            pipeline(),
-            pipeline({"format": "jsonl"}),
-            pipeline({"format": "csv"}),
-            pipeline({"format": "csv", "csv": {"delimiter": ";"}}),
-            pipeline({"format": "whole_file"}),
-            pipeline({"format": "parquet"}),
-            pipeline({"codec": "none"}),
-            pipeline(records={"starts_with": "x"}),
-            pipeline({"format": "jsonl"}, records={"parse": None}),
-        )
-    }
-    assert len(digests) == 9
-    assert (
-        pipeline({"format": "csv", "csv": {}}).transform_digest()
-        == pipeline({"format": "csv"}).transform_digest()
-    )
 
 
 def test_records_that_are_to_be_objects_are_asked_for_it_unless_somebody_says_otherwise():
