@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import datetime as dt
 import gzip
 from pathlib import Path
@@ -66,18 +65,6 @@ def test_a_number_that_is_no_moment_and_lines_without_time_are_none(tmp_path: Pa
     assert look_at(tmp_path / "empty.log").lines == 0
 
 
-@pytest.mark.parametrize("packed", ["gzip", "bzip2", "zstd", "lz4"])
-def test_a_packed_sample_is_known_by_its_bytes(tmp_path: Path, packed: str) -> None:
-    content, path = CLF.encode() * 9, tmp_path / "a.log"
-    if packed in ("gzip", "bzip2"):
-        path.write_bytes(gzip.compress(content) if packed == "gzip" else bz2.compress(content))
-    else:
-        with pa.OSFile(str(path), "wb") as file, pa.CompressedOutputStream(file, packed) as out:
-            out.write(content)
-    found = look_at(path)
-    assert (found.packed, found.lines) == (packed, 9)
-
-
 def sample(folder: Path, name: str, text: str = "") -> Path:
     """Write ``text``; without one, a table of two rows. (Its first array makes pyarrow import
     pandas.)"""
@@ -138,17 +125,6 @@ def test_what_the_sample_holds_is_what_the_pipeline_reads(
     assert "time" in pipeline.records.columns
     assert ("starts_with" in text) == (content == TRACES)
     assert f"shipper preview web --file {tmp_path}" in " ".join(done.output.split())
-
-
-def test_a_sample_that_nothing_here_reads_says_what_it_is(tmp_path: Path) -> None:
-    tables = Path(__file__).parents[1] / "data" / "tables"
-    assert look_at(next(tables.glob("*.avro"))).format == "avro"
-    (tmp_path / "a.sz").write_bytes(b"\xff\x06\x00\x00sNaPpY" + bytes(20))
-    assert look_at(tmp_path / "a.sz").packed == "snappy"
-    whole = sample(tmp_path, "a.parquet").read_bytes()
-    (tmp_path / "b.parquet").write_bytes(whole[:-9])
-    with pytest.raises(UsageError, match=r"b\.parquet cannot be read"):
-        look_at(tmp_path / "b.parquet")
 
 
 def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> None:
