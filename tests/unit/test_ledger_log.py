@@ -9,10 +9,8 @@ from functools import cache
 import pytest
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ArchiveMissing
 from shipper.ledger.codec import (
     EncodedRecord,
-    encode_archive,
     encode_attempt,
     encode_chunk_key,
     encode_chunk_value,
@@ -27,7 +25,6 @@ from shipper.ledger.log import CONTROL_NOW, AskFiles, AskHeads, AskState, Ledger
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
-    Archive,
     Attempt,
     AttemptKey,
     ChunkKey,
@@ -251,20 +248,6 @@ class TestNotUsingASnapshot:
         (tmp_path / "web" / "ledger.c" / "snapshot" / manifests(folder)[-1]).write_bytes(b"{")
         assert opened().snapshot() == first
         assert paths_of(opened().look(AskState(), 1)) == {"a", "b"}
-
-
-class TestArchive:
-    def test_where_the_topic_names_an_archive_that_is_not_there_nothing_is_said_of_any_file(
-        self, log, opened
-    ):
-        named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
-        log.append("t", CHUNKS, [encode_archive("web", named)])
-        for ledger in (opened(), LedgerLog(log, CLUSTER, "web")):
-            with pytest.raises(
-                ArchiveMissing, match=r"5 records in the archive .*1-x\.json.*Nothing was sent"
-            ) as caught:
-                ledger.look(AskState({"any"}), 1)
-            assert not caught.value.retriable
 
 
 class Brokers(MemoryLog):
