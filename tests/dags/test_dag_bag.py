@@ -258,46 +258,6 @@ def test_without_a_schedule_a_pipeline_runs_by_hand_only(config: Config) -> None
     serialized(dag)
 
 
-@pytest.mark.parametrize(
-    "schedule", ['"@hourly"', '"0 * * * *"', '{cron: "0 6 * * *", timezone: Europe/Berlin}']
-)
-def test_intervals_have_a_width_and_follow_each_other(config: Config, schedule: str) -> None:
-    from airflow.serialization.encoders import coerce_to_core_timetable
-    from airflow.timetables.base import DataInterval, TimeRestriction
-
-    config.pipeline("web", schedule=schedule)
-    dag = bag().dags["web"]
-    timetable = coerce_to_core_timetable(dag.timetable)
-    restriction = TimeRestriction(earliest=dag.start_date, latest=None, catchup=True)
-    last: DataInterval | None = None
-    for _ in range(400):
-        info = timetable.next_dagrun_info(
-            last_automated_data_interval=last, restriction=restriction
-        )
-        assert info is not None
-        assert info.data_interval.start < info.data_interval.end
-        assert last is None or info.data_interval.start == last.end
-        last = info.data_interval
-
-
-def test_without_catchup_the_latest_closed_window_is_the_first_to_run(config: Config) -> None:
-    from airflow.serialization.encoders import coerce_to_core_timetable
-    from airflow.timetables.base import TimeRestriction
-
-    config.pipeline("web", schedule='"0 * * * *"')
-    dag = bag().dags["web"]
-    settle = dt.timedelta(seconds=load_pipeline(config.folder, "web").source.settle_seconds)
-    before = dt.datetime.now(dt.UTC)
-    info = coerce_to_core_timetable(dag.timetable).next_dagrun_info(
-        last_automated_data_interval=None,
-        restriction=TimeRestriction(earliest=dag.start_date, latest=None, catchup=dag.catchup),
-    )
-    assert info is not None
-    settled = info.data_interval.end + settle
-    assert settled <= dt.datetime.now(dt.UTC)
-    assert settled > before - dt.timedelta(hours=1)
-
-
 def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config) -> None:
     """A DAG that differs at every parse gets a new version each time."""
     config.pipeline("web")
