@@ -168,49 +168,6 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(
     assert (ours[1], ours[3]) == ("-cp", "-Xmx1g")
 
 
-def imported(world: World, *steps: str, run_id: str) -> set[str]:
-    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "spark_jobs",
-        "--config",
-        str(world.root / "config"),
-        "--pipeline",
-        world.name,
-    ]
-    command += ["--window", WINDOW, "--run-id", run_id, *steps]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [
-        line.rpartition("|")[2].strip()
-        for line in done.stderr.splitlines()
-        if line.startswith("import time:")
-    ]
-    return set(lines)
-
-
-#: With room for a new version of a library.
-_MOST_MODULES = 650
-
-
-def test_no_step_imports_what_it_does_not_use(world: World) -> None:
-    """By number and by name: how long it takes depends on the machine."""
-    heavy = {"pyspark", "pandas", "great_expectations", "scipy", "numpy", "pyarrow"}
-    plan = imported(world, "plan", run_id="planned")
-    assert plan & heavy == {"numpy", "pyarrow"}, "a sample is compressed"
-    counted = imported(world, "gate_source", run_id="planned")
-    assert not counted & heavy, "files and rows are counted without Spark"
-    world.run()
-    idle = imported(
-        world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle"
-    )
-    assert not idle & heavy
-    assert len(idle) < _MOST_MODULES, f"{len(idle)} modules; before, 2,600"
-
-
 def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
     """Every JVM of Spark's warns of its incubator modules and its log level, and Airflow showed
     that in yellow in each task."""
