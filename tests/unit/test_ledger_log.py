@@ -20,7 +20,7 @@ from shipper.ledger.codec import (
     encode_moved,
 )
 from shipper.ledger.heads import head_of
-from shipper.ledger.inventory import differences, entries, findings
+from shipper.ledger.inventory import Inventory, differences, entries, findings
 from shipper.ledger.log import CONTROL_NOW, AskFiles, AskHeads, AskState, LedgerLog
 from shipper.ledger.records import (
     CHUNKS,
@@ -249,6 +249,31 @@ class TestNotUsingASnapshot:
         assert opened().snapshot() == first
         assert paths_of(opened().look(AskState(), 1)) == {"a", "b"}
 
+    def test_brokers_that_give_topics_no_id_get_none(self, log, opened):
+        log.topic_id = ""
+        ship(log, "a")
+        assert opened().keep_snapshot(longer_than=0) is None
+        assert paths_of(opened().look(AskState(), 1)) == {"a"}
+
+    @pytest.mark.parametrize("what", ["*.json", "shards/*"])
+    def test_a_part_that_is_gone_is_made_anew_by_the_next_ship(
+        self, log, opened, tmp_path, caplog, what
+    ):
+        ship(log, "a", "b")
+        opened().keep_snapshot(longer_than=0)
+        ship(log, "c")
+        [path] = (tmp_path / "web" / "ledger.c" / "snapshot").glob(what)
+        path.unlink()
+        found, said = self.lose(log, opened, caplog)
+        assert found == {"a", "b", "c"}
+        assert ("read whole" in said) == (what != "*.json")
+        ledger = opened()
+        ledger.look(AskState(), 1)
+        assert ledger.keep_snapshot(longer_than=0).records == 3
+        log.reads = 0
+        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c"}
+        assert log.reads <= 2, "those that name a snapshot"
+
 
 class Brokers(MemoryLog):
     """Remembers how a topic was made."""
@@ -359,6 +384,44 @@ class TestInventory:
             finding.where
             for finding in differences(before, opened().records_of_topic(wait_seconds=1))
         ] == ["b", "c"]
+
+    @pytest.mark.parametrize(
+        ("there", "today", "complete", "text"),
+        [
+            ([0, 70], [0], True, None),
+            ([0, 70], [0, 40, 80, 120], True, None),
+            ([0], [0], False, "of 1 of the 2 splits that it was cut into"),
+            ([70], [0, 70], False, "of the splits at bytes 0 nothing"),
+        ],
+        ids=[
+            "cut-once-now",
+            "cut-smaller-now",
+            "half-of-it-and-cut-once-now",
+            "half-of-it-and-cut-likewise",
+        ],
+    )
+    def test_a_file_is_complete_by_the_splits_that_it_had_when_it_was_shipped(
+        self, log, opened, there, today, complete, text
+    ):
+        """Its chunks say that it was cut into two; `split_size`, or `ordering`, may have been
+        changed since."""
+        read = self.read(
+            log, opened, *(chunk("a", 0, start=start, last=10, splits=2) for start in there)
+        )
+        inventory = Inventory()
+        for of_path in entries(read):
+            inventory.add(of_path, "web")
+        [tally] = inventory.files.values()
+        assert (tally.complete, inventory.windows["w"].complete) == (complete, complete)
+        found = [
+            finding
+            for of_path in entries(read)
+            for finding in findings(of_path, lambda file: today)
+        ]
+        assert [(finding.severity, finding.kind) for finding in found] == (
+            [] if complete else [("unfinished", "gap")]
+        )
+        assert text is None or text in found[0].text
 
 
 def test_claims_are_in_the_order_of_their_renewal(log, opened):
