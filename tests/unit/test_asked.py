@@ -3,12 +3,11 @@ says of it."""
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import pytest
 
-from shipper.asked import as_asked, contradiction, for_results, not_wanted, skippable, steps_of
+from shipper.asked import as_asked, contradiction, for_results, skippable
 from shipper.config.pipeline import Pipeline
 from shipper.report.message import message
 from shipper.report.page import render
@@ -106,46 +105,6 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limi
     assert capped.delivery.rate_limit == limit
     assert capped.clusters == ("far",)
     assert capped.transform_digest() == before.transform_digest()
-
-
-def test_a_cap_of_the_run_holds_where_a_cluster_has_a_limit_of_its_own() -> None:
-    before = pipeline(
-        clusters={"near": {"rate_limit": "9MB/s"}, "far": {"rate_limit": "1MB/s"}, "other": {}}
-    )
-    capped = as_asked(before, asked(rate_limit="5MB/s"))
-    assert [capped.on(name).delivery.rate_limit for name in capped.clusters] == [
-        5_000_000,
-        1_000_000,
-        5_000_000,
-    ]
-
-
-def test_what_was_asked_comes_through_the_command_line_of_the_spark_side() -> None:
-    told = asked(
-        to_clusters=("near", "far"),
-        skip_checks=("condition(a,b)",),
-        skip_reason="--not a flag",
-        rate_limit="5MB/s",
-    )
-    parser = argparse.ArgumentParser()
-    JobOptions.add_to(parser)
-    assert JobOptions(**JobOptions.parsed(parser.parse_args(told.words()))) == told
-    assert JobOptions(**JobOptions.parsed(parser.parse_args([]))) == JobOptions()
-
-
-def test_steps_that_were_not_asked_for() -> None:
-    assert steps_of(pipeline(), asked(to_clusters=("far",))) == [
-        "plan",
-        "gate_source",
-        "ship:far",
-        "gate_delivery:far",
-        "report",
-    ]
-    assert steps_of(pipeline(), asked(plan_only=True)) == ["plan", "report"]
-    assert "dry run" in (not_wanted("gate_source", (), plan_only=True) or "")
-    assert "near gets nothing" in (not_wanted("ship:near", ("far",), plan_only=False) or "")
-    assert not_wanted("ship:far", ("far",), plan_only=False) is None
-    assert not_wanted("report", (), plan_only=True) is None
 
 
 def test_results_say_what_was_asked_and_nothing_where_nothing_was() -> None:

@@ -16,7 +16,6 @@ from shipper.config import Pipeline, load_all, load_cluster, load_pipeline, reso
 from shipper.config.rules import check_cron, legal_topic
 from shipper.errors import ConfigError
 
-PROJECT = Path(__file__).resolve().parents[2]
 SHORTEST = """\
 pipeline: web
 schedule: "0 * * * *"
@@ -53,18 +52,6 @@ clusters:
 delivery: {tuning: auto, memory: 80MB, metadata_wait: 600s}
 """
     assert load_pipeline(config, "web").model_dump() == load(config, long).model_dump()
-
-
-def test_the_examples_of_the_project_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOGS_URI", raising=False)
-    monkeypatch.delenv("KAFKA_BOOTSTRAP", raising=False)
-    loaded = load_all(PROJECT / "config")
-    assert [str(fault) for fault in loaded.faults] == []
-    assert (
-        loaded.pipelines["web_access"].source.path
-        == "data/logs/{window_start:%Y-%m-%d}/{window_start:%H}/"
-    )
-    assert loaded.clusters["local"].bootstrap == "127.0.0.1:9092"
 
 
 def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:

@@ -22,21 +22,6 @@ def evaluate(*sums, check=SUM, files=()):
 
 
 @pytest.mark.parametrize(
-    ("ledger", "difference"),
-    [(999, "-1"), (1001, "+1"), (0, "-1,000"), (2**62, f"{2**62 - 1000:+,}")],
-)
-def test_each_disagreement_has_both_figures_and_their_sources(ledger, difference):
-    results = evaluate(
-        sum_of("lines", 5, 5), sum_of("logs.web", 1000, ledger), sum_of("errors.web", 7, 7)
-    )
-    assert [result.passed for result in results] == [True, False, True]
-    (closing,) = closed(results)
-    assert closing.check == "sum_closes(logs.web)"
-    assert closing.expected == "1,000 by the tasks' receipts"
-    assert closing.observed == f"{ledger:,} in the ledger, read anew ({difference})"
-
-
-@pytest.mark.parametrize(
     ("receipts", "ledger", "spark", "expected", "observed"),
     [
         (9, 10, 10, f"10 {LEDGER} and {SPARK}", f"9 {RECEIPTS} (-1)"),
@@ -140,19 +125,6 @@ def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
     (result,) = read_back(fault="no broker answers")
     assert closed([result])
     assert result.observed == "could not be evaluated, so it blocks: no broker answers"
-
-
-def test_checksums_are_compared_as_they_are_written():
-    check = ChecksumCheck(check="checksum")
-    account = Reconciliation(
-        checksums=[Sum("values", (Observed("00ff", SPARK), Observed("00fe", LEDGER)))]
-    )
-    (result,) = evaluate_delivery([check], DeliveryEvidence(account))
-    assert (result.passed, result.expected, result.observed) == (
-        False,
-        f"00ff {SPARK}",
-        f"00fe {LEDGER}",
-    )
 
 
 @pytest.mark.parametrize(

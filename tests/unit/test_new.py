@@ -80,51 +80,6 @@ def sample(folder: Path, name: str, text: str = "") -> Path:
 
 
 AT = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-CSV = (
-    'id,at,note\r\n1,2026-11-01T06:00:00Z,"two\r\nlines, ""quoted"""\r\n2,2026-11-01T06:00:01Z,\r\n'
-)
-TRACES = (
-    "2026-11-01 06:00:00,123 ERROR [main] no stock\njava.lang.IllegalStateException: none\n\tat "
-    "a.B.c(B.java:1)\nCaused by: x\n" * 5
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "format", "says"),
-    [
-        ("a.parquet", "", "parquet", "try_to_timestamp(get_json_object(value, '$.at'))"),
-        ("a.orc", "", "orc", "try_to_timestamp(get_json_object(value, '$.at'))"),
-        ("a.csv.gz", CSV, "csv", "try_to_timestamp(get_json_object(value, '$.at'))"),
-        ("export", CSV.replace(",", ";"), "csv", 'csv: {delimiter: ";"}'),
-        ("a.tsv", "id\tat\n1\t1793512800\n", "csv", "timestamp_seconds("),
-        ("a.log", '{"at": "2026-11-01T06:00:00Z"}\n' * 9, "jsonl", "{check: json,"),
-        ("a.log", TRACES, "text", 'starts_with: "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]"'),
-        ("a.log", "2026/11/01 06:00:00 [error] 7#7: x\n", "text", "'yyyy/MM/dd HH:mm:ss'"),
-        (
-            "a.log",
-            "2026-11-01 06:00:00,123 INFO a, b, c\n" * 9,
-            "text",
-            "replace(regexp_extract(value, ",
-        ),
-    ],
-)
-def test_what_the_sample_holds_is_what_the_pipeline_reads(
-    tmp_path: Path, name: str, content: str, format: str, says: str
-) -> None:
-    flags = [*FLAGS, "--sample", str(sample(tmp_path, name, content))]
-    done = CliRunner().invoke(
-        app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False
-    )
-    assert done.exit_code == 0
-    pipeline, text = (
-        load_pipeline_alone(tmp_path, "web"),
-        (tmp_path / "pipelines" / "web.yaml").read_text(),
-    )
-    assert pipeline.source.format == format
-    assert says in text
-    assert "time" in pipeline.records.columns
-    assert ("starts_with" in text) == (content == TRACES)
-    assert f"shipper preview web --file {tmp_path}" in " ".join(done.output.split())
 
 
 def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> None:

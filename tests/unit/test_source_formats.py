@@ -3,8 +3,6 @@ what it decides."""
 
 from __future__ import annotations
 
-import io
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.driver.formats import (
     HEAD_BYTES,
-    content_problem,
     recognise,
     recognise_table,
     table_in_text,
@@ -144,26 +141,6 @@ def test_the_codec_is_what_the_bytes_say_or_what_the_pipeline_says(codec, name, 
     assert found.format == format
     assert says in found.problem
     assert bool(says) == bool(found.problem)
-
-
-def test_a_tar_archive_and_text_in_another_encoding_are_refused_by_name():
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as file:
-        member = tarfile.TarInfo("logs/a.log")
-        member.size = 4
-        file.addfile(member, io.BytesIO(b"one\n"))
-    head = archive.getvalue()[:HEAD_BYTES]
-    assert all(
-        "tar archive" in content_problem(head, format, "UTF-8")
-        for format in ("text", "jsonl", "csv")
-    )
-    assert content_problem(head, "whole_file", "UTF-8") == ""
-    assert content_problem(b"x" * 257 + b"ustar is a word in a line", "text", "UTF-8") == ""
-    for encoding in ("UTF-16", "UTF-32"):
-        head = "id,name\n".encode(encoding)
-        assert f"`source.csv.encoding: {encoding}`" in content_problem(head, "csv", "UTF-8")
-        assert content_problem(head, "csv", encoding) == ""
-    assert content_problem(b"\xef\xbb\xbfid,name\n", "csv", "UTF-8") == ""
 
 
 def test_a_table_is_known_by_both_its_ends_and_never_read_as_text():
