@@ -196,49 +196,6 @@ def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
     assert [line for line in done.stderr.splitlines() if not line.startswith(ours)] == []
 
 
-COMPILER = """
-import sys
-from pathlib import Path
-from shipper.config import load_pipeline
-from spark_jobs.hadoop import Hadoop
-from spark_jobs.java import java_process
-from spark_jobs.session import session
-from spark_jobs.settings import set_environment, spark_settings
-
-pipeline = load_pipeline(Path(sys.argv[1]), sys.argv[2])
-if "listed" in sys.argv:
-    set_environment(pipeline)
-    Hadoop.start(spark_settings(pipeline))
-spark = session(pipeline, much_work="much" in sys.argv)
-print("C1 alone" if "-XX:TieredStopAtLevel=1" in java_process().args else "C2 too", spark.range(3).count())
-spark.stop()
-"""  # noqa: E501
-
-
-@pytest.mark.parametrize(
-    ("listed", "much", "compiler"),
-    [
-        (["listed"], ["much"], "C2 too"),
-        ([], [], "C1 alone"),
-        pytest.param(["listed"], [], "C1 alone", marks=pytest.mark.long),
-        pytest.param([], ["much"], "C2 too", marks=pytest.mark.long),
-    ],
-)
-def test_much_work_gets_a_jvm_that_optimises(
-    world: World, listed: list[str], much: list[str], compiler: str
-) -> None:
-    """Also in a ship's own process, as Airflow starts it, and in place of the JVM that has listed
-    the files."""
-    script = world.root / "compiler.py"
-    script.write_text(COMPILER)
-    words = [sys.executable, str(script), str(world.root / "config"), world.name, *listed, *much]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        words, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.stdout == f"{compiler} 3\n", done.stderr[-3000:]
-
-
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> None:
     said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True).stdout

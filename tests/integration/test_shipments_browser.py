@@ -416,29 +416,6 @@ def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> Non
 
 # ---- windows of two minutes, of half an hour
 
-MINUTES = 15 * 2
-
-
-@pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Fifteen windows each, the last of which ended just now; a window of `slow` waits for two
-    hours, for its files to settle."""
-    path, end = tmp_path_factory.mktemp("short") / "index.sqlite", int(time.time()) // 120 * 120
-    starts = range(end - MINUTES * 60, end, 120)
-    states = {
-        "fast": {},
-        "slow": {3: "failed", 4: "late", 14: "waiting"},
-        "slow2": {7: "blocked", 9: "doubt"},
-        "slow_by_hand": {},
-    }
-    windows = {
-        name: [(start, start + 120, bad.get(i, "shipped")) for i, start in enumerate(starts)]
-        for name, bad in states.items()
-    }
-    windows |= {"slow.replay.fix-1": [(starts[0], starts[5], "failed")], "fast.replay.long-ago": []}
-    invented_index(path, windows, starts[0], cron="*/2 * * * *", settle=7200)
-    yield from served(path)
-
 
 def painted(page: Any, pipeline: str) -> list[list[Any]]:
     """Of each column of the row's picture: the colour of its lowest pixel but two, as RRGGBB, and
@@ -456,36 +433,6 @@ def painted(page: Any, pipeline: str) -> list[list[Any]]:
         }"""  # noqa: E501
     )
     return found
-
-
-def test_a_stretch_is_zoomed_into_by_dragging_and_by_keys(browser: Any, short: Server) -> None:
-    for page in opened(browser, short.url):
-        whole = page.inner_text("#sum")
-        box = strip(page, "slow").bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.1, box["y"] + 5)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 5, steps=5)
-        assert page.is_visible("#lasso")
-        page.mouse.up()
-        wait_for(page, f"document.getElementById('sum').textContent !== {json.dumps(whole)}")
-        assert not page.is_visible("#panel"), "the end of a drag is no click"
-        assert 3 <= int(strip(page, "slow").get_attribute("aria-valuemax")) + 1 <= 7
-        assert "start=" in page.url
-        page.get_by_role("button", name="Zoom out").click()
-        wait_for(
-            page,
-            f"document.getElementById('sum').textContent.slice(0, 20) === {json.dumps(whole[:20])}",
-        )
-        assert "start=" not in page.url
-        strip(page, "slow").press("Home")
-        strip(page, "slow").press("+")
-        wait_for(
-            page,
-            'document.querySelector(\'tr[data-pipeline="slow"] '
-            ".strip').getAttribute('aria-valuemax') < 12",
-        )
-        page.go_back()
-        wait_for(page, "!document.getElementById('whole').checkVisibility()")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
