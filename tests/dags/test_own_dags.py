@@ -156,17 +156,6 @@ def test_a_group_answers_for_its_own_tasks_alone(
     assert "app" not in by_pipeline.get("web", "").replace("shop", "")
 
 
-def test_the_steps_try_again_as_in_shippers_own_dags(shop: Shop, spark: FakeSpark) -> None:
-    """The default arguments of the DAG say `retries: 0`, which an outage would not survive."""
-    spark.script(ship_near=["fail", "ok"], report=["gather"])
-    dag = shop.parsed('ShipTaskGroup("web")').dags["shop"]
-    assert {task.retries for task in dag.tasks} == {1}
-    assert {task.owner for task in dag.tasks} == {"edge-team"}
-    state, tasks = shop.run('ShipTaskGroup("web")')
-    assert (state, tasks["web.to_near.ship"]) == ("success", "success")
-    assert spark.steps.count("ship:near") == 2
-
-
 def test_a_file_that_is_broken_for_a_moment_leaves_the_group_its_tasks(
     shop: Shop, config: Config, spark: FakeSpark
 ) -> None:

@@ -21,42 +21,6 @@ def world(tmp_path, kafka):
     return world
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        (
-            {"delivery": {"chunk_sise": "1MB"}},
-            r"\.yaml:\d+:\d+: delivery\.chunk_sise.*did you mean 'chunk_size'",
-        ),
-        ({"delivery": {"lanes": "many"}}, r"\.yaml:\d+:\d+: delivery\.lanes"),
-        ({"clusters": ["locale"]}, r"locale.*did you mean 'local'"),
-    ],
-)
-def test_a_wrong_pipeline_is_refused_with_file_line_and_field(world, changes, says):
-    world.write_pipeline(**changes)
-    world.fails(code=2, says=says)
-    assert world.nothing_was_sent()
-
-
-@pytest.mark.parametrize(
-    ("window", "says"),
-    [
-        ("2026-11-01T06:00/2026-11-01T06:00", "window is empty"),
-        ("2026-11-01T06:00/2026-11-01T05:00", "before it starts"),
-        ("2026-11", "START/END"),
-    ],
-)
-def test_a_window_that_is_none_is_refused(world, window, says):
-    world.fails(code=2, says=says, window=window)
-    assert world.nothing_was_sent()
-
-
-def test_a_pipeline_that_is_not_there_names_those_that_are(world):
-    done = world.shipper("run", world.name[:-1], "--window", "2026-11-01/2026-11-02")
-    assert done.returncode == 2
-    assert world.name in done.stderr
-
-
 def test_validate_shows_wrong_sql_of_all_pipelines_with_file_and_line(world, tmp_path):
     program, ran = tmp_path / "python", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 3\n")

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev.errors import JavaMissing
 from shipper_tools.dev.java import find_java, parse_version
 
 
@@ -38,35 +37,3 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     java = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": f"{other.parent}:/bin:/usr/bin"})
 
     assert (java.path, java.version, java.major) == (chosen, "21.0.1", 21)
-
-
-def test_without_any_java_the_error_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(
-        JavaMissing, match=r"No Java was found: .*Install a Java runtime of version 17 or newer"
-    ):
-        find_java({"PATH": str(tmp_path)})
-
-
-def test_a_java_that_is_too_old_is_named_with_its_version_and_place(tmp_path: Path) -> None:
-    launcher = fake_java(tmp_path, 'java version "1.8.0_392"')
-
-    with pytest.raises(JavaMissing) as caught:
-        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/bin:/usr/bin"})
-
-    assert str(caught.value).startswith(
-        f"Java 1.8.0_392 is too old: {launcher} (from JAVA_HOME={tmp_path}), but 17 is"
-    )
-
-
-def test_a_java_home_without_java_is_not_skipped(tmp_path: Path) -> None:
-    with pytest.raises(JavaMissing, match=r"JAVA_HOME=\S+ has no bin/java"):
-        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/bin:/usr/bin"})
-
-
-def test_a_launcher_that_is_no_java_is_quoted(tmp_path: Path) -> None:
-    launcher = fake_java(tmp_path, "Unable to locate a Java Runtime.")
-
-    with pytest.raises(
-        JavaMissing, match=r"is no working Java: it said 'Unable to locate a Java Runtime.'"
-    ):
-        find_java({"PATH": f"{launcher.parent}:/bin:/usr/bin"})

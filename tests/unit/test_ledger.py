@@ -117,21 +117,6 @@ class TestCompleteness:
         chunks.feed(log(chunk(50, 70, 20, end=True)))
         assert chunks.splits[SPLIT].complete
 
-    def test_records_of_all_topics_count(self):
-        chunks = Chunks("web").feed(log(chunk(0, 50, 30, end=True)))
-        assert not chunks.splits[SPLIT].complete
-        chunks.feed(log(chunk(0, 50, 20, topic="errors", end=True)))
-        assert chunks.splits[SPLIT].complete
-        assert chunks.records_by_topic([SPLIT]) == {"t": 30, "errors": 20}
-
-    def test_a_split_without_records_is_complete_once_somebody_says_so(self):
-        chunks = Chunks("web").feed(log(chunk(0, 0, 0, topic="", end=True)))
-        assert chunks.splits[SPLIT].complete
-
-    def test_a_record_written_twice_counts_once(self):
-        chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True), chunk(0, 50, 50, end=True)))
-        assert chunks.records_by_topic([SPLIT]) == {"t": 50}
-
     def test_invalidated_chunks_do_not_count_and_later_ones_do(self):
         chunks = Chunks("web", {FILE: Invalidated(5, frozenset("r"))}).feed(
             log(chunk(0, 50, 50, generation=4), chunk(0, 20, 20, generation=5))
@@ -151,12 +136,6 @@ class TestRemaining:
     def test_a_begun_file_is_left_and_its_records_are_known(self):
         found = self.left(Chunks("web").feed(log(chunk(0, 50, 50))))
         assert (found.left, found.partial, found.records_there) == ([FILE], [FILE], {FILE: 50})
-
-    def test_an_empty_file_has_nothing_to_ship(self):
-        empty = FileId("e", 0, 1)
-        assert pending(
-            {empty: []}, Chunks("web"), digest="d", reship=False, on_replaced="fail"
-        ).complete == [empty]
 
     def test_a_file_begun_under_another_transform_is_refused(self):
         with pytest.raises(DigestChanged, match=r"in part under another transform.*--reship"):
@@ -412,27 +391,6 @@ class TestLease:
 
 
 class TestGenerations:
-    def test_the_latest_generation_is_the_one_that_may_ship(self):
-        control = Control("web").feed(
-            log(
-                encode_generation("web", GenerationKey("c", "a"), Generation("a", 2, 2)),
-                encode_generation("web", GenerationKey("c", "b"), Generation("b", 1, 8)),
-            )
-        )
-        assert control.generation == 1
-        assert control.generations[1].run_id == "b"
-
-    def test_what_has_to_be_fenced_covers_all_earlier_generations(self):
-        control = Control("web").feed(
-            log(
-                encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2)),
-                encode_generation("web", GenerationKey("c", "b"), Generation("b", 2, 8)),
-            )
-        )
-        assert control.to_fence() == {"c": (4, 8)}
-        assert control.to_fence(1) == {"c": (4, 2)}
-        assert control.to_fence(0) == {}
-
     def test_what_somebody_has_fenced_is_not_fenced_again(self):
         records = log(
             encode_generation("web", GenerationKey("c", "a"), Generation("a", 400, 100)),
@@ -466,17 +424,6 @@ class TestGenerations:
         control = Control("web").feed(records)
         assert control.earlier(2, ["/old/"]) == [GenerationKey("c", "a")]
         assert control.sources == ["/new/", "/old/"]
-
-    def test_the_lanes_that_a_cluster_had_under_another_name_are_not_forgotten(self):
-        records = log(
-            encode_generation("web", GenerationKey("frankfurt", "b"), Generation("b", 3, 3)),
-            encode_generation("web", GenerationKey("paris", "d"), Generation("d", 1, 1)),
-        )
-        assert Control("web").feed(records).to_fence() == {"paris": (1, 1), "frankfurt": (3, 3)}
-        assert Control("web").feed(Control("web").feed(records).standing()).to_fence() == {
-            "paris": (1, 1),
-            "frankfurt": (3, 3),
-        }
 
     def test_an_attempt_of_an_earlier_generation_says_nothing_about_this_one(self):
         control = Control("web").feed(

@@ -199,11 +199,3 @@ def test_a_file_that_somebody_else_wrote_is_left_alone(tmp_path: Path, foreign: 
     with pytest.raises(UsageError):
         MetricsFile(path)
     assert path.read_text() == foreign
-
-
-def test_a_file_that_node_exporter_would_not_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        MetricsFile(tmp_path / "shipper.txt")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError):
-        MetricsFile(tmp_path / "file" / "shipper.prom")

@@ -179,13 +179,6 @@ def test_defaults_lie_below_what_a_pipeline_says(config: Path) -> None:
     )
 
 
-def test_a_default_counts_for_the_transform_as_if_it_were_written(config: Path) -> None:
-    write(config, "defaults: {records: {key: value}}\n")
-    by_default = load_pipeline(config, "web").transform_digest()
-    write(config, "defaults: {}\n", RIGHT + "records: {key: value}\n")
-    assert load_pipeline(config, "web").transform_digest() == by_default
-
-
 def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config: Path) -> None:
     found = write(config, "defaults:\n  quarantine: {topic: logs.web}\n")
     assert found[0].startswith(

@@ -13,17 +13,11 @@ import typer
 from shipper.cli.named import named_files
 from shipper.cli.replay import app as replay_app
 from shipper.config import load_all, load_pipeline
-from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import OUTSIDE, Replay, replayed
-from shipper.config.rules import PathTime
-from shipper.driver.preview import heads
-from shipper.errors import StepResultError, UsageError
-from shipper.ledger.takeover import transactional_id
-from shipper.report.plan_result import PlannedFile
-from shipper.report.replays import find_replay, keep_replay
+from shipper.config.replay import Replay, replayed
+from shipper.errors import UsageError
 
 RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 KEY = "0123456789abcdef"
@@ -200,17 +194,6 @@ def asked(**more: Any) -> Replay:
     )
 
 
-def test_a_replay_has_a_place_of_its_own_in_its_pipelines_ledger():
-    found = replayed(pipeline(), asked())
-    cluster = Cluster.model_validate({"cluster": "local", "bootstrap": "h:1"})
-    assert found.name == "web.replay.r1"
-    assert cluster.ledger_topic(found.name) == cluster.ledger_topic("web") == "_shipper.web"
-    assert transactional_id(found.name, "local", 0, 3) == "web.local.0.3.replay.r1", (
-        "ACLs go by the beginning"
-    )
-    assert transactional_id("web", "local", 0, 3) == "web.local.0.3"
-
-
 def test_a_prefix_stands_before_every_topic_that_a_record_may_go_to():
     routes = [
         {"when": "a", "topic": "x.{s}", "matching": r"x\.[a-z]+"},
@@ -249,16 +232,6 @@ def test_a_prefix_that_leads_nowhere_is_refused(prefix, says):
         )
 
 
-def test_a_range_of_time_is_a_rule_before_all_others_and_needs_a_time():
-    start = dt.datetime(2026, 11, 1, 6, 20, tzinfo=dt.timezone(dt.timedelta(hours=1)))
-    times = {"start": start, "end": start + dt.timedelta(minutes=5)}
-    found = replayed(pipeline(records={"timestamp": "t", "drop": {"mine": "x"}}), asked(**times))
-    assert list(found.records.drop) == [OUTSIDE, "mine"]
-    assert "TIMESTAMP'2026-11-01T05:20:00.000000Z'" in found.records.drop[OUTSIDE]
-    with pytest.raises(UsageError, match=r"no `records\.timestamp`"):
-        replayed(pipeline(), asked(**times))
-
-
 def test_the_lower_of_two_rates_holds_and_checks_of_a_listing_do_not():
     spec = pipeline(
         delivery={"rate_limit": "5MB/s"},
@@ -286,36 +259,7 @@ def test_another_range_or_reason_is_another_transform():
     )
 
 
-@pytest.mark.parametrize(
-    ("files", "lines", "expected"),
-    [(1, 20, [20]), (2, 5, [3, 2]), (9, 8, [2, 2, 2, 2]), (3, 2, [1, 1]), (0, 5, [])],
-)
-def test_a_preview_shares_its_lines_out_over_a_few_files(files, lines, expected):
-    found = list(
-        heads(
-            [
-                PlannedFile(path=f"/{n}", size_bytes=10, modified_ms=0, splits=1)
-                for n in range(files)
-            ],
-            lines,
-        )
-    )
-    assert [piece.most_lines for piece in found] == expected
-    assert len({piece.file.path for piece in found}) == len(expected)
-
-
 # What is asked for on the command line
-
-
-def test_what_was_asked_for_is_found_again_by_its_id(tmp_path):
-    found = asked(topic_prefix="x.", files=("/logs/a.log",), rate_limit=5)
-    keep_replay(str(tmp_path), "web", found)
-    assert find_replay(str(tmp_path), "web", "r1") == found
-    assert find_replay(str(tmp_path), "web", "r2") is None
-    (tmp_path / "web.replay.r2").mkdir()
-    (tmp_path / "web.replay.r2" / "replay.json").write_text("{}")
-    with pytest.raises(StepResultError, match=r"replay\.json cannot be read"):
-        find_replay(str(tmp_path), "web", "r2")
 
 
 @pytest.mark.parametrize(
@@ -349,16 +293,6 @@ def test_a_replay_that_is_not_clear_is_refused_before_anything_starts(options, s
     with pytest.raises(UsageError, match=re.escape(says)):
         typer.main.get_command(replay_app).main(["web", *options], standalone_mode=False)
     assert not Path("runs").exists()
-
-
-def test_a_path_has_its_time_in_spark_as_in_python():
-    regex, form = PathTime("/dt=%Y-%m-%d hour=%-H/").in_spark
-    assert form == "yyyy-M-d-H"
-    found = re.search(regex, "s3a://logs/dt=2026-11-01%20hour=6/a.log")
-    assert found is not None
-    assert found.groups() == ("2026", "11", "01", "6")
-    assert PathTime("%Y%j").in_spark[1] == "yyyy-D"
-    assert not re.search(PathTime("%Y%j").in_spark[0], "/12026305/")
 
 
 def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read(
