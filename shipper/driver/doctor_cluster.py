@@ -205,7 +205,7 @@ class ExaminedCluster(Examined):
                 "it is not there",
                 f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
             )
-        return failed(str(fault), "docs/outcomes.md says what the name means")
+        return failed(str(fault), "docs/reference/outcomes.md says what the name means")
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
         says = (
@@ -245,7 +245,7 @@ class ExaminedCluster(Examined):
             else:
                 yield failed(
                     f"{topic} is not there, and `ledger.create` is false",
-                    "create it as docs/operations.md says",
+                    "create it as docs/how-to/operations.md says",
                 )
             return
         if lacking := [
@@ -315,7 +315,7 @@ class ExaminedCluster(Examined):
             else:
                 yield failed(
                     f"no transactional producer can be opened: {fault}",
-                    "docs/outcomes.md says what the name means",
+                    "docs/reference/outcomes.md says what the name means",
                 )
         else:
             yield ok(f"a producer whose id begins with {prefix} can be opened")
@@ -330,7 +330,7 @@ class ExaminedCluster(Examined):
         elif isinstance(said, KafkaFault) and "AUTHORIZATION" not in said.name:
             yield failed(
                 f"group {GROUP} cannot be described: {said}",
-                "docs/outcomes.md says what the name means",
+                "docs/reference/outcomes.md says what the name means",
             )
         elif "Describe" not in _granted(said):
             yield failed(
@@ -387,7 +387,7 @@ def _granted(said: set[str] | KafkaFault | None) -> set[str]:
     return said if isinstance(said, set) else set()
 
 
-_GRANT = "grant what docs/operations.md, ACLs, lists"
+_GRANT = "grant what docs/how-to/operations.md, ACLs, lists"
 #: What is asked of each cluster: without a pipeline, as far as its login.
 CHECKS = (
     Check("file", ExaminedCluster.file, "correct the cluster's file; `shipper validate` checks it"),

@@ -5,7 +5,7 @@ transactional.id (which ends the old transaction, one way or the other) and read
 whether the chunk is there. So the table only has to tell what is worth another try from what is
 not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
 
-docs/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
+docs/reference/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ _STAYS = "What was delivered stays delivered: it is in the ledger and is not sen
 _UNKNOWN = "What was sent, if anything, is in the ledger and is not sent again."
 _COUNT_ANEW = "Run the window again: nothing is sent twice, and all is counted anew."
 _LEFT_OUT = (
-    "A later run takes an entry when its reason is gone; docs/left-out.md says what to do about "
-    "each reason."
+    "A later run takes an entry when its reason is gone; docs/reference/left-out.md says what to "
+    "do about each reason."
 )
 _AGAIN = "When the cause is gone, run the window again: it ships what is left."
 

@@ -80,7 +80,7 @@ def test_the_tests_of_the_examples_hold(example: str) -> None:
 
 
 def test_the_example_of_the_guide_holds(tmp_path: Path) -> None:
-    guide = (EXAMPLES.parent / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = (EXAMPLES.parent / "docs" / "how-to" / "guide.md").read_text(encoding="utf-8")
     for cluster in ("frankfurt", "singapore"):
         file = tmp_path / "config" / "clusters" / f"{cluster}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)

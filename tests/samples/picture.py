@@ -1,5 +1,5 @@
 """The picture of the Shipments page in the README, of an invented week: ``python -m
-tests.samples.picture docs/shipments.png``."""
+tests.samples.picture docs/img/shipments.png``."""
 
 from __future__ import annotations
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.design import ROOT, Invariant, invariants, is_defined
+from tests.mutants.design import PAGE, ROOT, Invariant, invariants, is_defined
 from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
 from tests.mutants.trial import Mutant, MutantDrifted, Outcome, Result, TreeCopy
 
-INVARIANTS = invariants((ROOT / "DESIGN.md").read_text())
+INVARIANTS = invariants(PAGE.read_text())
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
 def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(
     invariant: Invariant,
 ) -> None:
-    assert invariant.tests, "its row in DESIGN.md names no test"
+    assert invariant.tests, "its row in design.md names no test"
     assert [test for test in invariant.tests if not is_defined(test)] == []
     shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
     if not shown:
@@ -162,6 +162,6 @@ def test_a_mutant_whose_rule_was_rewritten_says_so(drifted: Mutant, says: str) -
 
 def test_a_copy_has_the_checkouts_files(tmp_path: Path) -> None:
     copy = TreeCopy.of_checkout(ROOT, tmp_path / "copy")
-    assert (copy.folder / "DESIGN.md").read_bytes() == (ROOT / "DESIGN.md").read_bytes()
+    assert (copy.folder / PAGE.relative_to(ROOT)).read_bytes() == PAGE.read_bytes()
     assert (copy.folder / ".venv").is_symlink()
     assert not (copy.folder / ".git").exists()

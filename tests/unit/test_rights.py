@@ -1,5 +1,5 @@
-"""The rights that docs/operations.md lists are those that the code asks for, and that the tests
-grant."""
+"""The rights that docs/how-to/operations.md lists are those that the code asks for, and that
+the tests grant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.ledger.rights import rights
 from shipper.ledger.takeover import transactional_id
 
-_OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+_OPERATIONS = Path(__file__).parents[2] / "docs" / "how-to" / "operations.md"
 CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.example:9092"})
 
 
