@@ -245,7 +245,7 @@ class ExaminedCluster(Examined):
             else:
                 yield failed(
                     f"{topic} is not there, and `ledger.create` is false",
-                    "create it as docs/how-to/operations.md says",
+                    "create it as docs/reference/ledger.md says",
                 )
             return
         if lacking := [
@@ -387,7 +387,7 @@ def _granted(said: set[str] | KafkaFault | None) -> set[str]:
     return said if isinstance(said, set) else set()
 
 
-_GRANT = "grant what docs/how-to/operations.md, ACLs, lists"
+_GRANT = "grant what docs/how-to/secure-a-cluster.md lists"
 #: What is asked of each cluster: without a pipeline, as far as its login.
 CHECKS = (
     Check("file", ExaminedCluster.file, "correct the cluster's file; `shipper validate` checks it"),
