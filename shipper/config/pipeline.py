@@ -94,7 +94,7 @@ class Source(Model):
     )
     """Globs on file names: one, or a list, any of which may match. Files whose name begins with `_`
     or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken; [every
-    reason](../../docs/left-out.md)."""
+    reason](../../docs/reference/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
     """Which files belong to a window. `path`: those in the folders that `path` names for it; all,
     if it names none. `modified`: those under `path` that were last modified in the window, by the
@@ -112,7 +112,7 @@ class Source(Model):
     `unparseable`. `csv`: every row becomes a JSON object, all its fields text; one with another
     number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: every row becomes a
     JSON object, by the file's own schema. `whole_file`: a file is one record, byte for byte, of
-    `records.max_line` at most. [More](../../docs/guide.md#formats)."""
+    `records.max_line` at most. [More](../../docs/how-to/formats.md)."""
     codec: Codec = "auto"
     """How files are packed. `auto`: their first bytes say it, whatever their name: gzip, bzip2,
     zstd, lz4 (frames), snappy (frames), or not at all; a name that promises something else is an
@@ -141,13 +141,14 @@ class Source(Model):
     shipped of it, which is proven by checksums, only the rest is shipped; if it begins otherwise,
     it is a new file, and shipped whole; if nobody can tell, it is left out with a warning.
     `continue` also holds for a file that grew and was renamed. A new file at the path of one that
-    was renamed is not a replaced one. [More](../../docs/guide.md#a-new-file-at-an-old-path)."""
+    was renamed is not a replaced one.
+    [More](../../docs/how-to/rotated-logs.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
     """What to do with a new file that begins like one that was shipped and is gone. `recognise`:
     read it once, and hold its records against the checksums of what was shipped. If they are the
     same, nothing is sent twice. If that cannot be told, the file is left out with a warning.
     `ship`: a new name is a new file, and its records are sent.
-    [More](../../docs/guide.md#files-that-are-renamed)."""
+    [More](../../docs/how-to/rotated-logs.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
     """What a file that cannot be read (corrupt, cut off, no permission, a format that shipper does
     not read) means. `skip_and_fail`: all other files are shipped, and the run fails and names each
@@ -290,7 +291,7 @@ class Notify(Model):
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     """Its arguments. Those that the notifier templates may use `{{ notice.title }}`, `{{
     notice.text }}`, `{{ notice.cause }}`, … beside what Airflow's templates know:
-    docs/operations.md lists them. No secrets: name an Airflow connection."""
+    docs/how-to/notices.md lists them. No secrets: name an Airflow connection."""
 
 
 class Pipeline(Model):

@@ -191,8 +191,9 @@ def ddl_names(schema: str) -> list[str]:
 class Bundle(Model):
     """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`.
     Lines without a key travel and are stored at a fraction of the cost; consumers must take the
-    bundles apart (docs/consumer-contract.md says how). Everything is still counted in lines. May be
-    changed, or removed, from run to run: it decides how lines are packed, not which."""
+    bundles apart (docs/reference/consumer-contract.md says how). Everything is still counted in
+    lines. May be changed, or removed, from run to run: it decides how lines are packed, not
+    which."""
 
     max_bytes: Bytes = Field(default=64_000, ge=1_000, le=64_000_000)
     """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a
@@ -524,9 +525,9 @@ class Quarantine(Model):
     """A topic for records that cannot be shipped, in place of a run that fails: what
     `records.parse` cannot parse, what has no legal topic, what is too large for its topic, and what
     fails a check with severity `quarantine`. Each arrives exactly once, in the transaction of the
-    records around it, with headers that say why and where it came from (docs/consumer-contract.md).
-    May be added, changed or removed at any time: the ledger knows record by record what is in
-    quarantine."""
+    records around it, with headers that say why and where it came from
+    (docs/reference/consumer-contract.md). May be added, changed or removed at any time: the ledger
+    knows record by record what is in quarantine."""
 
     topic: str = Field(min_length=1, examples=["quarantine.web"])
     """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share

@@ -351,7 +351,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
     except subprocess.TimeoutExpired:
         yield warning(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
-            "raise --limit; see docs/operations.md, Sizing",
+            "raise --limit; see docs/understand/sizing.md",
         )
         return
     found = _last_document(done.stdout)

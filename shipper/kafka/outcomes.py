@@ -5,7 +5,7 @@ transactional.id (which ends the old transaction, one way or the other) and read
 whether the chunk is there. So the table only has to tell what is worth another try from what is
 not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
 
-docs/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
+docs/reference/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ _WORDS = {
 
 
 def outcomes_page() -> str:
-    """Return the page docs/outcomes.md, in Markdown."""
+    """Return the page docs/reference/outcomes.md, in Markdown."""
     parts = [
         _INTRODUCTION.strip(),
         "\n".join(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: confluent-kafka with which it was tried: where the handle lies is no promise of theirs
-#: (docs/foundations.md).
+#: (docs/understand/foundations.md).
 _TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__

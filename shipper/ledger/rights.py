@@ -1,5 +1,5 @@
-"""What a user of a cluster must be allowed, and no more: the one list, which docs/operations.md
-shows, tests grant and `shipper doctor` asks for."""
+"""What a user of a cluster must be allowed, and no more: the one list, which
+docs/how-to/secure-a-cluster.md shows, tests grant and `shipper doctor` asks for."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ class LeftOut(Result):
     path: str
     reason: str
     code: str = ""
-    """The reason for programs, as in docs/left-out.md: `hidden`, `dangling-link`, `unsettled`, ….
-    Empty: a late file that the run does without."""
+    """The reason for programs, as in docs/reference/left-out.md: `hidden`, `dangling-link`,
+    `unsettled`, …. Empty: a late file that the run does without."""
     count: int = 1
     """Entries that it stands for: all of the same folder and reason. `path` is the first by
     name."""

@@ -2,8 +2,8 @@
 
 It judges the producer, so it shares no code with it: beside ``shipper.kafka`` the only one that
 imports ``confluent_kafka``, and it imports nothing of ``shipper`` but the config, the errors and
-what librdkafka complains of. What a record means it takes from docs/consumer-contract.md, as any
-consumer has to.
+what librdkafka complains of. What a record means it takes from
+docs/reference/consumer-contract.md, as any consumer has to.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def test_a_paths_time_is_the_last_that_fits(pattern: str, path: str, found: str 
 
 def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other() -> None:
     root = Path(__file__).resolve().parents[2]
-    gates = (root / "docs" / "gates.md").read_text()
+    gates = (root / "docs" / "reference" / "gates.md").read_text()
     of_gates = (
         gates.partition("## Checks of the listing")[2].partition("## ")[0],
         gates.partition("## Checks of lines")[2].partition("## ")[0],

@@ -1,5 +1,5 @@
 """What holds of the whole house, and no linter knows: one name for one thing, no nameless tuple
-from one part to another, and a DESIGN.md that names what is there."""
+from one part to another, and a design page that names what is there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 _ROOT = Path(__file__).resolve().parents[2]
+_DESIGN = _ROOT / "docs" / "understand" / "design.md"
 _PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
 #: Where a record and the ledger's word of it pass.
 _ON_THE_WAY = ("kafka", "ledger", "worker", "driver", "windows", "verify")
@@ -86,7 +87,7 @@ def test_no_nameless_tuple_goes_from_module_to_module_on_the_way_of_a_record() -
 
 
 def test_design_names_only_files_that_are_there() -> None:
-    text = (_ROOT / "DESIGN.md").read_text()
+    text = _DESIGN.read_text()
     there = [
         str(path.relative_to(_ROOT))
         for folder in (*_PACKAGES, "tools", "tests")
@@ -95,7 +96,7 @@ def test_design_names_only_files_that_are_there() -> None:
     named = {
         name for code in re.findall(r"`([^`]+)`", text) for name in re.findall(r"[\w/]+\.py", code)
     }
-    assert named, "DESIGN.md names files"
+    assert named, "the page names files"
     assert {
         name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)
     } == set()
@@ -109,7 +110,7 @@ def test_design_orders_the_folders_as_the_import_contract_does() -> None:
         if found["name"] == "the layers"
     ]
     folders = [name for layer in layers if (_ROOT / (name := layer.replace(".", "/"))).is_dir()]
-    rows = re.findall(r"^\| `(shipper/\w+)` \|", (_ROOT / "DESIGN.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(shipper/\w+)` \|", _DESIGN.read_text(), re.MULTILINE)
     assert rows == folders[::-1], "each may import those above it"
 
 

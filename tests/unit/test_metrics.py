@@ -125,7 +125,7 @@ def test_every_metric_is_in_the_docs() -> None:
     counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(
         r'^        "([a-z_]+)": ', source, re.MULTILINE
     )
-    docs = (ROOT / "docs" / "operations.md").read_text()
+    docs = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert len(counted) == 18
     assert [name for name in counted if f"`shipper.{name}`" not in docs] == []
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.design import ROOT, Invariant, invariants, is_defined
+from tests.mutants.design import PAGE, ROOT, Invariant, invariants, is_defined
 from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
 from tests.mutants.trial import Mutant, Outcome, Result, TreeCopy
 
-INVARIANTS = invariants((ROOT / "DESIGN.md").read_text())
+INVARIANTS = invariants(PAGE.read_text())
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
 def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(
     invariant: Invariant,
 ) -> None:
-    assert invariant.tests, "its row in DESIGN.md names no test"
+    assert invariant.tests, "its row in design.md names no test"
     assert [test for test in invariant.tests if not is_defined(test)] == []
     shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
     if not shown:

@@ -485,7 +485,7 @@ def test_a_warning_says_what_to_do_and_names_each_thing_once() -> None:
     said = page.text("#verdict")
     assert page.body_class() == "doubt"
     assert said.index("1 entry is left out") < said.index("What now")
-    assert "docs/left-out.md" in said
+    assert "docs/reference/left-out.md" in said
     assert page.html.count('href="#left-out"') == 1
     assert 'href="#gates">1 warning' in page.html
 

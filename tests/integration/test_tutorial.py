@@ -1,4 +1,4 @@
-"""The README's first pipeline of one's own, as it stands there."""
+"""The tutorial docs/start/first-pipeline.md, as it stands there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from shipper_tools.dev import servers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "start" / "first-pipeline.md"
 
 
 @pytest.fixture
@@ -24,14 +25,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         server.stop(grace_seconds=0)
 
 
-def test_the_readmes_first_pipeline_ships_and_reads_back(folder: Path) -> None:
-    section = README.read_text(encoding="utf-8").partition("## A pipeline of your own")[2]
-    pipeline, cluster = re.findall(r"```yaml\n(.*?)```", section, re.S)[:2]
+def test_the_first_pipeline_of_the_tutorial_ships_and_reads_back(folder: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    pipeline, cluster = re.findall(r"```yaml\n(.*?)```", page, re.S)[:2]
     environment = {**os.environ, "SHIPPER_DEV_HOME": str(folder / "dev")}
 
     def shipper(*arguments: str) -> str:
         command = [sys.executable, "-m", "shipper", *arguments]
-        environment["PYTHONPATH"] = str(README.parent)
+        environment["PYTHONPATH"] = str(ROOT)
         done = subprocess.run(
             command,
             cwd=folder,
