@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,15 @@ from urllib.parse import urlencode
 import pytest
 
 from shipper.shipments.server import Server
-from tests.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
+from tests.samples.shipments import (
+    World,
+    fill,
+    invented_index,
+    large_index,
+    seconds,
+    serving,
+    under_way,
+)
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(
@@ -54,13 +61,8 @@ def server(world: World) -> Iterator[Server]:
 
 
 def served(index: Path) -> Iterator[Server]:
-    server = Server(index, 0)
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    ).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(index) as server:
+        yield server
 
 
 @pytest.fixture

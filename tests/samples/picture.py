@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from playwright.sync_api import Browser, sync_playwright
 
 from shipper.report.page import render
 from shipper.report.standing import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
-from shipper.shipments.server import Server
 from tests.samples import reports
-from tests.samples.shipments import invented_index
+from tests.samples.shipments import invented_index, serving
 
 _HOURS = 3 * 24
 _NAMES = (
@@ -66,15 +64,12 @@ def _picture_of_shipments(browser: Browser, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
         invented_index(path, _windows(begin), begin)
-        server = Server(path, 0)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = browser.new_page(viewport={"width": 1200, "height": 420}, color_scheme="light")
-        page.goto(f"{server.url}#range=3d")
-        page.wait_for_selector("#rows tr")
-        page.wait_for_timeout(500)
-        page.screenshot(path=target)
-        server.shutdown()
-        server.server_close()
+        with serving(path) as server:
+            page = browser.new_page(viewport={"width": 1200, "height": 420}, color_scheme="light")
+            page.goto(f"{server.url}#range=3d")
+            page.wait_for_selector("#rows tr")
+            page.wait_for_timeout(500)
+            page.screenshot(path=target)
 
 
 def _picture_of_report(browser: Browser, target: Path) -> None:
