@@ -636,7 +636,7 @@ class LedgerLog:
             ) from why
 
     def _find_snapshot(self) -> Manifest | None:
-        """The latest snapshot of this very topic; looked for once."""
+        """Return the latest snapshot of this very topic; looked for once."""
         if self._looked_for_snapshot or self._folder is None:
             return self._snapshot
         self._looked_for_snapshot = True
@@ -672,8 +672,8 @@ class LedgerLog:
         self._snapshot = None
 
     def _names(self, control: Iterable[LogRecord]) -> bool:
-        """Whether what came after the snapshot in the control partition names it. Who can write
-        beside the runs cannot write there."""
+        """Return True if the records after the snapshot in the control partition name it. Who can
+        write beside the runs cannot write there."""
         for record in control:
             if names_snapshot(record):
                 with suppress(LedgerDamaged):
@@ -685,7 +685,7 @@ class LedgerLog:
         return False
 
     def origin(self) -> Origin:
-        """Which topic it is, beyond its name. Raises ClusterError."""
+        """Return the topic's identity, beyond its name. Raises ClusterError."""
         return Origin(
             self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic)
         )
