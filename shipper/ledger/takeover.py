@@ -336,9 +336,8 @@ def sole_run(
     run_id: str,
     say: Callable[[str], None],
 ) -> Iterator[int]:
-    """Act as a run that ships no file, and writes to the ledger with one lane: hold the lease,
-    and yield the generation with the lanes of all earlier runs fenced. Raises LeaseHeld,
-    ClusterError."""
+    """Run as a ship of no file, which writes to the ledger with one lane: hold the lease, and yield
+    the generation with the lanes of all earlier runs fenced. Raises LeaseHeld, ClusterError."""
     delivery = pipeline.delivery
     with HeldLease(
         ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say

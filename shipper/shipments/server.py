@@ -14,8 +14,8 @@ _NAMES = (_LOOPBACK, "localhost")
 
 
 class Everything:
-    """Who has come to this server has an account on this machine; what it shows of `runs_uri` this
-    process may read."""
+    """Rights of everybody who reaches this server: a person with an account on this machine; the
+    page shows what this process may read of `runs_uri`."""
 
     def pipelines(self) -> None:
         return None
@@ -27,12 +27,12 @@ class Everything:
         return True
 
     def may_run(self, pipeline: str) -> bool:
-        """By the command line, which is not this server's business."""
+        """Return False: runs are started by the command line, not by this server."""
         return False
 
 
 class Server(ThreadingHTTPServer):
-    """On loopback. ``port`` 0 takes a free one. Raises OSError."""
+    """Web server on loopback. ``port`` 0 takes a free one. Raises OSError."""
 
     daemon_threads = True
 
@@ -76,4 +76,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """A request is no news."""
+        """Drop the message: a request is no news."""
