@@ -1,6 +1,6 @@
-"""What a task does with its step: gives it secrets, runs it in a process (its log line by line,
-gone when the task is gone), and says what became of it by exit code and result. Then its figures,
-as metrics of Airflow.
+"""Execution of a step by a task: it gets its secrets, runs in a process (its log line by line, gone
+when the task is gone), and its outcome is judged by exit code and result. Then its figures, as
+metrics of Airflow.
 
 Imported when a task runs, not when a DAG is parsed.
 """
@@ -56,9 +56,9 @@ class Child:
     waiting, and KILL after the grace, to the loop."""
 
     def __init__(self, job: Job, given: Mapping[str, str] | None = None) -> None:
-        """``given``: what the references to Airflow's connections stand for."""
+        """Make the child. ``given``: what the references to Airflow's connections stand for."""
         self.gave_up = False
-        """Whether the process was stopped because its time was over."""
+        """True if the process was stopped because its time was over."""
         self.last_line = ""
         """Last line that the process wrote."""
         self._stop_at: float | None = None
