@@ -36,7 +36,7 @@ app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None
 
 
 class PersonsRights:
-    """By the auth manager, whichever it is."""
+    """Rights of a person by the auth manager, whichever it is."""
 
     def __init__(self, user: GetUserDep) -> None:
         self._user, self._manager = user, get_auth_manager()
@@ -84,7 +84,8 @@ async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
 
 @app.get("/{path:path}")
 def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
-    """All there is: what an address means is the page's own business (shipper/shipments/app.py)."""
+    """Answer every request: what an address means is the page's own business
+    (shipper/shipments/app.py)."""
     config = config_dir(Path(conf.get("core", "dags_folder")))
     try:
         index = index_path(config)
@@ -103,5 +104,5 @@ def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
 
 
 def root() -> str:
-    """Where Airflow's own pages begin: `/`, or the prefix that it is served below."""
+    """Return where Airflow's own pages begin: `/`, or the prefix that it is served below."""
     return urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + "/"

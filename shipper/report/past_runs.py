@@ -301,7 +301,7 @@ _known: dict[tuple[str, type], Any] | None = None
 
 @contextlib.contextmanager
 def looked_at_once() -> Iterator[None]:
-    """Within the block, list no folder twice, and read no gate's result twice. For one thread's
+    """List no folder twice, and read no gate's result twice, within the block. For one thread's
     block, in which nothing of it changes."""
     global _known
     _known = {}
