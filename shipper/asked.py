@@ -1,7 +1,6 @@
-"""What is asked of one run alone, beyond its window (:class:`shipper.runner.JobOptions`): whether
-it can be meant, and what the pipeline is in such a run. For ``shipper run``, for Airflow's form and
-for the process that runs the steps alike.
-"""
+"""Options of one run alone, beyond its window (:class:`shipper.runner.JobOptions`): whether they
+make sense, and the pipeline of such a run. For ``shipper run``, for Airflow's form and for the
+process that runs the steps alike."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ DRY_RUNS = "_dry_runs"
 
 
 def skippable(pipeline: Pipeline) -> list[str]:
-    """Names of the source gate's checks that a run may leave out. One that sends records to
+    """Return the names of the source gate's checks that a run may skip. One that sends records to
     quarantine is none of them: it decides what a file becomes, and so must be the same in every
     run."""
     return list(
@@ -31,7 +30,8 @@ def skippable(pipeline: Pipeline) -> list[str]:
 
 
 def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
-    """What nobody can have meant, in one sentence with the remedy; None if it can be done."""
+    """Return what makes no sense in the options, in one sentence with the remedy; None if the run
+    is possible."""
     for names, there, what in (
         (asked.to_clusters, list(pipeline.clusters), "has no cluster"),
         (
@@ -87,8 +87,8 @@ def _says(reason: str | None) -> bool:
 
 
 def as_asked(pipeline: Pipeline, asked: JobOptions) -> Pipeline:
-    """The pipeline as this run ships it. What a file becomes is the same: the transform's digest
-    does not change."""
+    """Return the pipeline as this run ships it. What a file becomes is the same: the transform's
+    digest does not change."""
     delivery, gates = pipeline.delivery, pipeline.gates
     targets = {
         name: pipeline.targets[name]
@@ -120,8 +120,8 @@ def as_asked(pipeline: Pipeline, asked: JobOptions) -> Pipeline:
 
 
 def for_results(pipeline: Pipeline, asked: JobOptions) -> Asked | None:
-    """What each result of the run says of it; ``pipeline`` is the whole one. None: nothing
-    special."""
+    """Return what each result of the run says of its options; ``pipeline`` is the whole one. None:
+    nothing special."""
     others = [
         name for name in pipeline.clusters if asked.to_clusters and name not in asked.to_clusters
     ]
@@ -137,17 +137,17 @@ def for_results(pipeline: Pipeline, asked: JobOptions) -> Asked | None:
 
 
 def steps_of(pipeline: Pipeline, asked: JobOptions) -> list[str]:
-    """The steps of a run of which this was asked, in order."""
+    """Return the steps of a run with these options, in order."""
     return [PLAN, REPORT] if asked.plan_only else step_names(as_asked(pipeline, asked).clusters)
 
 
 def dry_runs_uri(job: Job) -> str:
-    """Where the results of a dry run go."""
+    """Return where the results of a dry run go."""
     return f"{resolve_uri(job.config_dir, job.pipeline.runs_uri).rstrip('/')}/{DRY_RUNS}"
 
 
 def not_wanted(step: str, clusters: Sequence[str], *, plan_only: bool) -> str | None:
-    """Why a run of which this was asked does not take the step; None: it does."""
+    """Return why a run with these options skips the step; None: it does not."""
     name, _, cluster = step.partition(":")
     if name in (PLAN, REPORT):
         return None

@@ -1,4 +1,4 @@
-"""Where what can be had again is kept: the jars of dev servers, and what makes a JVM start fast."""
+"""Folder of what can be made again: the jars of dev servers, and what makes a JVM start fast."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``$SHIPPER_CACHE``, else ``$XDG_CACHE_HOME/shipper``, else ``~/.cache/shipper``. Safe to
-    delete at any time."""
+    """Return ``$SHIPPER_CACHE``, else ``$XDG_CACHE_HOME/shipper``, else ``~/.cache/shipper``. Safe
+    to delete at any time."""
     if chosen := environ.get("SHIPPER_CACHE"):
         return Path(chosen).expanduser().absolute()
     if base := environ.get("XDG_CACHE_HOME"):

@@ -73,14 +73,14 @@ class Complaints:
     )
 
     def __init__(self, serve: Callable[[], object] = lambda: None) -> None:
-        """``serve``: serves the client's callbacks, for a client of which no other call does. It
-        must not raise. Held :func:`weakly`."""
+        """Collect a client's complaints. ``serve``: serves the client's callbacks, for a client of
+        which no other call does that. It must not raise, and is held :func:`weakly`."""
         self._last: Complaint | None = None
         self._heard_at = 0.0
         self._serve = weakly(serve)
 
     def hear(self, error: Any) -> None:
-        """``error_cb``: take a KafkaError."""
+        """Take a KafkaError (``error_cb``)."""
         decisive, vague = self._TELLING
         if error.name() in decisive or (
             error.name() in vague and (self._last is None or self._last.name in vague)
@@ -153,7 +153,7 @@ class ClientLog:
         self._least = least if least <= self._most else math.inf
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
-        """``arguments``: facility, client and line."""
+        """Log a line. ``arguments``: facility, client and line."""
         # confluent-kafka may call this while a fatal error is under way as an exception, which each
         # `try` on the way may change. So the test is a plain one.
         if level < self._least:

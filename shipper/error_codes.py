@@ -504,7 +504,7 @@ _PARTS = {
     "SHIP-8": "Spark and jars",
     "SHIP-9": "Airflow and the Shipments page",
 }
-"""How codes of a part begin → the part."""
+"""Beginning of a part's codes → title of the part."""
 
 
 def code_of(text: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Every error that shipper raises on purpose.
+"""Errors that shipper raises on purpose.
 
 ::
 
@@ -123,7 +123,7 @@ class LedgerDamaged(ClusterError):
     retriable = False
     pipeline: str
     partition: int | None
-    """None where the key does not tell, and who read it does not say."""
+    """Partition; None if neither the key nor the reader tells it."""
     offset: int
     why: str
 
@@ -138,7 +138,8 @@ class LedgerDamaged(ClusterError):
         cluster: str = "",
         topic: str = "",
     ) -> LedgerDamaged:
-        """``why`` quotes nothing of the record but names of fields."""
+        """Make the error for a place in the ledger. ``why`` quotes nothing of the record but names
+        of fields."""
         where = f"{'?' if partition is None else partition}:{offset}"
         ledger = (
             f"cluster {cluster}: topic {topic}, the ledger of {pipeline},"
@@ -240,8 +241,8 @@ class StepResultError(ShipperError):
 
 
 def error_named(kind: str | None, message: str) -> ShipperError:
-    """The error of that class name, for one that comes back as data; a DeliveryError if there is no
-    such class."""
+    """Return the error of that class name, for one that comes back as data; a DeliveryError if
+    there is no such class."""
     return _kinds(ShipperError).get(kind or "", DeliveryError)(message)
 
 
@@ -268,8 +269,8 @@ _ERRNO = {
 
 
 def why_system(error: OSError) -> str:
-    """What the system refused, with the file if it names one, and what to do. The text is the
-    system's, never a log line."""
+    """Return what the system refused, with the file if it names one, and what to do. The text is
+    the system's, never a log line."""
     if error.errno is None:
         return str(error) or type(error).__name__
     what = _ERRNO.get(error.errno) or os.strerror(error.errno)

@@ -39,8 +39,8 @@ _JAVAS_PROXY = re.compile(r"-D(https?)\.proxy(Host|Port)=(\S+)")
 
 
 def resolve_jars(lock: Path, say: Say = lambda line: None) -> Path:
-    """The folder with exactly the jars of the lock, for ``java -cp 'FOLDER/*'``. It is named for
-    the lock and what is in it.
+    """Return the folder with exactly the jars of the lock, for ``java -cp 'FOLDER/*'``. It is named
+    for the lock and what is in it.
 
     Warm, this looks at sizes only (a millisecond). Cold, it fetches them: other processes that want
     the same jars wait. The folder gets its name by one rename after every jar was compared with its
@@ -75,8 +75,8 @@ def _complete(folder: Path, pins: tuple[Pin, ...]) -> bool:
 
 
 def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
-    """By way of a folder beside it. What has arrived there is kept for the next attempt, should
-    this one fail."""
+    """Fetch the jars into a folder beside it, then rename that. What has arrived there is kept for
+    the next attempt, should this one fail."""
     say(
         f"fetching {plural(len(pins), 'jar')} of {name} "
         f"({sum(pin.size_bytes for pin in pins) / 1e6:.0f} "
@@ -101,8 +101,8 @@ def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
 
 
 def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> None:
-    """Writes the jar only if it is the locked one. Raises JarsUnavailable; OSError if it cannot be
-    written."""
+    """Download a jar, and write it only if it is the locked one. Raises JarsUnavailable; OSError if
+    it cannot be written."""
     if pin.has_arrived(folder):
         return
     root = os.environ.get(MIRROR_VARIABLE) or MAVEN_CENTRAL
@@ -145,8 +145,8 @@ def _unreachable(pin: Pin, reason: str) -> JarsUnavailable:
 
 
 def proxies(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Scheme → proxy: what the environment (or macOS) says, and what Java is told in
-    JAVA_TOOL_OPTIONS, which is where a machine that runs Spark may have its only word about one."""
+    """Return scheme → proxy: from the environment (or macOS), and from JAVA_TOOL_OPTIONS, because a
+    machine that runs Spark may configure its proxy only there."""
     said: dict[str, dict[str, str]] = {}
     for scheme, what, value in _JAVAS_PROXY.findall(environ.get("JAVA_TOOL_OPTIONS", "")):
         said.setdefault(scheme, {})[what] = value

@@ -1,4 +1,4 @@
-"""What the process that runs a job gets of this process's environment: what it needs, by name.
+"""Environment of the process that runs a job: only the variables that it needs, by name.
 
 An Airflow worker's environment holds the key of Airflow's own secrets, its database's address, and
 the passwords of clusters that the pipeline has nothing to do with. The process that ships runs SQL
@@ -80,7 +80,7 @@ NEEDED = (
 
 
 def needed(environment: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
-    """Of ``environment`` what :data:`NEEDED` or ``also`` names."""
+    """Return the variables of ``environment`` that :data:`NEEDED` or ``also`` names."""
     patterns: Collection[str] = (*NEEDED, *also)
     return {
         name: value
@@ -90,12 +90,12 @@ def needed(environment: Mapping[str, str], also: Iterable[str] = ()) -> dict[str
 
 
 def forget(names: Collection[str]) -> None:
-    """Takes variables out of this process's environment once they are read, so that what it starts
-    (Java, Spark's workers) never has them. What every job needs stays."""
+    """Remove variables from this process's environment once they are read, so that its children
+    (Java, Spark's workers) never have them. What every job needs stays."""
     for name in set(names) - needed(dict.fromkeys(names, "")).keys():
         os.environ.pop(name, None)
 
 
 def here(also: Iterable[str] = ()) -> dict[str, str]:
-    """Of this process's."""
+    """Return the needed variables of this process."""
     return needed(os.environ, also)

@@ -36,7 +36,8 @@ class Pin:
         return f"{self.coordinate} {self.size_bytes} sha256:{self.sha256}"
 
     def has_arrived(self, folder: Path) -> bool:
-        """Whether the jar lies in ``folder`` with its full length. Cheap: asked at every start."""
+        """Return True if the jar lies in ``folder`` with its full length. Cheap: asked at every
+        start."""
         try:
             return (folder / self.file_name).stat().st_size == self.size_bytes
         except OSError:
@@ -60,8 +61,8 @@ class Pin:
 
 
 def read_lock(path: Path) -> tuple[Pin, ...]:
-    """The pins of a lock file: ``group:name:version size_bytes sha256:hex`` per line, ``#`` starts
-    a comment.
+    """Read the pins of a lock file: ``group:name:version size_bytes sha256:hex`` per line, ``#``
+    starts a comment.
 
     Raises:
         JarsUnavailable: the file is missing, empty or broken; says where.
@@ -100,11 +101,11 @@ def read_lock(path: Path) -> tuple[Pin, ...]:
 
 
 def digest(pins: tuple[Pin, ...]) -> str:
-    """Eight hex digits that change with any pin."""
+    """Return eight hex digits that change with any pin."""
     return hashlib.sha256("\n".join(map(str, pins)).encode()).hexdigest()[:8]
 
 
 def sha256_of(path: Path) -> str:
-    """The hash of a file's bytes, in hex."""
+    """Return the hash of a file's bytes, in hex."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

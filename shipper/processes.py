@@ -1,5 +1,5 @@
-"""Processes known by more than their number, and a lock between them. Standard library only: the
-library's own processes know each other by it."""
+"""Processes identified by more than their number, and a lock between them. Standard library only:
+the library's own processes know each other by it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class ProcessId:
         return cls(pid, seen[1])
 
     def alive(self) -> bool:
-        """Whether that very process still runs. A zombie, which only waits to be reaped,
+        """Return True if that very process still runs. A zombie, which only waits to be reaped,
         does not."""
         seen = _look_up(self.pid)
         return seen is not None and seen[1] == self.started and seen[0] not in ("Z", "X")
 
 
 def group_members(group: int) -> list[int]:
-    """The processes of a process group that still run; zombies, which only wait to be reaped, do
-    not."""
+    """Return the processes of a process group that still run; zombies, which only wait to be
+    reaped, do not."""
     if sys.platform.startswith("linux"):
         return _running(_GROUP, group)
     listed = subprocess.run(
@@ -59,8 +59,8 @@ def group_members(group: int) -> list[int]:
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of a session that still run. PySpark's daemons lead groups of their own, but
-    stay in the session that they were started in. Empty where there is no /proc."""
+    """Return the processes of a session that still run. PySpark's daemons lead groups of their own,
+    but stay in the session that they were started in. Empty where there is no /proc."""
     return _running(_SESSION, session) if sys.platform.startswith("linux") else []
 
 
@@ -85,14 +85,15 @@ def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterato
 
 
 def be_fast() -> None:
-    """For a process that lives for one command. What it imports are hundreds of thousands of
-    objects that stay, and Python would look through them again and again for what could go: a fifth
-    of the time that Great Expectations takes to import (2.0 instead of 2.4 CPU s)."""
+    """Tune a process that lives for one command: exclude its imports from garbage collection. What
+    it imports are hundreds of thousands of objects that stay, and Python would look through them
+    again and again for what could go: a fifth of the time that Great Expectations takes to import
+    (2.0 instead of 2.4 CPU s)."""
     gc.set_threshold(50_000, 20, 100)
 
 
 def age_seconds() -> float:
-    """How long ago this process was started; 0 where nobody says."""
+    """Return for how long this process has been running; 0 if that is not known."""
     stat = _stat(os.getpid()) if sys.platform.startswith("linux") else None
     if stat is None:
         return 0.0
@@ -102,7 +103,7 @@ def age_seconds() -> float:
 
 
 def _running(place: int, of: int) -> list[int]:
-    """By /proc: the processes that have ``of`` at ``place``."""
+    """Return the processes that have ``of`` at ``place`` in /proc."""
     rows = [(pid, stat) for pid in _pids() if (stat := _stat(pid))]
     return [pid for pid, stat in rows if int(stat[place]) == of and stat[_STATE] not in _DEAD]
 
@@ -127,8 +128,8 @@ def _look_up(pid: int) -> tuple[str, str] | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """What Linux says of a process from its state letter on (proc(5), field 3); None if there is
-    none."""
+    """Return what Linux says of a process from its state letter on (proc(5), field 3); None if
+    there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -66,12 +66,12 @@ GRACE_SECONDS = 30.0
 
 
 def new_run_id() -> str:
-    """Sortable by time and unique: ``20261121T113000-3f9a1c``."""
+    """Return an id that is sortable by time and unique: ``20261121T113000-3f9a1c``."""
     return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
 def step_names(clusters: Sequence[str]) -> list[str]:
-    """All steps of a run in order: ``plan``, ``gate_source``, then ``ship:CLUSTER``,
+    """Return all steps of a run in order: ``plan``, ``gate_source``, then ``ship:CLUSTER``,
     ``gate_delivery:CLUSTER`` for each, ``report``."""
     per_cluster = [f"{step}:{cluster}" for cluster in clusters for step in (SHIP, GATE_DELIVERY)]
     return [PLAN, GATE_SOURCE, *per_cluster, REPORT]
@@ -82,14 +82,15 @@ def _option(default: Any, help: str) -> Any:
 
 
 def help_of(option: str) -> str:
-    """What :class:`JobOptions` says of one, for the command line and for Airflow's form."""
+    """Return the help of an option of :class:`JobOptions`, for the command line and for Airflow's
+    form."""
     told = {each.name: each.metadata["help"] for each in fields(JobOptions)}[option]
     return f"{told[0].upper()}{told[1:]}."
 
 
 @dataclass(kw_only=True)
 class JobOptions:
-    """What a run may be told besides its pipeline, window, id and steps. ``reship_id`` is told as
+    """Options of a run, besides its pipeline, window, id and steps. ``reship_id`` is told as
     ``--reship-id``."""
 
     runs_uri: str | None = _option(None, "in place of the pipeline's runs_uri")
@@ -133,7 +134,7 @@ class JobOptions:
     brief: bool = _option(False, "leave the closing lines to the process that started this one")
 
     def words(self) -> list[str]:
-        """As arguments of ``python -m spark_jobs``."""
+        """Return the options as arguments of ``python -m spark_jobs``."""
         told: list[str] = []
         for each in fields(JobOptions):
             value = getattr(self, each.name)
@@ -146,7 +147,7 @@ class JobOptions:
 
     @staticmethod
     def add_to(parser: argparse.ArgumentParser) -> None:
-        """So that what it parses has the options' names."""
+        """Add the options to a parser, so that its result has the options' names."""
         for each in fields(JobOptions):
             action = (
                 "store_true"
@@ -159,7 +160,7 @@ class JobOptions:
 
     @staticmethod
     def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
-        """The options' names and values."""
+        """Return the options' names and values."""
         given = {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
         return {
             name: tuple(value) if isinstance(value, list) else value
@@ -189,9 +190,9 @@ class Job(JobOptions):
         return self.runs_uri or resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Of the process that runs the steps: what every job needs, and what the files of the
-        pipeline and its clusters refer to. ``given``: what their references to Airflow stand for.
-        """
+        """Return the environment of the process that runs the steps: what every job needs, and what
+        the files of the pipeline and its clusters refer to. ``given``: what their references to
+        Airflow stand for."""
         found = references(self.config_dir, self.pipeline.name)
         referred = [
             GIVEN_VARIABLE if reference.kind == "airflow" else reference.name
@@ -204,8 +205,8 @@ class Job(JobOptions):
         )
 
     def command(self) -> list[str]:
-        """argv of the process that runs the steps. Holds no secret: those are read from the config
-        by the job itself."""
+        """Return the argv of the process that runs the steps. Holds no secret: those are read from
+        the config by the job itself."""
         runner = self.pipeline.runner
         arguments = [
             *(
@@ -245,8 +246,8 @@ def _spark_home(spark_submit: str) -> Path:
 
 
 def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
-    """Settings by which Spark takes to the executors what tasks run: the reader's jar and ``more``
-    of them and, if there is one, the archive with their Python."""
+    """Return the settings by which Spark takes to the executors what tasks need: the reader's jar,
+    ``more`` jars and, if there is one, the archive with their Python."""
     found = {
         "spark.jars": ",".join(
             filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars")))
@@ -286,7 +287,7 @@ def why_no_spark(runner: Runner) -> str | None:
 
 
 def task_python(runner: Runner) -> str:
-    """The Python of Spark's workers, as an executor finds it."""
+    """Return the Python of Spark's workers, as an executor finds it."""
     return (
         f"./{_UNPACKED}/bin/python"
         if runner.archive is not None
@@ -295,8 +296,8 @@ def task_python(runner: Runner) -> str:
 
 
 def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
-    """Of this process's environment what a job needs (and ``also``), with Spark's Python set to the
-    one that the runner names and the project importable."""
+    """Return what a job needs of this process's environment (and ``also``), with Spark's Python set
+    to the one that the runner names and the project importable."""
     python = runner.python or sys.executable
     root = Path(__file__).resolve().parents[1]
     # A checkout must be found from any working directory; an installed shipper is found anyway, and
@@ -314,7 +315,7 @@ def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
 def run_job(
     job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None
 ) -> int:
-    """Runs the steps, waits, and returns the exit code (see :mod:`shipper.errors`). The child's log
+    """Run the steps, wait, and return the exit code (see :mod:`shipper.errors`). The child's log
     goes to stderr.
 
     The child gets a session of its own, so that stopping it (Ctrl-C, TERM, Airflow's on_kill) stops
@@ -350,12 +351,12 @@ def run_job(
 
 
 def exit_code(returned: int) -> int:
-    """As shells have it: 128 + the signal that ended the process."""
+    """Return the exit code as shells have it: 128 + the signal that ended the process."""
     return 128 - returned if returned < 0 else returned
 
 
 def how_it_ended(code: int) -> str:
-    """``ended with exit code 3``; of a signal, what it most likely means."""
+    """Return ``ended with exit code 3``; for a signal, what it most likely means."""
     if code == 128 + signal.SIGKILL:
         return f"was killed (SIGKILL) {why_killed()},"
     if code > 128 and code - 128 in signal.valid_signals():
@@ -364,8 +365,8 @@ def how_it_ended(code: int) -> str:
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has killed since boot because memory ran out; None where it
-    does not say."""
+    """Return how many processes the kernel has killed since boot because memory ran out; None if it
+    does not report that."""
     with contextlib.suppress(OSError, ValueError):
         counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
         return int(counters["oom_kill"]) if "oom_kill" in counters else None
@@ -376,7 +377,7 @@ _OOM_KILLS_BEFORE = oom_kills()
 
 
 def why_killed() -> str:
-    """What is known of who killed a process that this one started."""
+    """Return what is known of who killed a process that this one started."""
     if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
         return "by somebody, or by the kernel because memory ran out (the kernel's log shows it)"
     if kills == _OOM_KILLS_BEFORE:
@@ -388,9 +389,9 @@ def why_killed() -> str:
 
 
 def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:
-    """Asks the process that runs a job. Alone, since it ends Spark in good order, and the JVM would
-    not hear of that if it were asked too; but spark-submit is the JVM, and the one to ask is its
-    child."""
+    """Ask the process that runs a job to stop. Alone, since it ends Spark in good order, and the
+    JVM would not hear of that if it were asked too; but spark-submit is the JVM, and the one to ask
+    is its child."""
     with contextlib.suppress(ProcessLookupError):
         (os.kill if runner.spark_submit is None else os.killpg)(pid, signum)
 
@@ -401,8 +402,8 @@ def stop_job(
     signum: int = signal.SIGTERM,
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Asks; KILL to what is left of the job's session after the grace, or when nothing but
-    leftovers is."""
+    """Ask a job to stop; kill what is left of its session after the grace, or when only leftovers
+    are left."""
     try:
         ask_to_stop(child.pid, runner, signum)
         _wait_for_group(child, grace_seconds)
@@ -416,8 +417,8 @@ def stop_job(
 
 
 def _wait_for_group(child: subprocess.Popen[Any], seconds: float) -> None:
-    """For the child, and then for what it may have left behind: under spark-submit, the Python that
-    knows what is in the ledger."""
+    """Wait for the child, and then for what it may have left behind: under spark-submit, the Python
+    that knows what is in the ledger."""
     until = time.monotonic() + seconds
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)

@@ -39,9 +39,9 @@ def reads_s3(pipeline: Pipeline) -> bool:
 
 
 def s3a_jars(pipeline: Pipeline, spark_home: Path) -> list[Path]:
-    """What has to be added to the Spark in ``spark_home`` so that the pipeline can read its source:
-    S3A's jars, or nothing. They are fetched if they are not in the cache. Raises JarsUnavailable.
-    """
+    """Return what has to be added to the Spark in ``spark_home`` so that the pipeline can read its
+    source: S3A's jars, or nothing. They are fetched if they are not in the cache. Raises
+    JarsUnavailable."""
     if not reads_s3(pipeline) or _brings_its_own(pipeline.runner, spark_home):
         return []
     return sorted(resolve_jars(LOCK, say).glob("*.jar"))
@@ -50,8 +50,8 @@ def s3a_jars(pipeline: Pipeline, spark_home: Path) -> list[Path]:
 def _brings_its_own(
     runner: Runner, spark_home: Path, environ: Mapping[str, str] = os.environ
 ) -> bool:
-    """Whether there is an S3A already; also if the Spark has another Hadoop, since nobody tried
-    these jars with that."""
+    """Return True if Spark has an S3A already; also if it has another Hadoop, with which these jars
+    were not tested."""
     said = [runner.conf.get(name, "") for name in _SETTINGS] + [
         environ.get(name, "") for name in _VARIABLES
     ]
@@ -67,12 +67,13 @@ def _brings_its_own(
 
 
 def class_path(jars: list[Path]) -> str:
-    """They lie in one folder, and a class path has room for a folder's jars in one entry."""
+    """Return a class path. The jars lie in one folder, and a class path has one entry for a
+    folder's jars."""
     return f"{jars[0].parent}/*" if jars else ""
 
 
 def is_ours(class_path: str) -> bool:
-    """Whether it is what :func:`class_path` made."""
+    """Return True if :func:`class_path` made it."""
     path = Path(class_path)
     return (
         path.name == "*"
@@ -82,13 +83,14 @@ def is_ours(class_path: str) -> bool:
 
 
 def settings(pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:
-    """What Hadoop is told: what `runner.conf` goes before, and what `source.s3` says, without the
-    secrets."""
+    """Return Hadoop's settings: those that `runner.conf` overrides, and those that `source.s3`
+    sets, without the secrets."""
     s3 = pipeline.source.s3
     return (dict(DEFAULTS), s3.settings() if s3 else {}) if reads_s3(pipeline) else ({}, {})
 
 
 def secrets(pipeline: Pipeline) -> dict[str, str]:
-    """What Hadoop's Configuration is told in memory, and nobody else ever."""
+    """Return the settings that Hadoop's Configuration gets in memory, and that nobody else ever
+    gets."""
     s3 = pipeline.source.s3
     return s3.secrets() if s3 and reads_s3(pipeline) else {}

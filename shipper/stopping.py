@@ -30,7 +30,7 @@ class Stopped(SystemExit):
         self.signum = signum
         self.why = why or f"stopped by {signal.Signals(signum).name}"
         self.there: str | None = None
-        """What of the records is sent by then, for whoever knows it."""
+        """State of the records by then, if known."""
 
     @property
     def message(self) -> str:
@@ -43,8 +43,8 @@ class Stopped(SystemExit):
 
 
 class _Once:
-    """What was asked before is on its way; a second TERM must not tear the unwinding down. A second
-    Ctrl-C means that somebody wants to wait no longer."""
+    """Handler that stops once: a second TERM must not interrupt the unwinding. A second Ctrl-C
+    means that somebody wants to wait no longer."""
 
     def __init__(self, at_most_seconds: float | None) -> None:
         self._at_most_seconds = at_most_seconds
@@ -64,8 +64,8 @@ class _Once:
 
 
 def raise_when_stopped(at_most_seconds: float | None = None) -> None:
-    """From now on TERM, HUP and INT raise :class:`Stopped`. What the caller's own caller ignores,
-    as `nohup` does HUP, stays ignored.
+    """Raise :class:`Stopped` on TERM, HUP and INT from now on. What the caller's own caller
+    ignores, as `nohup` does HUP, stays ignored.
 
     With ``at_most_seconds`` the process ends by then, whatever still holds it up. With the parent
     in the environment (see :func:`child_environment`), its end counts as a TERM.
@@ -81,13 +81,14 @@ def raise_when_stopped(at_most_seconds: float | None = None) -> None:
 
 
 def child_environment() -> Mapping[str, str]:
-    """What a child needs in its environment to know this process."""
+    """Return the environment through which a child knows this process."""
     me = ProcessId.of(os.getpid())
     return {PARENT: f"{me.pid} {me.started}"}
 
 
 def _parent(text: str) -> ProcessId | None:
-    """None if nobody is named, or none who can be seen from here (a container of its own)."""
+    """Return the parent; None if none is named, or if it cannot be seen from here (a container of
+    its own)."""
     pid, _, started = text.partition(" ")
     parent = ProcessId(int(pid), started) if pid.isdigit() and started else None
     return parent if parent and parent.alive() else None
@@ -105,7 +106,7 @@ def _watch(parent: ProcessId, handler: _Once, at_most_seconds: float | None) -> 
 
 
 def end_after(seconds: float, exit_code: int) -> None:
-    """Ends this process then, and those of its group, if they are its own."""
+    """End this process after that time, and those of its group, if it leads the group."""
 
     def end() -> None:
         me = os.getpid()

@@ -31,8 +31,8 @@ _PLAIN = {
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """``text`` with each character that cannot be seen as its code, such as ``\\x1b`` or
-    ``\\u202e``; those in ``keep`` stay."""
+    """Return ``text`` with each invisible character as its code, such as ``\\x1b`` or ``\\u202e``;
+    those in ``keep`` stay."""
     return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else _code(found[0]), text)
 
 
@@ -41,8 +41,8 @@ def _code(character: str) -> str:
 
 
 def write_anything() -> None:
-    """Standard output and error take what their encoding has no character for: as something like
-    it, or as its code."""
+    """Replace characters that standard output's and error's encoding does not have: by something
+    similar, or by their code."""
     codecs.register_error("shipper", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -58,7 +58,8 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def say(text: str) -> None:
-    """Progress, for people and for Airflow's task log. Standard output belongs to `--json`."""
+    """Print progress, for people and for Airflow's task log. Standard output belongs to
+    `--json`."""
     with contextlib.suppress(
         OSError
     ):  # nobody listens any more; what is under way is not the worse for it

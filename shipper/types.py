@@ -15,7 +15,7 @@ class FileId(NamedTuple):
     """A file with the bytes that it has now: one that is rewritten is another file."""
 
     path: str
-    """As the file system's client prints it, with scheme: ``s3a://logs/web/a.gz``."""
+    """Path as the file system's client prints it, with scheme: ``s3a://logs/web/a.gz``."""
     size_bytes: int
     modified_ms: int
     """Milliseconds since the epoch."""
@@ -52,11 +52,11 @@ class EncodedRecord(NamedTuple):
 
     key: bytes
     value: bytes | None
-    """None: a tombstone."""
+    """Value; None: a tombstone."""
 
 
 class PartitionOffset(NamedTuple):
-    """Which record of a Kafka topic."""
+    """Place of a record in a Kafka topic."""
 
     partition: int
     offset: int

@@ -20,7 +20,8 @@ class WindowClosed(BaseDeadlineReference):
     required_kwargs = frozenset({"dag_id", "run_id"})
 
     def __init__(self, settle_seconds: float = 0.0) -> None:
-        """``settle_seconds``: what the timetable lets pass between a window's end and its run."""
+        """Make the deadline. ``settle_seconds``: the timetable's pause between a window's end and
+        its run."""
         self.settle_seconds = settle_seconds
 
     def serialize_reference(self) -> dict[str, Any]:

@@ -76,11 +76,12 @@ class ShipTaskGroup(TaskGroup):
         outlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
-        """``group_id``: the pipeline's name by default. ``config``: the configuration's folder; by
-        default `$SHIPPER_CONFIG` or the `config` beside Airflow's folder of DAGs. ``window_start``,
-        ``window_end`` (ISO 8601), ``clusters`` (all by default) and ``rate_limit`` may be
-        templates; without a window it is the run's data interval. ``inlets``, ``outlets``: assets
-        besides those that the delivery gates update (:func:`delivered_asset`)."""
+        """Make the task. ``group_id``: the pipeline's name by default. ``config``: the
+        configuration's folder; by default `$SHIPPER_CONFIG` or the `config` beside Airflow's
+        folder of DAGs. ``window_start``, ``window_end`` (ISO 8601), ``clusters`` (all by
+        default) and ``rate_limit`` may be templates; without a window it is the run's data
+        interval. ``inlets``, ``outlets``: assets besides those that the delivery gates update
+        (:func:`delivered_asset`)."""
         super().__init__(group_id=group_id or pipeline, **kwargs)
         folder = _folder(config)
         [entry] = read_catalog(folder, only=pipeline) or [Broken(pipeline, ())]

@@ -18,8 +18,8 @@ _PREFIX = "/shipper"
 async def shipments(
     scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """The page's ASGI app. Scheduler and tasks load the plugin too: only a request imports what
-    answers it."""
+    """Serve the page as an ASGI app. Scheduler and tasks load the plugin too: only a request
+    imports what answers it."""
     from shipper_airflow.shipments import app
 
     await app(scope, receive, send)

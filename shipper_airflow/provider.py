@@ -1,4 +1,4 @@
-"""What `airflow providers list` shows of shipper."""
+"""Description of shipper for `airflow providers list`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """As Airflow's schema of providers wants it (``airflow/provider_info.schema.json``)."""
+    """Return the description that Airflow's schema of providers requires
+    (``airflow/provider_info.schema.json``)."""
     return {
         "package-name": "shipper",
         "name": "shipper",

@@ -32,7 +32,7 @@ from shipper_airflow.runs import AirflowsRuns
 
 
 class PersonsRights:
-    """By the auth manager, whichever it is."""
+    """Rights of a person by the auth manager, whichever it is."""
 
     def __init__(self, user: GetUserDep) -> None:
         self._user, self._manager = user, get_auth_manager()
@@ -97,5 +97,5 @@ async def refuse(request: Request, error: HTTPException) -> Response:
 
 
 def root() -> str:
-    """Where Airflow's own pages begin: `/`, or the prefix that it is served below."""
+    """Return where Airflow's own pages begin: `/`, or the prefix that it is served below."""
     return urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + "/"

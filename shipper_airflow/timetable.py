@@ -27,7 +27,8 @@ class Windows(CronDataIntervalTimetable):
     Airflow 3.3 asks no timetable for that.)"""
 
     def __init__(self, cron: str, timezone: str, settle_seconds: float = 0.0) -> None:
-        """``settle_seconds``: time between a window's end and its run (`source.settle`)."""
+        """Make the timetable. ``settle_seconds``: time between a window's end and its run
+        (`source.settle`)."""
         super().__init__(cron, timezone)
         self._settle = Duration(seconds=settle_seconds)
 

@@ -18,8 +18,9 @@ _REMEDY = (
 
 
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
-    """When the last file that belongs to a window has settled: a run that plans earlier would leave
-    it out, and the next window's run, which looks into other folders, would not find it."""
+    """Return when the last file that belongs to a window has settled: a run that plans earlier
+    would leave it out, and the next window's run, which looks into other folders, would not find
+    it."""
     return window.end + dt.timedelta(seconds=settle_seconds)
 
 
@@ -72,6 +73,6 @@ def window_of_run(
 
 
 def _utc(moment: dt.datetime | None) -> dt.datetime | None:
-    """Airflow's moments are pendulum's, which lose their zone when a timedelta is added to a
-    converted one."""
+    """Convert a moment to UTC. Airflow's moments are pendulum's, which lose their zone when a
+    timedelta is added to a converted one."""
     return dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) if moment else None

@@ -53,7 +53,8 @@ _ANY_PIPELINE = {"pipeline": "check", "source": "unused", "topic": "unused", "cl
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit code: 0 done, 1 failed run or closed gate, 2 wrong config or usage."""
+    """Run the steps and return the exit code: 0 done, 1 failed run or closed gate, 2 wrong config
+    or usage."""
     parser = argparse.ArgumentParser(
         prog="python -m spark_jobs",
         description=__doc__,
@@ -103,8 +104,8 @@ class _WithoutStacks(logging.Formatter):
 
 
 def _set_up_logging() -> None:
-    """``-v`` (``SHIPPER_LOG=info``) shows what lanes and librdkafka do, and stacks; by default only
-    what somebody should act on is shown."""
+    """Set up logging: ``-v`` (``SHIPPER_LOG=info``) shows the log of lanes and librdkafka, and
+    stacks; by default only what somebody should act on is shown."""
     level = os.environ.get("SHIPPER_LOG")
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=(level or "warning").upper(), format=form, stream=sys.stderr)
@@ -181,8 +182,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def check_sql(config_dir: Path, only: str | None = None) -> int:
-    """Prints ``{pipeline: [[field, message], …]}`` for all pipelines that load, or one of them;
-    returns 0 also when there are faults."""
+    """Print ``{pipeline: [[field, message], …]}`` for all pipelines that load, or one of them;
+    return 0 also when there are faults."""
     from spark_jobs.expressions import sql_faults
     from spark_jobs.session import session, settings_of
 

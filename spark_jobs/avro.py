@@ -22,19 +22,20 @@ _OF_STRUCTS = {
 
 
 class AvroValues:
-    """Of JSON objects in UTF-8, by the pipeline's schema. Raises Java's SchemaParseException for
-    what is none."""
+    """Encoder of JSON objects in UTF-8, by the pipeline's schema. Raises Java's
+    SchemaParseException for what is none."""
 
     def __init__(self, spark: SparkSession, avro: Avro) -> None:
         jvm: Any = spark._jvm
         self._encoder = jvm.shipper.avro.Encoder(avro.text)
 
     def encoded(self, json: Column) -> Column:
-        """Without the header. Null of a null, and of what does not fit."""
+        """Return the encoded value, without the header. Null of a null, and of what does not
+        fit."""
         return Column(self._encoder.encoded(json._jc))
 
     def misfit(self, json: Column) -> Column:
-        """Why it does not fit, with no word of it; null if it does."""
+        """Return why it does not fit, without its content; null if it does."""
         return Column(self._encoder.misfit(json._jc))
 
 
@@ -43,7 +44,7 @@ def struct_as_json(struct: Column) -> Column:
 
 
 def header(avro: Avro, ids: Mapping[str, int], topic: Callable[[], Column]) -> Column:
-    """What stands in front of each value, in Confluent's wire format. ``topic``: the name of a
+    """Return the header of each value, in Confluent's wire format. ``topic``: the name of a
     record's, for a registry that numbers a schema anew under each subject."""
     headers = {subject: _MAGIC + number.to_bytes(4, "big") for subject, number in ids.items()}
     if len(set(headers.values())) == 1:
@@ -56,7 +57,7 @@ def header(avro: Avro, ids: Mapping[str, int], topic: Callable[[], Column]) -> C
 
 
 def schema_fault(spark: SparkSession, avro: Avro) -> str:
-    """Why Avro does not take the schema; empty if it does."""
+    """Return why Avro does not accept the schema; empty if it does."""
     try:
         AvroValues(spark, avro)
     except Exception as error:

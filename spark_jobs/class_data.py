@@ -36,8 +36,8 @@ _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 def options(settings: Mapping[str, str], archive: Path | None, *, much_work: bool) -> list[str]:
-    """What a JVM is told so that it starts fast. Somebody who says how it is to collect its garbage
-    is not contradicted."""
+    """Return the options with which a JVM starts fast. Somebody who says how it is to collect its
+    garbage is not contradicted."""
     theirs = (
         settings.get("spark.driver.extraJavaOptions", ""),
         *map(_of_java, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")),
@@ -58,7 +58,8 @@ _missed = False
 
 
 def archive() -> Path | None:
-    """The one that fits this Java, this Spark and this reader, if it is there and whole."""
+    """Return the archive that fits this Java, this Spark and this reader, if it exists and is
+    complete."""
     global _missed
     with contextlib.suppress(OSError):
         for path in folder().glob(f"{key()}-*.jsa"):
@@ -69,8 +70,8 @@ def archive() -> Path | None:
 
 
 def make_later() -> None:
-    """Have it made by a process that outlives this one, if this one has missed it. It takes some
-    20 s of a core that nobody else wants; one that was begun today is not begun again."""
+    """Have it made by a process that outlives this one, if this one has missed it. It takes some 20
+    s of a core that nobody else wants; one that was begun today is not begun again."""
     if not _missed:
         return
     begun = folder() / f"{key()}.begun"
@@ -93,14 +94,14 @@ def folder() -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """The JVM runs what it holds, so nobody else may have written it."""
+    """Return True if nobody else has written it: the JVM runs what it holds."""
     found = path.stat()
     return found.st_uid in (os.getuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def checksum(path: Path) -> str:
-    """The JVM compares a few fields of its header. Costs 10 ms, and has the pages read that the JVM
-    is about to map."""
+    """Return a checksum, because the JVM compares only a few fields of its header. Costs 10 ms, and
+    has the pages read that the JVM is about to map."""
     digest = xxhash.xxh3_64()
     with path.open("rb") as content:
         while block := content.read(_BLOCK_BYTES):
@@ -109,8 +110,8 @@ def checksum(path: Path) -> str:
 
 
 def key() -> str:
-    """Of all that the JVM would compare: its own build, and the class path with the size and age of
-    each jar."""
+    """Return a key of all that the JVM would compare: its own build, and the class path with the
+    size and age of each jar."""
     digest = hashlib.sha256()
     home = java_command.spark_home()
     binary = java_command.java()

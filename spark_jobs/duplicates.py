@@ -20,8 +20,8 @@ _OPEN_AT_ONCE = 16
 
 
 def duplicates(hadoop: Hadoop, files: Sequence[PlannedFile]) -> list[list[str]]:
-    """Groups of paths with the same bytes, as stored; the paths of a group, and the groups, in
-    order. Raises SourceError.
+    """Return groups of paths with the same bytes, as stored; the paths of a group, and the groups,
+    in order. Raises SourceError.
 
     Costs nothing where all sizes differ. Files of equal size cost one open each; those whose first
     and last 4 kB agree as well (a gzip file's last bytes are its checksum and its length) are read
@@ -40,7 +40,7 @@ def duplicates(hadoop: Hadoop, files: Sequence[PlannedFile]) -> list[list[str]]:
 def _split(
     groups: Iterable[list[str]], keys: Callable[[list[str]], Sequence[Hashable]]
 ) -> list[list[str]]:
-    """Each group cut into those with the same key; what is then alone is left out."""
+    """Split each group into those with the same key; what is then alone is left out."""
     found = []
     for group in groups:
         by_key: dict[Hashable, list[str]] = defaultdict(list)

@@ -53,8 +53,8 @@ class SparkEngine(Engine):
         ships: bool = False,
         spark: SparkSession | None = None,
     ) -> None:
-        """``judges``, ``ships``: whether a source gate that asks Great Expectations, or a ship, is
-        among what this process does, so that what it needs is made ready while Spark starts.
+        """Make the engine. ``judges``, ``ships``: whether this process judges a source gate that
+        asks Great Expectations, or ships, so that what it needs is made ready while Spark starts.
         ``spark``: somebody else's session, which stays."""
         self._pipeline = pipeline
         self._judges, self._ships = judges, ships
@@ -72,7 +72,7 @@ class SparkEngine(Engine):
 
     @property
     def _hadoop(self) -> Hadoop:
-        """For whatever is asked about files; it needs no Spark."""
+        """Access to files; it needs no Spark."""
         if self._begun is not None and self._ends_java:
             self._begun.join()  # there is to be one JVM
         if (found := self._files) is None:
@@ -156,8 +156,8 @@ class SparkEngine(Engine):
             self._stopped.wait()
 
     def abandon(self) -> None:
-        """A call into the JVM that was interrupted leaves its connection in the middle of an
-        answer, so another thread asks, on one of its own."""
+        """Abandon Java. A call into the JVM that was interrupted leaves its connection in the
+        middle of an answer, so another thread asks, on a connection of its own."""
         spark, self._started, self._given = self._session, None, None
         if spark is None:
             end_java()

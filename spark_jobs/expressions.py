@@ -1,5 +1,5 @@
-"""All SQL of a pipeline, and what is wrong with it. Spark analyses every expression over no lines
-at all; nothing is read."""
+"""SQL of a pipeline, all of it, and its faults. Spark analyses every expression over no lines at
+all; nothing is read."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class SqlFault:
     field: str
     message: str
     refused: bool = False
-    """Whether Spark would take it, and the promises would not hold: a run with it is refused too,
+    """True if Spark would accept it, but the promises would not hold: a run with it is refused too,
     not only `validate`."""
 
 
 def expressions(pipeline: Pipeline) -> Iterator[Expression]:
-    """All SQL of a pipeline but ``records.columns``, which build on each other."""
+    """Yield all SQL of a pipeline but ``records.columns``, which build on each other."""
     mapping = pipeline.records
     for name, sql in mapping.drop.items():
         yield Expression(f"records.drop.{name}", sql, "condition")
@@ -73,7 +73,7 @@ def expressions(pipeline: Pipeline) -> Iterator[Expression]:
 
 
 def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
-    """What is wrong with each expression, all at once. Reads no data."""
+    """Return the faults of each expression, all at once. Reads no data."""
     frame = spark.createDataFrame([], LINES)
     parse = pipeline.records.parse
     faults = _parse_faults(spark, parse) if parse is not None else []
@@ -128,7 +128,7 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
 
 
 def _parse_faults(spark: SparkSession, parse: Parse) -> list[SqlFault]:
-    """Reads no data."""
+    """Return the faults of `records.parse`. Reads no data."""
     if parse.regex is not None:
         why = regex_fault(spark, parse.regex)
         return [SqlFault("records.parse.regex", why)] if why else []
@@ -141,7 +141,7 @@ def _parse_faults(spark: SparkSession, parse: Parse) -> list[SqlFault]:
 
 
 def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path) -> None:
-    """Raises ConfigError for expressions that Spark would take and that would break the promises.
+    """Raise ConfigError for expressions that Spark would accept and that would break the promises.
     Called before anything is read by them or sent, since nobody can say that the pipeline was
     validated. Costs some 10 ms an expression."""
     if not _has_any(pipeline):

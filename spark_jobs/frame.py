@@ -1,5 +1,5 @@
-"""From the window's lines to the frame that the sink takes: columns, what is decided about each
-line, and the record. All of it is Spark SQL.
+"""Frame for the sink, from the window's lines: columns, the decision about each line, and the
+record. All of it is Spark SQL.
 
 A line that is dropped is not filtered out: a chunk is an interval of ordinals, so every line must
 be counted where the chunks are cut.
@@ -76,8 +76,8 @@ LINES = StructType(
 
 
 def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds those of ``records.parse`` and ``records.columns``, in order; later ones may use earlier
-    ones."""
+    """Add the columns of ``records.parse`` and ``records.columns``, in order; later ones may use
+    earlier ones."""
     frame = with_parsed(frame, pipeline)
     for name, expression in pipeline.records.columns.items():
         frame = frame.withColumn(name, F.expr(expression))
@@ -85,9 +85,9 @@ def with_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
-    """What the content checks of the source gate look at, of every line that `records.drop` leaves:
-    the line, the named columns, the key if there is one, and the topic's name; of file_path and
-    file_name those in ``more``. What no check asks for is not computed."""
+    """Return the frame for the content checks of the source gate, of every line that `records.drop`
+    leaves: the line, the named columns, the key if there is one, and the topic's name; of file_path
+    and file_name those in ``more``. What no check asks for is not computed."""
     frame = with_columns(frame, pipeline)
     for condition in pipeline.records.drop.values():
         frame = frame.where(~F.coalesce(F.expr(condition), F.lit(False)))
@@ -117,7 +117,7 @@ def records(
     reserved: str = RESERVED,
     schema_ids: Mapping[str, int] | None = None,
 ) -> DataFrame:
-    """The sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms),
+    """Return the sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms),
     disposition where the pipeline has them.
 
     Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that;
@@ -197,8 +197,8 @@ def blocks(frame: DataFrame) -> DataFrame:
 def headers_of_files(
     spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]
 ) -> dict[str, tuple[Header, ...]]:
-    """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a header
-    that depends on the line."""
+    """Return URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a
+    header that depends on the line."""
     mapping = pipeline.records
     if mapping.bundle is None or not mapping.headers:
         return {}
@@ -230,7 +230,7 @@ def headers_of_files(
 
 
 class OfLine(NamedTuple):
-    """What depends on the line, and not on its file alone."""
+    """Headers that depend on the line, and not on its file alone."""
 
     columns: set[str]
     headers: Mapping[str, str]
@@ -238,7 +238,8 @@ class OfLine(NamedTuple):
 
 
 def of_line(spark: SparkSession, pipeline: Pipeline) -> OfLine:
-    """Reads no data. Raises what Spark raises for an expression that it cannot analyse."""
+    """Find what depends on the line. Reads no data. Raises what Spark raises for an expression that
+    it cannot analyse."""
     frame = with_parsed(spark.createDataFrame([], LINES), pipeline)
     found = {
         "value",
@@ -266,8 +267,8 @@ def of_line(spark: SparkSession, pipeline: Pipeline) -> OfLine:
 
 
 def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
-    """Whether the expression uses any of ``columns``, or may give something else each time (as
-    input_file_name() does). Asked of Spark, which alone knows that ``user`` is a function where
+    """Return True if the expression uses any of ``columns``, or may give another value each time
+    (as input_file_name() does). Asked of Spark, which alone knows that ``user`` is a function where
     there is no such column."""
     plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()
     used = plan.references().toSeq()
@@ -277,15 +278,15 @@ def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
 
 
 def _leaving(frame: DataFrame, pipeline: Pipeline) -> Callable[[str], Column]:
-    """Expression → the bytes that leave."""
+    """Return a function from an expression to the bytes that leave."""
     redacted = redaction(frame.sparkSession, pipeline.records.redact)
     as_json = pipeline.records.avro is not None
     return lambda expression: redacted(_as_bytes(frame, expression, as_json))
 
 
 def _as_bytes(frame: DataFrame, expression: str, as_json: bool) -> Column:
-    """A cast of a number to binary would give its big-endian bytes, which nobody expects in Kafka.
-    ``as_json``: a struct, too."""
+    """Return bytes. A cast of a number to binary would give its big-endian bytes, which nobody
+    expects in Kafka. ``as_json``: a struct, too."""
     column = F.expr(expression)
     kind = frame.select(column).schema[0].dataType
     if isinstance(kind, BinaryType):
@@ -308,7 +309,7 @@ def topic(pipeline: Pipeline, reserved: str = RESERVED) -> Column:
 
 
 def _with_header(pipeline: Pipeline, header: Column) -> Column:
-    """The Avro value of what is shipped, in the wire format; the JSON of everything else."""
+    """Return the Avro value of what is shipped, in the wire format; the JSON of everything else."""
     shipped = (
         F.col(sql_column(_DISPOSITION)).isNull()
         & F.col(sql_column(MARK)).isNull()
@@ -322,7 +323,7 @@ def _with_header(pipeline: Pipeline, header: Column) -> Column:
 
 
 def _topic_shown(pipeline: Pipeline) -> Column:
-    """Its name, where topics are an index too."""
+    """Return the topic's name, also where topics are an index."""
     if not fixed_topics(pipeline):
         return F.col(sql_column(TOPIC_COLUMN))
     return _first_match(pipeline, lambda route: F.lit(route.topic))
@@ -337,8 +338,8 @@ def _first_match(pipeline: Pipeline, target: Callable[[Route], Column]) -> Colum
 
 
 def _topic_name(route: Route, pipeline: Pipeline, reserved: str) -> Column:
-    """Null for a name that the route does not allow. Decided here and nowhere else, so that Spark's
-    count of such records and the sink's are of the same ones."""
+    """Return the topic's name; null for a name that the route does not allow. Decided here and
+    nowhere else, so that Spark's count of such records and the sink's are of the same ones."""
     parts = re.split(r"\{(\w+)\}", route.topic)
     columns = [
         F.col(part).cast("string") if index % 2 else F.lit(part)
@@ -367,8 +368,8 @@ def _topic_name(route: Route, pipeline: Pipeline, reserved: str) -> Column:
 
 
 def disposition(pipeline: Pipeline) -> Column | None:
-    """A byte: null, ship it; else an index into ``rules`` and ``reasons`` behind them. The first
-    that holds counts. None: every line is shipped."""
+    """Return the disposition as a byte: null, ship it; else an index into ``rules`` and, after
+    them, ``reasons``. The first that holds counts. None: every line is shipped."""
     conditions = [F.expr(condition) for condition in pipeline.records.drop.values()]
     if pipeline.records.parse is not None:
         conditions.append(~is_parsed(pipeline.records.parse))
@@ -392,8 +393,8 @@ def _is_dropped(pipeline: Pipeline) -> Column:
 
 
 def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
-    """Aggregates for `observe`, named as in ``observed``. ``topic``: the column with its name,
-    where that is not known before reading."""
+    """Return aggregates for `observe`, named as in ``observed``. ``topic``: the column with its
+    name, where that is not known before reading."""
     decided = F.col(sql_column(_DISPOSITION))
     found = [F.count_if(decided == index).alias(name) for index, name in enumerate(names(pipeline))]
     if topic is not None and pipeline.quarantine is not None:
@@ -407,8 +408,8 @@ def _counts(pipeline: Pipeline, topic: Column | None) -> list[Column]:
 
 
 def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds `window_start`, and the columns of `records.parse`, null in a line that cannot be
-    parsed, and what :func:`is_parsed` looks at."""
+    """Add `window_start`, and the columns of `records.parse`, null in a line that cannot be parsed,
+    and the column that :func:`is_parsed` uses."""
     frame = with_window(frame, pipeline)
     parse = pipeline.records.parse
     if parse is None:
@@ -433,10 +434,10 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Adds `window_start`: what the source's `{window_start:…}` stands for in the path of a line's
-    file, null where it is no date. No such column if the source's path names no whole date. Of the
-    path and not of the run, since a file may be begun by one run and finished by one over another
-    window."""
+    """Add `window_start`: the time for which the source's `{window_start:…}` stands in the path of
+    a line's file, null if it is no date. No such column if the source's path names no whole date.
+    Of the path and not of the run, since a file may be begun by one run and finished by one over
+    another window."""
     pattern = pattern_of_source(pipeline.source.path)
     try:
         regex, form = PathTime(pattern or "").in_spark
@@ -451,11 +452,12 @@ def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def is_parsed(parse: Parse) -> Column:
-    """Whether the line could be parsed; never null."""
+    """Return whether the line could be parsed; never null."""
     parsed = F.col(sql_column(PARSED))
     return F.coalesce(parsed, F.lit(False)) if parse.json_object is True else parsed.isNotNull()
 
 
 def _looks_like_object() -> Column:
-    """Spark also reads the first object of an array, and what stands before some other text."""
+    """Return whether the text is one object: Spark also reads the first object of an array, and
+    what stands before some other text."""
     return F.col("value").rlike(_JSON_OBJECT)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hadoop:
-    """What every question about files is asked with."""
+    """Access to files through Hadoop."""
 
     jvm: Any
     conf: Any
@@ -26,11 +26,12 @@ class Hadoop:
     def start(
         cls, settings: Mapping[str, str], secrets: Mapping[str, str] = MappingProxyType({})
     ) -> Hadoop:
-        """As a SparkContext with these settings would have it: by the function that it calls, of
-        the SparkConf that it would make. Raises what pyspark raises if there is no JVM to be had.
+        """Start as a SparkContext with these settings would: by the function that it calls, of the
+        SparkConf that it would make. Raises what pyspark raises if there is no JVM to be had.
 
         ``secrets``: for Hadoop's Configuration alone, which nobody prints. Settings are on the
-        JVM's command line, and Spark shows them."""
+        JVM's command line, and Spark shows them.
+        """
         jvm = file_gateway(settings).jvm
         conf = jvm.org.apache.spark.SparkConf(
             True
@@ -47,6 +48,6 @@ class Hadoop:
 
 
 def tell(conf: Any, secrets: Mapping[str, str]) -> None:
-    """Sets them in Hadoop's Configuration, over the gateway's own connection."""
+    """Set secrets in Hadoop's Configuration, over the gateway's own connection."""
     for name, value in secrets.items():
         conf.set(name, value)

@@ -35,10 +35,10 @@ class _Jvm:
 
     process: subprocess.Popen[bytes]
     folder: Path
-    """With the file that it writes when Python may connect."""
+    """Folder with the file that the JVM writes when Python may connect."""
     has_archive: bool
     much_work: bool
-    """Whether it was started for work that takes longer than some seconds."""
+    """True if it was started for work that takes longer than some seconds."""
     address: tuple[int, str] | None = None
     """Port and secret."""
 
@@ -51,7 +51,7 @@ at files meanwhile needs the same JVM; its address is there to be read once."""
 
 
 def log_settings() -> Path:
-    """For log4j: nothing; with ``-v`` (``SHIPPER_LOG``) errors with their stacks."""
+    """Return log4j's settings: nothing; with ``-v`` (``SHIPPER_LOG``) errors with their stacks."""
     return _HERE / (
         "log4j2-verbose.properties" if os.environ.get("SHIPPER_LOG") else "log4j2.properties"
     )
@@ -60,7 +60,7 @@ def log_settings() -> Path:
 def begin_java(
     settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None
 ) -> None:
-    """Starts the JVM if there is none, and does not wait for it: Python has enough to import
+    """Start the JVM if there is none, and do not wait for it: Python has enough to import
     meanwhile. Does nothing where that is `spark-submit`'s business, or where somebody else has
     started one. ``options`` in place of those that make it start fast."""
     global _jvm
@@ -97,8 +97,8 @@ def _begin(
 
 
 def _address(settings: Mapping[str, str], *, much_work: bool = False) -> tuple[int, str] | None:
-    """Where the JVM listens that was begun, before or now; None for none, or if it died before it
-    did."""
+    """Return where the JVM listens that was begun, before or now; None for none, or if it died
+    before that."""
     global _jvm
     with _starts:
         begin_java(settings, much_work=much_work)
@@ -130,8 +130,8 @@ def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
 
 
 def file_gateway(settings: Mapping[str, str]) -> Any:
-    """Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one. Raises what
-    pyspark raises if none can be started."""
+    """Return Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one.
+    Raises what pyspark raises if none can be started."""
     global _gateway
     if _gateway is not None:
         return _gateway
@@ -161,9 +161,9 @@ def _connected(port: int, secret: str) -> Any:
 
 
 def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None:
-    """For a SparkContext in that JVM; with ``much_work`` in one that was started for it, instead of
-    another that was not. None where pyspark finds it itself: in the environment, or since it has
-    one."""
+    """Return a gateway for a SparkContext in that JVM; with ``much_work`` in one that was started
+    for it, instead of another that was not. None where pyspark finds it itself: in the environment,
+    or since it has one."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -186,14 +186,15 @@ def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None
 
 
 def forget_java() -> None:
-    """Ends the JVM, in which nothing runs; what has come from it is worth nothing any more."""
+    """End the JVM, in which nothing runs; objects that came from it are worthless then."""
     global _jvm, _gateway
     end_java()
     _jvm, _gateway = None, None
 
 
 def _launched(settings: Mapping[str, str]) -> Any:
-    """By `spark-submit`, which looks at all that may be set up on this machine."""
+    """Launch the JVM through `spark-submit`, which looks at all that may be set up on this
+    machine."""
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
@@ -205,7 +206,7 @@ def _launched(settings: Mapping[str, str]) -> Any:
 
 @contextlib.contextmanager
 def _words() -> Iterator[int]:
-    """What the JVM writes to gets passed on."""
+    """Pass on what the JVM writes."""
     theirs, ours = os.pipe()
     threading.Thread(target=_pass_on, args=(theirs,), name="Java's words", daemon=True).start()
     try:
@@ -216,9 +217,9 @@ def _words() -> Iterator[int]:
 
 @contextlib.contextmanager
 def afterwards(clean_up: Callable[[], object]) -> Iterator[None]:
-    """Calls Java when the ``with`` block ends, unless a signal ended it: a call that was
-    interrupted leaves its connection in the middle of an answer, and the next one on it would wait
-    for ever. Java itself ends then."""
+    """Call Java when the ``with`` block ends, unless a signal ended it: a call that was interrupted
+    leaves its connection in the middle of an answer, and the next one on it would wait for ever.
+    Java itself ends then."""
     try:
         yield
     except Stopped:
@@ -245,7 +246,8 @@ def _pass_on(pipe: int) -> None:
 
 
 def java_process() -> subprocess.Popen[bytes] | None:
-    """None before there is one, and under spark-submit, whose child this process is."""
+    """Return the JVM's process; None before there is one, and under spark-submit, whose child this
+    process is."""
     if _jvm is not None:
         return _jvm.process
     spark = getattr(sys.modules.get("pyspark"), "SparkContext", None)
@@ -256,7 +258,7 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def end_java() -> None:
-    """Of a JVM in which nothing runs but a question or two. One that somebody else has started is
+    """End a JVM in which nothing runs but a question or two. One that somebody else has started is
     theirs."""
     if (java := java_process()) is not None:
         java.kill()

@@ -74,7 +74,7 @@ _HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def spark_home() -> Path:
-    """pyspark's own. It is not imported for that."""
+    """Return pyspark's own Spark home. It is not imported for that."""
     spec = find_spec("pyspark")
     assert spec is not None, "pyspark is not installed"
     assert spec.origin is not None
@@ -82,7 +82,7 @@ def spark_home() -> Path:
 
 
 def java() -> Path | None:
-    """The one that `spark-class` would run; None if there is none."""
+    """Return the Java that `spark-class` would run; None if there is none."""
     if home := os.environ.get("JAVA_HOME"):
         found = Path(home) / "bin" / "java"
         return found if os.access(found, os.X_OK) else None
@@ -91,9 +91,9 @@ def java() -> Path | None:
 
 
 def class_path(home: Path) -> str:
-    """Of every driver on this machine, so that one class-data archive fits them all: more may only
-    follow behind. The reader's jar is there too, since only what this loader has loaded can be
-    archived."""
+    """Return the class path of every driver on this machine, so that one class-data archive fits
+    them all: more may only follow behind. The reader's jar is there too, since only what this
+    loader has loaded can be archived."""
     return os.pathsep.join(
         [
             *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
@@ -104,9 +104,9 @@ def class_path(home: Path) -> str:
 
 
 def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[str] | None:
-    """argv of a JVM that waits for Python as `spark-submit … pyspark-shell` would start it, with
-    ``options`` of the JVM's in front of what the settings have; None if that is for `spark-submit`
-    to say."""
+    """Return the argv of a JVM that waits for Python as `spark-submit … pyspark-shell` would start
+    it, with ``options`` of the JVM's before what the settings have; None if only `spark-submit` can
+    tell."""
     home, binary = spark_home(), java()
     if not _is_plain(settings, home) or binary is None:
         return None
@@ -125,7 +125,8 @@ def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[st
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What `spark-submit`'s scripts would add to this process's."""
+    """Return the variables that `spark-submit`'s scripts would add to this process's
+    environment."""
     return {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf_folder(home)),

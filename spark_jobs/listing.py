@@ -51,7 +51,7 @@ _ALWAYS_MS = 2**62
 
 
 class _Unread(NamedTuple):
-    """Why there is no beginning of a file, and whether another run may read it."""
+    """Reason why a file has no beginning, and whether another run may read it."""
 
     why: str
     passing: bool
@@ -67,10 +67,10 @@ def list_files(
     most: int,
     modified: Window | None = None,
 ) -> Listed:
-    """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file
-    once. What was not last modified in ``modified`` is of another window. Stops when it has found
-    more than ``most`` whose name fits one of the globs in ``include``. A path that cannot be listed
-    is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
+    """List the entries under ``paths`` (folders or globs; one that does not exist holds none), each
+    file once. What was not last modified in ``modified`` is of another window. Stops when it has
+    found more than ``most`` whose name fits one of the globs in ``include``. A path that cannot be
+    listed is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (
         (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
@@ -115,7 +115,8 @@ def list_files(
 
 
 def _java_regex(pattern: str) -> str:
-    """Of a glob on names. Python's ``\\Z`` is the very end; Java's lets a line end follow."""
+    """Return the Java regular expression of a glob on names. Python's ``\\Z`` is the very end;
+    Java's lets a line end follow."""
     return fnmatch.translate(pattern).replace(r"\Z", r"\z")
 
 
@@ -135,8 +136,8 @@ def is_missing(hadoop: Hadoop, path: str) -> bool:
 
 
 def qualified_folder(hadoop: Hadoop, folder: str) -> str:
-    """``folder`` as paths of files in it begin, with a slash at its end; empty for none. Asks
-    nobody whether it is there."""
+    """Return ``folder`` as paths of files in it begin, with a slash at its end; empty for none.
+    Asks nobody whether it is there."""
     if not folder:
         return ""
     hadoop_path = hadoop.jvm.org.apache.hadoop.fs.Path(folder)
@@ -145,7 +146,7 @@ def qualified_folder(hadoop: Hadoop, folder: str) -> str:
 
 
 def open_file(hadoop: Hadoop, path: str) -> Any:
-    """Its bytes as they are stored: Hadoop's FSDataInputStream. Raises Py4JJavaError."""
+    """Open a file's bytes as they are stored: Hadoop's FSDataInputStream. Raises Py4JJavaError."""
     return _folder(hadoop).open(hadoop.conf, path)
 
 
@@ -242,7 +243,7 @@ def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
 
 
 def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline) -> Sample:
-    """Looks at the beginning of a few files. A file that cannot be read is left out."""
+    """Look at the beginning of a few files. A file that cannot be read is left out."""
     source, codec = pipeline.source, pipeline.delivery.compression
     chosen = [
         PlannedFile(**vars(file))
@@ -273,8 +274,8 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline
 
 
 def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
-    """How often the object store was asked since this JVM's client was made, by kind of request as
-    S3 bills it."""
+    """Return how often the object store was asked since this JVM's client was made, by kind of
+    request as S3 bills it."""
     found = packed.Unpacker(_folder(hadoop).requests(hadoop.conf, bucket))
     counters = {found.text(): found.number() for _ in found}
     counts = {
@@ -286,7 +287,7 @@ def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
 def _heads(
     hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None
 ) -> Iterable[bytes | _Unread]:
-    """The first ``count`` bytes of each file's content (of its bytes as stored with
+    """Yield the first ``count`` bytes of each file's content (of its bytes as stored with
     ``format=PLAIN``, the last of these with _TAIL), all if it has fewer; or why not."""
     if not files:
         return

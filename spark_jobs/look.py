@@ -1,5 +1,5 @@
-"""What the process of a job finds when it looks and ships nothing: for `shipper doctor`. Prints one
-JSON document."""
+"""Look of a job's process at its environment, without shipping anything: for `shipper doctor`.
+Prints one JSON document."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MOST_FILES = 10_000
 
 
 def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
-    """Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java starts,
-    ``source_error`` if they cannot be listed, ``problem`` if the first of them cannot be read.
-    Then, on a Spark cluster, once more with what tasks find there. Returns 0: what is wrong is in
-    the last document."""
+    """Print Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java
+    starts, ``source_error`` if they cannot be listed, ``problem`` if the first of them cannot be
+    read. Then, on a Spark cluster, once more with what tasks find there. Returns 0: what is wrong
+    is in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
     begin_java(settings)

@@ -1,4 +1,4 @@
-"""What goes between Python and Java in one call: see jvm/shipper/lines/Packed.java, the
+"""Values that pass between Python and Java in one call: see jvm/shipper/lines/Packed.java, the
 other side."""
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ class Unpacker:
         return self.bytes().decode()
 
     def __iter__(self) -> Iterator[int]:
-        """Counts as many as the number that comes next says."""
+        """Count as many as the number that comes next says."""
         yield from range(self.number())

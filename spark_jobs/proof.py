@@ -35,7 +35,7 @@ def prove(
     schema_ids: Mapping[str, int],
     wanted: Sequence[ToProve],
 ) -> list[Proof]:
-    """Reads each file once for each URI that it is wanted under. Raises what Spark raises."""
+    """Read each file once for each URI that it is wanted under. Raises what Spark raises."""
     pieces: dict[int, FilePiece] = {}
     parts: dict[int, list[Part]] = {}
     places: list[dict[int, tuple[int, int]]] = []

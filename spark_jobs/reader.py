@@ -27,7 +27,7 @@ _CSV = Csv()
 
 @dataclass(frozen=True)
 class Framing:
-    """How the content of files is cut into records, where a file does not say so itself:
+    """Framing of records in files, if a file does not define it itself:
     jvm/shipper/lines/Framing.java."""
 
     kind: Literal["lines", "starts_with", "csv", "whole_file"] = "lines"
@@ -63,17 +63,17 @@ class Framing:
 
 @dataclass(frozen=True)
 class LineLimits:
-    """What records are read, and how long ones."""
+    """Limits of the records to read."""
 
     max_line: int = _NO_LIMIT
     """Longest in bytes. A longer one is marked as TOO_LONG (marks.py)."""
     keep: int = 0
-    """How many of its first bytes a longer one keeps as its value."""
+    """Number of its first bytes that a longer record keeps as its value."""
     framing: Framing = Framing()
 
     @classmethod
     def of(cls, pipeline: Pipeline, keep: int | None = None) -> LineLimits:
-        """As a ship reads them, but for ``keep`` if it is given."""
+        """Return the limits of a ship, but for ``keep`` if it is given."""
         if keep is None:
             # Of a line that is cut off nobody knows what its last characters are the beginning of.
             keep = (
@@ -93,7 +93,7 @@ class Reading:
         self.frame: DataFrame = spark.read.format(_SOURCE).option("read", id).load()
 
     def reports(self) -> list[PieceReport]:
-        """Of the pieces that tasks that succeeded have read."""
+        """Return the reports of the pieces that successful tasks have read."""
         return _reports(self._source.reports(self._id))
 
 
@@ -153,11 +153,11 @@ def reading(
     partition_bytes: int,
     ends: bool = False,
 ) -> Iterator[Reading]:
-    """Columns: value (the record), file_path, file_name, split, and MARK (marks.py). A piece that
-    cannot be read to its end ends with a row that is marked as BROKEN, and then the next one is
-    read. Rows are in the order of the pieces; neighbours share a task up to ``partition_bytes``.
-    With ``ends`` each piece that could be read ends with a row that is marked as END. The frame can
-    be read as long as the ``with`` block runs."""
+    """Yield a reading with the columns value (the record), file_path, file_name, split, and MARK
+    (marks.py). A piece that cannot be read to its end ends with a row that is marked as BROKEN, and
+    then the next one is read. Rows are in the order of the pieces; neighbours share a task up to
+    ``partition_bytes``. With ``ends`` each piece that could be read ends with a row that is marked
+    as END. The frame can be read as long as the ``with`` block runs."""
     source: Any = spark._jvm.shipper.lines.LineSource  # type: ignore[union-attr]
     id = source.begin(
         spark._jsparkSession,

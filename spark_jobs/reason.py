@@ -1,4 +1,4 @@
-"""Why reading, checking or shipping data failed, in words that hold no log content.
+"""Reasons of failed reads, checks and ships, in words that hold no log content.
 
 Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python
 function quotes what it likes, and Great Expectations passes both on with a traceback. A step's
@@ -24,7 +24,7 @@ from spark_jobs.java import java_process
 
 _LONGEST = 400
 _JAVA_ENDS_WITHIN_SECONDS = 5.0
-"""After it stopped answering."""
+"""Time in which Java ends after it stopped answering."""
 _MORE = "the text may quote log lines, so it is left out; `-v` (SHIPPER_LOG=info) shows it"
 # At the very beginning, where the text is Spark's own; further on it may be a log line that looks
 # like it.
@@ -171,7 +171,7 @@ _SPARK_EXITS = {
 
 
 def first_line(error: Exception) -> str:
-    """The sentence of a Spark or Py4J error that people can use, without the JVM's stack."""
+    """Return the sentence of a Spark or Py4J error that people can use, without the JVM's stack."""
     java = getattr(error, "java_exception", None)
     if java is not None:
         while java.getCause() is not None:
@@ -200,7 +200,7 @@ def no_such_column(error: Exception, columns: Iterable[str] | None = None) -> st
 
 
 def of_building(error: Exception) -> str:
-    """For an error from before any data was looked at: its own text."""
+    """Return the reason of an error from before any data was looked at: its own text."""
     if unresolved := no_such_column(error):
         return unresolved
     message = getattr(error, "message", None) or str(error) or type(error).__name__
@@ -208,7 +208,7 @@ def of_building(error: Exception) -> str:
 
 
 def of_exception(error: Exception) -> str:
-    """For an error from while data was read."""
+    """Return the reason of an error from while data was read."""
     if isinstance(error, ShipperError):
         return of_building(error)
     if gone := java_is_gone(error):
@@ -231,8 +231,8 @@ def of_exception(error: Exception) -> str:
 
 
 def of_python(error: BaseException) -> str:
-    """For an error of Python's own, or of a library's: what happened and where, never its text,
-    unless the system wrote it."""
+    """Return the reason of an error of Python's own, or of a library's: what happened and where,
+    never its text, unless the system wrote it."""
     if isinstance(error, OSError) and error.errno is not None:
         return _shortened(why_system(error))
     if isinstance(error, MemoryError):
@@ -257,7 +257,8 @@ def of_python(error: BaseException) -> str:
 
 
 def of_exception_info(info: Mapping[str, Any]) -> str | None:
-    """For the ``exception_info`` of a result of Great Expectations; None if there was no exception.
+    """Return the reason in the ``exception_info`` of a result of Great Expectations; None if there
+    was no exception.
 
     It is ``{"raised_exception": …}``, or one such mapping per metric that failed.
     """
@@ -302,12 +303,13 @@ def java_is_gone(error: Exception) -> str | None:
 
 
 def _java_error(error: BaseException) -> Any:
-    """The Throwable, if Java raised it."""
+    """Return the Throwable, if Java raised it."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
 def _thrown(error: Exception) -> Iterator[tuple[str, str]]:
-    """(class, text) of what Java raised and of each cause; nothing if the JVM does not say."""
+    """Yield (class, text) of what Java raised and of each cause; nothing if the JVM does not
+    say."""
     java = _java_error(error)
     for _ in range(20):
         if java is None:
@@ -337,8 +339,8 @@ def _known(kind: str, text: str) -> str | None:
 
 
 def _of_text(text: str, kind: str) -> str:
-    """``text`` begins with Spark's own words, as its errors do, or with a class name; ``kind``: the
-    error's class otherwise."""
+    """Return the reason in ``text``, which begins with Spark's own words, as its errors do, or with
+    a class name; ``kind``: the error's class otherwise."""
     if task := _FAILED_TASK.match(text):
         text = text[task.end() :]
     if java := _JAVA_CLASS.match(text):

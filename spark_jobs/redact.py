@@ -14,8 +14,8 @@ from shipper.config.redact import Redaction
 
 
 def redaction(spark: SparkSession, rules: Sequence[Redaction]) -> Callable[[Column], Column]:
-    """A function from bytes to bytes. It has no name in the session, and the keys of hashes are in
-    no plan: what Spark shows of it is `redact`."""
+    """Return a function from bytes to bytes. It has no name in the session, and the keys of hashes
+    are in no plan: what Spark shows of it is `redact`."""
     if not rules:
         return lambda column: column
     jvm: Any = spark._jvm
@@ -34,7 +34,7 @@ def redaction(spark: SparkSession, rules: Sequence[Redaction]) -> Callable[[Colu
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """py4j writes each call to its log, with what is passed, for who asks for all there is."""
+    """Silence py4j, which logs each call with its arguments at its finest level."""
     logger = logging.getLogger("py4j")
     before = logger.level
     logger.setLevel(logging.INFO)

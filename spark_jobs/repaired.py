@@ -57,7 +57,7 @@ def _decide(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedR
 
 
 def _redact(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedRecord]) -> None:
-    """All values, keys and headers as rows of one column."""
+    """Redact all values, keys and headers as rows of one column."""
     parts = [
         part
         for each in records

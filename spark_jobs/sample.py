@@ -27,10 +27,10 @@ class SampleRange:
 def sample_ranges(
     files: Sequence[PlannedFile], count: int, piece_bytes: int, cut_bytes: int | None = None
 ) -> list[SampleRange]:
-    """``count`` ranges, or fewer if there are no more. Of more files than that one each of some,
-    spread evenly over the list, which is in the order of paths and so mostly of time; of fewer
-    files several each, spread evenly over the file. ``cut_bytes``: where files are cut for it; by
-    default into pieces. One that is not cut gives its first records."""
+    """Choose ``count`` ranges, or fewer if there are no more. Of more files than that one each of
+    some, spread evenly over the list, which is in the order of paths and so mostly of time; of
+    fewer files several each, spread evenly over the file. ``cut_bytes``: where files are cut for
+    it; by default into pieces. One that is not cut gives its first records."""
     chosen = (
         [files[index * len(files) // count] for index in range(count)]
         if len(files) > count
@@ -58,7 +58,7 @@ def sample_ranges(
 def to_read(
     chosen: Sequence[SampleRange], files: Sequence[PlannedFile], piece_bytes: int
 ) -> list[FilePiece]:
-    """The pieces as the reader takes them. Of ``files`` they were chosen."""
+    """Return the pieces as the reader takes them. Of ``files`` they were chosen."""
     of_path = {file.path: file for file in files}
     return [_to_read(piece, of_path[piece.path], piece_bytes) for piece in chosen]
 

@@ -29,10 +29,11 @@ _STOPS = "stop pyspark"
 
 
 def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
-    """The session for the pipeline's steps, one per process. ``much_work``: for longer than some
-    seconds.
+    """Return the session for the pipeline's steps, one per process. ``much_work``: for longer than
+    some seconds.
 
-    Raises SparkUnavailable if the master cannot be reached."""
+    Raises SparkUnavailable if the master cannot be reached.
+    """
     if why := why_no_spark(
         pipeline.runner
     ):  # Spark itself would try for a minute, and say that it was shut down
@@ -85,7 +86,7 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def end_session(spark: SparkSession, within_seconds: float) -> None:
-    """Stops the session from another thread; the JVM is killed if that takes longer. Never
+    """Stop the session from another thread; the JVM is killed if that takes longer. Never
     raises."""
 
     def stop() -> None:
@@ -101,8 +102,8 @@ def end_session(spark: SparkSession, within_seconds: float) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps these loggers from writing errors with the values that caused them into the
-    task's log."""
+    """Keep these loggers from writing errors with the values that caused them into the task's
+    log."""
     loggers = [
         logging.getLogger("great_expectations"),
         # Made by PySparkLogger, or else pyspark would find a plain logger under the name and fail
@@ -122,7 +123,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def setting(spark: SparkSession, key: str, value: object) -> Iterator[None]:
-    """Another value for one of Spark SQL's settings while the ``with`` block runs."""
+    """Set another value for one of Spark SQL's settings while the ``with`` block runs."""
     previous = spark.conf.get(key)
     spark.conf.set(key, str(value))
     with afterwards(lambda: spark.conf.set(key, str(previous))):

@@ -43,15 +43,15 @@ _TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.i
 
 
 def _rows_per_batch(max_line_bytes: int) -> int:
-    """Spark cuts its batches by rows (`job.py` says why not by bytes), so the longest lines decide
-    how much memory one may need: 1 GiB. Measured: 1,024 rows cost Java 4 % more CPU than 4,000,
-    which is the point of diminishing returns."""
+    """Return the rows of a batch. Spark cuts its batches by rows (`job.py` says why not by bytes),
+    so the longest lines decide how much memory one may need: 1 GiB. Measured: 1,024 rows cost Java
+    4 % more CPU than 4,000, which is the point of diminishing returns."""
     return max(16, min(_MOST_ROWS, _MOST_BATCH_BYTES // max_line_bytes))
 
 
 def spark_settings(pipeline: Pipeline) -> dict[str, str]:
-    """All of them, with the master and the application's name; no secret. Raises JarsUnavailable
-    for a source that needs more than Spark brings."""
+    """Return all settings, with the master and the application's name; no secret. Raises
+    JarsUnavailable for a source that needs more than Spark brings."""
     runner = pipeline.runner
     hadoop, of_source = s3a.settings(pipeline)
     more_jars = s3a.s3a_jars(pipeline, Path(os.environ.get("SPARK_HOME") or spark_home()))
@@ -103,7 +103,8 @@ def _for_hadoop(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _more_class_path(runner: Runner, jars: list[Path]) -> dict[str, str]:
-    """In one process, the driver's class path is everybody's: Spark need copy no jar."""
+    """Return the class path. In one process, the driver's class path is everybody's: Spark need
+    copy no jar."""
     if runner.kind != "local" or not jars:
         return {}
     theirs = runner.conf.get("spark.driver.extraClassPath")
@@ -117,7 +118,7 @@ _UTF8 = "C.UTF-8"
 
 
 def set_environment(pipeline: Pipeline) -> None:
-    """Of this process, which the JVM and Spark's workers on this machine inherit."""
+    """Set variables of this process, which the JVM and Spark's workers on this machine inherit."""
     if next(
         (value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "C"
     ) in ("C", "POSIX"):

@@ -48,7 +48,7 @@ _TELLS_SECONDS = 0.5
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
-    """Has Spark start the Python processes of so many tasks, which import what shipping needs: a
+    """Have Spark start the Python processes of so many tasks, which import what shipping needs: a
     second that the first transaction then need not wait for, if there is something else to do
     meanwhile. To be called in a thread. Never raises; a ship starts its own."""
     with contextlib.suppress(Exception):
@@ -117,8 +117,7 @@ class Sink:
         self._receipts: Accumulator[list[str]] | None = None
 
     def write(self, frame: DataFrame) -> None:
-        """Runs the job, with a task for each of the frame's partitions. Raises what Spark
-        raises."""
+        """Run the job, with a task for each of the frame's partitions. Raises what Spark raises."""
         from shipper.worker.order import code_digest
 
         self._receipts = frame.sparkSession.sparkContext.accumulator([], _Listed())
@@ -131,7 +130,7 @@ class Sink:
 
     @property
     def receipts(self) -> list[Receipt]:
-        """Of the tasks that are done."""
+        """Receipts of the finished tasks."""
         from shipper.worker.receipt import Receipt
 
         return (
@@ -142,7 +141,7 @@ class Sink:
 
 
 def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
-    """Split's hash → what its records add up to. Sends nothing. Raises what Spark raises."""
+    """Return split's hash → sums of its records. Sends nothing. Raises what Spark raises."""
     from shipper.worker.order import code_digest
     from shipper.worker.receipt import SplitSums
 
@@ -161,7 +160,7 @@ def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
 def _sum(
     packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One task; ``code``: the driver's."""
+    """Sum up one task's records; ``code``: the driver's digest."""
     from shipper.worker.cut import split_slices
     from shipper.worker.order import code_digest
     from shipper.worker.prove import sums_of
@@ -177,8 +176,8 @@ def _sum(
 def _ship(
     packed: bytes, code: str, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One task; ``code``: the driver's. Raises only what another attempt may mend, and not in the
-    last one; everything else is in the receipt."""
+    """Ship one task's records; ``code``: the driver's digest. Raises only what another attempt may
+    mend, and not in the last one; everything else is in the receipt."""
     from pyspark import TaskContext
 
     from shipper.errors import DeliveryError

@@ -1,5 +1,5 @@
-"""What an expression of a pipeline may not do, although Spark takes it: found in the plan that
-Spark makes of it, not in its text.
+"""Restrictions of a pipeline's expressions beyond Spark's: found in the plan that Spark makes of an
+expression, not in its text.
 
 A file is known by its lines' numbers, and a retry reads it anew: so an expression must give the
 same for the same line each time, look at nothing but that line and its file, and make one value of
@@ -151,11 +151,11 @@ class Node:
     fields: dict[str, Any]
     children: list[Node] = field(default_factory=list)
     constant: bool = False
-    """Whether nothing but literals is below it, or it is one."""
+    """True if only literals are below it, or it is one."""
 
 
 def nodes_in(value: Any) -> list[Node]:
-    """All nodes of what Spark writes of a tree as JSON: lists of nodes, parents before their
+    """Return all nodes of a tree that Spark writes as JSON: lists of nodes, parents before their
     children, in whose fields are such lists again. A condition of a thousand parts is a thousand
     levels deep, so nothing here recurs."""
     found: list[Node] = []
@@ -200,11 +200,11 @@ class Analysed:
     frame: DataFrame
     """The frame with this one expression selected."""
     plan: Any
-    """Of the JVM."""
+    """Plan in the JVM."""
 
     @classmethod
     def of(cls, spark: SparkSession, frame: DataFrame, sql: str) -> Analysed:
-        """Raises what Spark raises for what it cannot analyse."""
+        """Analyse an expression. Raises what Spark raises for what it cannot analyse."""
         selected = frame.select(F.expr(sql))
         return cls(spark, sql, selected, selected._jdf.queryExecution().analyzed())
 
@@ -213,7 +213,7 @@ class Analysed:
         return nodes_in(json.loads(self.plan.toJSON()))
 
     def refused(self) -> str | None:
-        """Why the expression cannot be used, or None."""
+        """Return why the expression cannot be used, or None."""
         steps = [
             node.name
             for node in self.nodes
@@ -241,7 +241,7 @@ class Analysed:
         return None
 
     def fault(self) -> str | None:
-        """What would fail at the first line: a regular expression that is none, a constant that
+        """Return what would fail at the first line: an invalid regular expression, a constant that
         cannot be computed."""
         for node in self.nodes:
             pattern = _pattern(node)
@@ -256,7 +256,7 @@ class Analysed:
 
 
 def regex_fault(spark: SparkSession, pattern: str) -> str | None:
-    """Spark compiles a regular expression when it meets the first record; this does it now."""
+    """Check a regular expression now, which Spark compiles only when it meets the first record."""
     try:
         spark._jvm.java.util.regex.Pattern.compile(pattern)  # type: ignore[union-attr]
     except Exception as error:
@@ -276,7 +276,7 @@ def why_not_analysed(error: Exception, columns: Iterable[str]) -> str:
 
 
 def _pattern(node: Node) -> str | None:
-    """The regular expression of a function that takes one, if it is written out."""
+    """Return the regular expression of a function that takes one, if it is written out."""
     place = _REGEX_CHILD.get(node.name)
     if place is None or len(node.children) <= place or node.children[place].name != "Literal":
         return None
@@ -299,8 +299,8 @@ def _cast_of_clock_word(node: Node) -> bool:
 
 
 def _random_iv(node: Node) -> bool:
-    """`aes_encrypt` takes a random initialisation vector where it is given none, and Spark calls it
-    deterministic nevertheless."""
+    """Return True for `aes_encrypt` without an initialisation vector: it takes a random one, and
+    Spark calls it deterministic nevertheless."""
     if node.name != "AesEncrypt" or len(node.children) < 5:
         return False
     mode, vector = node.children[2], node.children[4]

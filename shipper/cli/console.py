@@ -1,5 +1,5 @@
-"""How commands write to the terminal: everything as text, nothing as markup; and the options that
-many of them share.
+"""Output of commands to the terminal: everything as text, nothing as markup; and the options that
+many commands share.
 
 File names, topics and log lines come from outside. Each string that is printed goes through
 :func:`shipper.terminal.visible`, in tables too, and whoever wants a colour passes a style.
@@ -64,13 +64,13 @@ class Terminal(Console):
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """What rich makes of every string, those in tables too."""
+        """Make every string visible, those in tables too; rich calls this for each."""
         return super().render_str(
             visible(text, keep="\n"), **{**settings, "markup": False, "emoji": False}
         )
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A paragraph; the terminal wraps it."""
+        """Print a paragraph; the terminal wraps it."""
         self.print(text, style=style, soft_wrap=True)
 
     def say_more(self, total: int, shown: int, advice: str) -> None:
@@ -79,7 +79,7 @@ class Terminal(Console):
             self.say(f"… and {total - shown:,} more; {advice}.")
 
     def show(self, rows: Table) -> None:
-        """The table if it fits; without its frame if that fits; else each row as a paragraph.
+        """Print the table if it fits; without its frame if that fits; else each row as a paragraph.
         Nothing is cut."""
         if self._fits(rows):
             self.print(rows)
@@ -121,7 +121,8 @@ def new_app(name: str, about: str = "") -> typer.Typer:
 
 
 def table(*names: str) -> Table:
-    """With columns of these names; those after a ``>`` hold numbers. See :meth:`Terminal.show`."""
+    """Make a table with columns of these names; those after a ``>`` hold numbers. See
+    :meth:`Terminal.show`."""
     columns = [
         Column(
             name.removeprefix(">"),
@@ -134,8 +135,8 @@ def table(*names: str) -> Table:
 
 
 def print_json(document: object, *, indent: int | None = 1) -> None:
-    """One JSON document, in ASCII: right in every encoding, and without a character that a terminal
-    would act on."""
+    """Print one JSON document, in ASCII: right in every encoding, and without a character that a
+    terminal would act on."""
     if isinstance(document, BaseModel):  # json.dumps takes six times as long
         print(document.model_dump_json(indent=indent, ensure_ascii=True))
     else:

@@ -39,7 +39,7 @@ def diff(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Says what a change of the configuration means for the next runs: another transform, topics,
+    """Show what a change of the configuration means for the next runs: another transform, topics,
     redaction, schedule, gates. CONFIG is the configuration as it is now.
 
     Asks nobody, and needs no secret. Exit code 2 if a file is wrong, else 0.

@@ -49,8 +49,8 @@ def doctor(
     ] = LIMIT_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Looks at everything that a run needs and says of each what it found, or what to do. Ships
-    nothing and changes nothing.
+    """Check everything that a run needs, and show for each check what it found, or what to do.
+    Ships nothing and changes nothing.
 
     Exit code 1 if something must be mended.
     """
@@ -70,7 +70,7 @@ def doctor(
 
 
 def findings(config: Path, name: str | None, limit_seconds: float) -> list[Finding]:
-    """Never raises."""
+    """Return the findings. Never raises."""
     first: list[Finding] = []
     pipeline: Pipeline | None = None
     clusters: tuple[str, ...] = ()
@@ -103,7 +103,8 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
 
 
 def show(found: list[Finding], terminal: Terminal) -> None:
-    """A line for each; the remedy below it. Readable without colours, and in 80 columns."""
+    """Print a line for each finding; the remedy below it. Readable without colours, and in 80
+    columns."""
     width = min(terminal.width, _WIDEST)
     names = min(_LONGEST_NAME, max((len(finding.check) for finding in found), default=0))
     for finding in found:

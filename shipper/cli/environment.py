@@ -33,7 +33,7 @@ _OURS = ("shipper", "spark_jobs")
 _OF_TASKS = ("pyarrow", "numpy")
 _PACKAGES = "packages"
 _LEVEL = 3
-"""Of gzip: half of the time of level 6, and 5 % more bytes."""
+"""Level of gzip: half of the time of level 6, and 5 % more bytes."""
 #: Parts of packages and of Python that no task imports.
 _LEFT_OUT = {
     "test",
@@ -69,7 +69,7 @@ sys.exit(f"it looks elsewhere: {elsewhere}" if elsewhere else 0)
 
 @app.callback()
 def _group() -> None:
-    """So that `pack` is a command of its own, though it is the only one."""
+    """Keep `pack` a command of its own, though it is the only one."""
 
 
 @app.command(
@@ -82,7 +82,7 @@ def pack(
     ),
     as_json: Json = False,
 ) -> None:
-    """Packs what Spark's tasks run in: Python, shipper and the packages that a task imports.
+    """Pack the environment of Spark's tasks: Python, shipper and the packages that a task imports.
 
     Executors need the same operating system and processor as this machine, and the same Spark;
     nothing else, at no path in particular. Unpacks it once elsewhere, and imports what a task
@@ -169,8 +169,8 @@ def _packages() -> dict[str, Path]:
 
 
 def _needed(also: Iterable[str]) -> Iterator[Distribution]:
-    """Shipper's dependencies and ``also``, with theirs, each once. Those of extras are left out.
-    Raises UsageError."""
+    """Yield shipper's dependencies and ``also``, with theirs, each once. Those of extras are left
+    out. Raises UsageError."""
     left, seen = ["shipper", *also], set[str]()
     while left:
         name = re.sub(r"[-_.]+", "-", left.pop()).lower()
@@ -197,7 +197,7 @@ def _needed(also: Iterable[str]) -> Iterator[Distribution]:
 
 
 def _check(made: Path, folder: Path) -> None:
-    """Raises ShipperError if what tasks import is not found in there, or only elsewhere."""
+    """Raise ShipperError if tasks' imports are not found in there, or only elsewhere."""
     with tarfile.open(made) as archive:
         archive.extractall(folder, filter="data")
     command = [str(folder / "bin" / "python"), "-c", _CHECK, str(folder.resolve())]

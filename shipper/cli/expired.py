@@ -35,7 +35,7 @@ EndsBefore = Mapping[str, list[int]]
 
 
 def count(sent: Sent, of_path: Iterable[Entry]) -> None:
-    """Adds the chunks of a path to ``sent``."""
+    """Add the chunks of a path to ``sent``."""
     for entry in of_path:
         value = entry.value
         if not entry.invalidated and entry.key.topic and value.records:
@@ -46,8 +46,8 @@ def count(sent: Sent, of_path: Iterable[Entry]) -> None:
 def expired(
     sent: Sent, logs: Mapping[str, LogFacts], ends_before: Callable[[ShipRun], EndsBefore | None]
 ) -> Counter[str]:
-    """Topic → records that have expired at most. ``ends_before`` is asked from the newest ship on,
-    and of no more than is needed."""
+    """Return topic → records that have expired at most. ``ends_before`` is asked from the newest
+    ship on, and of no more than is needed."""
     found: Counter[str] = Counter()
     moved = {topic: facts for topic, facts in logs.items() if any(facts.starts)}
     frontier = {
@@ -84,8 +84,8 @@ def expired(
 
 
 def findings(found: Counter[str], logs: Mapping[str, LogFacts]) -> Iterator[LedgerFinding]:
-    """Nothing is wrong with them: consumers had as long for these records as the topic's settings
-    say."""
+    """Yield findings on expired records. Nothing is wrong with them: consumers had as long for
+    these records as the topic's settings allow."""
     for topic, records in sorted(found.items()):
         if records:
             starts = ", ".join(
@@ -104,8 +104,8 @@ def findings(found: Counter[str], logs: Mapping[str, LogFacts]) -> Iterator[Ledg
 def by_results(
     runs_uri: str, pipeline: str, cluster: str
 ) -> Callable[[ShipRun], EndsBefore | None]:
-    """``ends_before`` as the ships' results have it; None for a ship that did not read back, or
-    whose result is gone."""
+    """Return ``ends_before`` as the ships' results have it; None for a ship that did not read back,
+    or whose result is gone."""
 
     def ends_before(run: ShipRun) -> EndsBefore | None:
         try:

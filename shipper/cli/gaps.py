@@ -75,8 +75,8 @@ def gaps(
     metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
-    """Lists the windows of the schedule that are not complete on a cluster: that nobody ran, whose
-    run failed, or of which a file was left behind.
+    """List the windows of the schedule that are not complete on a cluster: no run, a failed run, or
+    a file that was left behind.
 
     By the results in `runs_uri`, and by the ledger where there are none: it lists no source, so a
     file that came after the last run that looked is not in it. Exit code 1 if there are any.
@@ -158,8 +158,8 @@ def gaps(
 
 
 def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> Earlier | None:
-    """None also if the folder of results cannot be listed: then the beginning is that of
-    this name."""
+    """Return the earlier pipeline; None also if the folder of results cannot be listed: then the
+    beginning is that of this name."""
     source, present = resolve_uri(config, spec.source.path), pipeline_names(config) or {spec.name}
     try:
         return perhaps_formerly(runs_uri, source, spec.clusters, present, dt.datetime.now(dt.UTC))
@@ -168,7 +168,7 @@ def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> Earlier | None:
 
 
 def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.datetime]:
-    """Cluster → begin of the first window that is looked at."""
+    """Return cluster → begin of the first window to look at."""
     if asked is not None:
         return dict.fromkeys(spec.clusters, moment_or_age(asked, "--since"))
     began = read_beginnings(runs_uri, spec.key)
@@ -210,7 +210,7 @@ class Ledgers:
 
 @dataclass
 class LedgerHeld:
-    """What one ledger says of windows and files."""
+    """Windows and files in one ledger."""
 
     inventory: Inventory
 
@@ -223,8 +223,8 @@ class LedgerHeld:
         return bool(over) and all(tally.complete == tally.files for tally in over)
 
     def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """A path alone does not tell: what was shipped from there may be the file that another one
-        has replaced since."""
+        """Return True if all files are complete. A path alone does not tell: what was shipped from
+        there may be a file that another one has replaced since."""
         whole: dict[str, list[FileId]] = {}
         for file, tally in self.inventory.files.items():
             if tally.complete:

@@ -34,7 +34,7 @@ def index(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Reads the reports in `runs_uri` that the index of the Shipments page does not know yet.
+    """Read the reports in `runs_uri` that the index of the Shipments page does not know yet.
 
     The index is a cache: every run feeds it, and it may be deleted at any time. Needed once for
     runs from before there was an index, and now and then where runs and page are on different

@@ -91,7 +91,8 @@ def show(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Says what is there, by window or file, which run shipped last, and who holds the lease."""
+    """Show the ledger's contents, by window or file, the last run that shipped, and the holder of
+    the lease."""
     wanted = asked_window(load_pipeline(config, pipeline), window) if window else None
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
@@ -233,7 +234,7 @@ def verify(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Checks the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if
+    """Check the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if
     something is wrong.
 
     Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`),
@@ -339,7 +340,7 @@ def repair(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Mends one damaged record of the ledger: writes behind it what its key said before, or a
+    """Repair one damaged record of the ledger: write after it what its key said before, or a
     tombstone.
 
     Only records that `verify` calls damaged can be mended. Needs the lease: no ship may be under
@@ -383,7 +384,7 @@ def export(
     config: Config = Path("config"),
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
-    """Writes every chunk that the ledger holds, archived and invalidated ones included, one line
+    """Write every chunk that the ledger holds, archived and invalidated ones included, one line
     each."""
     if as_json and format == "csv":
         raise UsageError(
@@ -410,7 +411,7 @@ def export(
 
 
 def _cell(value: Any) -> Any:
-    """For CSV: JSON for what holds several values, and nothing that a spreadsheet would take for a
+    """Return a CSV cell: JSON for several values, and nothing that a spreadsheet would take for a
     formula."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value)
@@ -458,7 +459,7 @@ class _Seen(io.TextIOBase):
 
 @contextmanager
 def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
-    """Whole or not at all: nobody should take half an export for all of it."""
+    """Write the file completely or not at all: nobody should take half an export for all of it."""
     if path is None:
         yield _Seen() if sys.stdout.isatty() else sys.stdout
         return
@@ -498,7 +499,7 @@ def archive(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Moves what the ledger says of old windows out of its topic, into files beside the runs.
+    """Move the ledger's records of old windows out of its topic, into files beside the runs.
 
     The archive stays part of the ledger: running an old window again still sends nothing twice. It
     cannot be made anew, so `runs_uri` must be a place that lasts, and that every machine which

@@ -1,4 +1,4 @@
-"""What `shipper validate` checks and loading does not: that notifiers can be imported and take the
+"""Checks of `shipper validate` beyond loading: that notifiers can be imported and take the
 arguments of `with`, and that sources fit their schedules.
 
 Importing Airflow takes seconds, and a module may do anything when it is imported, so a process of

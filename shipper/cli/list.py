@@ -23,8 +23,8 @@ app = new_app("list")
 
 @app.command(epilog=EPILOG)
 def list_(config: Config = Path("config"), as_json: Json = False) -> None:
-    """Lists the pipelines: schedule, source, topics, and for each cluster the end of the latest
-    window that is there.
+    """List the pipelines: schedule, source, topics, and for each cluster the end of the latest
+    complete window.
 
     By the files in CONFIG and the results in `runs_uri`; no cluster is asked. Exit code 2 if a file
     is wrong, 1 if results cannot be read.

@@ -160,7 +160,7 @@ def options(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Ships log files from HDFS and S3 to remote Kafka clusters, exactly once."""
+    """Ship log files from HDFS and S3 to remote Kafka clusters, exactly once."""
     if verbose:
         os.environ.setdefault("SHIPPER_LOG", "info")
 
@@ -197,7 +197,7 @@ def validate(
     ] = True,
     strict: Strict = False,
 ) -> None:
-    """Checks all pipelines, clusters and tests, SQL expressions included, and shows every fault at
+    """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
     once. Runs nothing that the configuration names, and imports nothing of it but notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
@@ -252,7 +252,7 @@ def validate(
 
 
 def _only(loaded: LoadedConfig, config: Path, name: str) -> LoadedConfig:
-    """What is about one pipeline. Raises ConfigError if there is no such file."""
+    """Return the configuration of one pipeline. Raises ConfigError if there is no such file."""
     if name not in loaded.pipelines and name not in loaded.broken:
         load_pipeline(config, name)
     pipelines = {name: loaded.pipelines[name]} if name in loaded.pipelines else {}
@@ -276,7 +276,7 @@ def _place(fault: ConfigFault) -> dict[str, str | int | None]:
 
 
 def _refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigFault]:
-    """What librdkafka itself says of each cluster's properties; no server is asked."""
+    """Return librdkafka's complaint about each cluster's properties; no server is asked."""
     from shipper.kafka.connection import refusal
 
     said = ((name, refusal(cluster)) for name, cluster in loaded.clusters.items())
@@ -286,8 +286,8 @@ def _refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigF
 def _sql_faults(
     config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool
 ) -> dict[str, list[ConfigFault]]:
-    """Spark's own analysis of the expressions: by this very Python, since who checks a
-    configuration need not trust it."""
+    """Return the faults that Spark finds in the expressions, by this very Python, so that a check
+    need not trust the configuration's programs."""
     job_runner = Runner(
         python=next(iter(loaded.pipelines.values())).runner.python if runner_python else None
     )
@@ -375,7 +375,7 @@ def plan(
     new_ledger: NewLedger = False,
     as_json: Json = False,
 ) -> None:
-    """Shows what a run of the window would ship, and what each cluster holds already. Sends
+    """Show what a run of the window would ship, and what each cluster holds already. Sends
     nothing."""
     with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
         reason = "a plan alone" if reship else None
@@ -416,8 +416,8 @@ def gates(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Runs the source gate alone, on all files of the window, shipped or not. Sends nothing and
-    asks no cluster.
+    """Run the source gate alone, on all files of the window, shipped or not. Sends nothing and asks
+    no cluster.
 
     Exit code 1 if the gate is closed.
     """
@@ -461,7 +461,7 @@ def run(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Plans, gates, ships, gates again and reports: the steps of the DAG, by the same code, without
+    """Plan, gate, ship, gate again and report: the steps of the DAG, by the same code, without
     Airflow. --json prints report.json."""
     job, folder = new_job(
         pipeline,
@@ -515,8 +515,8 @@ def run(
 
 
 def main() -> None:
-    """Entry point of the ``shipper`` command: errors become one paragraph and an exit code, never a
-    stack trace."""
+    """Run the ``shipper`` command: errors become one paragraph and an exit code, never a stack
+    trace."""
     write_anything()
     raise_when_stopped()
     try:
@@ -544,7 +544,8 @@ def _wants_json() -> bool:
 
 
 def _failed(message: str, code: int) -> int:
-    """Says it on standard error, and, if a document was asked for, there too."""
+    """Print the error to standard error, and, if a document was asked for, to standard output
+    too."""
     with contextlib.suppress(OSError):  # a terminal that was closed
         err.say(message, "red")
     try:
@@ -557,8 +558,8 @@ def _failed(message: str, code: int) -> int:
 
 
 def _output_is_gone(error: OSError) -> int:
-    """Standard output is full, or nobody reads it any more. Python would try once more at the end,
-    and complain."""
+    """Handle an output that is full, or that nobody reads any more. Python would try once more at
+    the end, and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE

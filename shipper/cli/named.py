@@ -14,8 +14,8 @@ from shipper.errors import UsageError
 
 
 def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
-    """Paths as the steps of a run need them, who may be started elsewhere; symbolic links are not
-    followed. What has a scheme stays as it is. Raises UsageError for one that lies where no
+    """Return paths as the steps of a run need them, which may be started elsewhere; symbolic links
+    are not followed. What has a scheme stays as it is. Raises UsageError for one that lies where no
     pipeline of the platform may read."""
     found = [path if SCHEME.match(path) else os.path.normpath(Path.cwd() / path) for path in paths]
     allow = load_platform(config_dir).allow if found else None
@@ -33,7 +33,7 @@ def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
 
 
 def check_clusters(pipeline: Pipeline, names: Iterable[str]) -> None:
-    """Raises UsageError for a cluster that the pipeline does not ship to."""
+    """Raise UsageError for a cluster that the pipeline does not ship to."""
     for name in names:
         if name not in pipeline.clusters:
             raise UsageError(

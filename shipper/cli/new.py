@@ -66,7 +66,7 @@ def new(
     ] = None,
     config: Config = Path("config"),
 ) -> None:
-    """Writes CONFIG/pipelines/NAME.yaml. Asks for what no flag says, where somebody is there to
+    """Write CONFIG/pipelines/NAME.yaml. Asks for what no flag says, where somebody is there to
     answer. Never writes over a file."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""How commands get at a ledger, and how they take a moment."""
+"""Access of commands to a ledger, and their options for moments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OpenLedger:
         return self.log.look(AskFiles(), wait_seconds)
 
     def check_identity(self) -> None:
-        """Raises LedgerGone if this is not the ledger that the pipeline has shipped with: it knows
+        """Raise LedgerGone if this is not the ledger with which the pipeline has shipped: it knows
         nothing of what was done before it."""
         LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
 
@@ -46,7 +46,7 @@ class OpenLedger:
 
 
 def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
-    """Raises UsageError, ConfigError, ClusterError."""
+    """Open the ledgers. Raises UsageError, ConfigError, ClusterError."""
     pipeline = load_pipeline(config, name)
     check_clusters(pipeline, [cluster_name] if cluster_name else [])
     found = []
@@ -78,7 +78,7 @@ def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
 
 
 def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
-    """For a command that decides by what the ledger knows. Raises LedgerGone, and as
+    """Open a ledger for a command that decides by its contents. Raises LedgerGone, and as
     :func:`open_ledgers` does."""
     found = open_one(config, name, cluster_name)
     found.check_identity()
@@ -91,7 +91,7 @@ def moment_text(timestamp_ms: int) -> str:
 
 
 def moment_or_age(text: str, option: str) -> dt.datetime:
-    """``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
+    """Parse ``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
     try:
         return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
     except ValueError:

@@ -74,7 +74,7 @@ def preview(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Shows lines as they are read and the records that they would be: topic, key, headers, and
+    """Show lines as they are read and the records that they would become: topic, key, headers, and
     what is dropped or quarantined and why.
 
     They are read and decided as a run does it. Asks no cluster and sends nothing, so what is too
@@ -169,7 +169,8 @@ def _counted(outcome: str, what: str, count: int) -> str:
 
 
 def _show_line(line: PreviewedLine) -> None:
-    """A paragraph for each, one part of the record on each row, cut at the terminal's width."""
+    """Print a paragraph for a line, one part of the record on each row, cut at the terminal's
+    width."""
     where = f"{line.file.rpartition('/')[2]}:{line.record}"
     becomes = f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why}"
     _row(

@@ -104,7 +104,7 @@ def list_(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Says what is in quarantine, by run, file and reason, and how much of it was replayed. Asks
+    """List what is in quarantine, by run, file and reason, and how much of it was replayed. Asks
     the ledger only."""
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
@@ -124,7 +124,7 @@ def list_(
 
 @dataclass
 class QuarantineRow:
-    """What one run put into quarantine of one file; an object of `list --json`."""
+    """Records that one run quarantined of one file; an object of `list --json`."""
 
     run: str
     file: str
@@ -135,7 +135,7 @@ class QuarantineRow:
 
 
 def _rows(found: InQuarantine) -> list[QuarantineRow]:
-    """By run, then by file."""
+    """Return rows by run, then by file."""
     reasons: dict[tuple[str, str], Counter[str]] = {}
     topics: dict[tuple[str, str], set[str]] = {}
     replayed: Counter[tuple[str, str]] = Counter()
@@ -185,8 +185,8 @@ def show(
         bool, typer.Option("--json", help="A JSON object per line, for `replay`.")
     ] = False,
 ) -> None:
-    """Shows the records: why, from where, and what was kept of them. Reads the quarantine topic;
-    what its retention has deleted is gone.
+    """Show the records: the reason, the origin, and what was kept of them. Reads the quarantine
+    topic; what its retention has deleted is gone.
 
     Exit code 1 if values there are not those that shipper put there, by the ledger's checksums.
     """
@@ -216,8 +216,8 @@ def show(
 
 
 def _shown(ledger: OpenLedger, kept: KeptValues) -> Iterator[Shown]:
-    """Every record in quarantine that counts: one of a file that was shipped anew since is there,
-    and in no count."""
+    """Yield every record in quarantine that counts; records of a file that was re-shipped since are
+    in the topic, but do not count."""
     known, topics = in_quarantine(ledger.read()), ledger.client.topics()
     for topic in known.topics:
         for records in ledger.client.headed(topic) if topic in topics else ():
@@ -266,14 +266,14 @@ def _as_shown(
 
 
 def _text(value: bytes | None) -> str | None:
-    """None for bytes that are no UTF-8."""
+    """Return the text; None for bytes that are not UTF-8."""
     with suppress(UnicodeDecodeError):
         return None if value is None else value.decode()
     return None
 
 
 def _base64(value: bytes | None) -> str | None:
-    """None for bytes that are UTF-8."""
+    """Return base64; None for bytes that are UTF-8."""
     return None if value is None or _text(value) is not None else base64.b64encode(value).decode()
 
 
@@ -303,7 +303,7 @@ def replay(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Sends repaired records to their topic, each exactly once: a value that was sent before is
+    """Send repaired records to their topic, each exactly once: a value that was sent before is
     skipped. Another one is sent as a correction.
 
     A line's `value` (or `value_base64`) goes to `topic`, with `key`, `headers` and `timestamp_ms`
@@ -421,7 +421,8 @@ def _judged(config: Path, pipeline: Pipeline, wanted: list[Repaired]) -> list[Re
 
 
 def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired]:
-    """Raises UsageError for the first line that cannot be sent, and names it."""
+    """Read repaired records. Raises UsageError for the first line that cannot be sent, and names
+    it."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -446,7 +447,7 @@ def _repaired(file: Path, pipeline: Pipeline, cluster: str) -> Iterator[Repaired
 
 
 def _checked(shown: Shown, pipeline: Pipeline, cluster: str) -> Repaired:
-    """Raises ValueError."""
+    """Check a record. Raises ValueError."""
     for name, given, ours in (
         ("pipeline", shown.pipeline, pipeline.key),
         ("cluster", shown.cluster, cluster),

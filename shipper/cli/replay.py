@@ -95,7 +95,7 @@ def replay(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Ships a range of event time, a window or some files once more: to the same topics, or to
+    """Ship a range of event time, a window or some files once more: to the same topics, or to
     others.
 
     A run like any other, with a place of its own in the ledger: with the same --id it sends what is
@@ -166,7 +166,7 @@ def _asked(
     rate: int | None,
     clusters: list[str] | None,
 ) -> Replay:
-    """Raises UsageError."""
+    """Return the replay that was asked for. Raises UsageError."""
     if not reason:
         raise UsageError(
             "--reason is missing. Nothing was sent. Say why the records are replayed: their "

@@ -1,5 +1,5 @@
-"""What `shipper run` can be told of one run, in the words of :class:`shipper.runner.JobOptions`;
-and the job that comes of it."""
+"""Options of `shipper run` for one run, as in :class:`shipper.runner.JobOptions`; and the job with
+these options."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def new_job(
     last: bool = False,
     **told: Any,
 ) -> tuple[runner.Job, RunFolder]:
-    """``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody can have
-    meant, WindowError, ConfigError."""
+    """Make a job. ``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody
+    can have meant, WindowError, ConfigError."""
     pipeline = load_pipeline(config, name)
     parsed = _window(pipeline, window, last=last)
     job = runner.Job(

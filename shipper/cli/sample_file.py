@@ -1,5 +1,5 @@
-"""What the beginning of a log file says of the file: how it is packed, what its records are, and
-where their time stands."""
+"""Recognition of a log file by its beginning: its packing, its records, and the place of their
+time."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
 
 @dataclass(frozen=True)
 class Time:
-    """Where a line's time stands."""
+    """Place of the time in a line."""
 
     shown: str
-    """For a comment: an example of it."""
+    """Example of the time, for a comment."""
     sql: str
-    """Of type TIMESTAMP; null where a line has none."""
+    """Expression of type TIMESTAMP; null if a line has no time."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,19 @@ class SampleFile:
     json: bool = False
     """True if its records are JSON objects, or become some."""
     lines: int = 0
-    """Those that were looked at; of CSV and of tables, rows."""
+    """Number of lines that were looked at; of CSV and of tables, rows."""
     time: Time | None = None
     format: Format = "text"
-    """As `source.format` has it; ``text`` also for JSON lines of which some are none."""
+    """Format as `source.format` has it; ``text`` also for JSON lines among which are others."""
     delimiter: str = ","
-    """Of CSV."""
+    """Delimiter of CSV."""
     starts_with: str = ""
-    """What records of several lines begin with, such as those with a stack trace."""
+    """Beginning of records of several lines, such as those with a stack trace."""
 
 
 def look_at(path: Path) -> SampleFile:
-    """Raises UsageError for a file that cannot be read, or that shipper would refuse."""
+    """Look at a file. Raises UsageError for a file that cannot be read, or that shipper would
+    refuse."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -218,7 +219,7 @@ def _most(found: list[str], of: Sequence[Any]) -> list[str]:
 
 
 def _time(shown: str, sql: str, column: str, found: Sequence[str]) -> Time:
-    """Python's logging writes ``12:00:00,123``."""
+    """Return the place of the time. Python's logging writes ``12:00:00,123``."""
     return Time(
         shown,
         sql.format(

@@ -19,7 +19,7 @@ from shipper.report.preview import ReadSample, SampleToRead
 
 @dataclass(frozen=True)
 class SampleContent:
-    """What a test reads."""
+    """Sample that a test reads."""
 
     pipeline: str
     content: bytes | Path
@@ -59,7 +59,7 @@ def _file_of(sample: SampleContent, file: Path) -> Path:
 
 
 def _ask_spark(config_dir: Path, asked: Sequence[SampleToRead]) -> list[ReadSample]:
-    """By this very Python, wherever the pipelines run."""
+    """Ask Spark, by this very Python, wherever the pipelines run."""
     command = [sys.executable, "-m", "spark_jobs", "--config", str(config_dir), runner.SAMPLES]
     done = subprocess.run(
         command,
@@ -80,7 +80,7 @@ def _ask_spark(config_dir: Path, asked: Sequence[SampleToRead]) -> list[ReadSamp
 
 
 def _variables(config_dir: Path, asked: Iterable[SampleToRead]) -> set[str]:
-    """Names of the variables that the pipelines refer to."""
+    """Return the names of the variables that the pipelines refer to."""
     return {
         found.name
         for pipeline in {one.pipeline for one in asked}

@@ -1,4 +1,4 @@
-"""What `shipper plan`, `gates` and `run` show of their results."""
+"""Output of `shipper plan`, `gates` and `run`."""
 
 from __future__ import annotations
 
@@ -181,8 +181,8 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
 
 
 def show_cause(result: RunReport, err: Terminal) -> None:
-    """Why it failed, or why it ended as a warning. Also beside JSON: standard error is what cron
-    sends by mail."""
+    """Show why the run failed, or why it ended as a warning. Also beside JSON: standard error is
+    what cron sends by mail."""
     if result.first_cause:
         err.say(f"FAILED  {result.first_cause}", "bold red")
     for doubt in () if result.first_cause else verdict(result).doubts:
@@ -199,7 +199,7 @@ def _rate(ship: ShipResult) -> str:
 
 
 def _show_closed(result: RunReport, err: Terminal) -> None:
-    """What a closed gate found, line by line: its message names five at most."""
+    """Show a closed gate's findings, line by line: its message names five at most."""
     closed = table("gate", "check that does not hold", "expected", "observed")
     for gate in filter(None, (result.gate_source, *result.delivery_gates)):
         for check in gate.checks:

@@ -32,8 +32,8 @@ def run_tests(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Tests pipelines: reads the sample lines of CONFIG/tests/PIPELINE.yaml as a run would, and
-    compares topic, key, value, headers, and what is dropped or quarantined and why.
+    """Test pipelines: read the sample lines of CONFIG/tests/PIPELINE.yaml as a run would, and
+    compare topic, key, value, headers, and what is dropped or quarantined and why.
 
     Asks no cluster, needs no secret and takes seconds. Exit code 1 if something differs, 2 if a
     file is wrong. `shipper preview PIPELINE --save-test` writes a first file.

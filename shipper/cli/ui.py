@@ -24,7 +24,7 @@ def ui(
         int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")
     ] = 8793,
 ) -> None:
-    """Shows what was shipped, what is late and what is missing: a page for a browser on this
+    """Show what was shipped, what is late and what is missing: a page for a browser on this
     machine.
 
     Everybody with an account on this machine can open it while it is served. In Airflow the same

@@ -37,8 +37,8 @@ class Avro(Model):
     subject: str = Field(default="{topic}-value", min_length=1, examples=["com.example.Order"])
     """Name under which the registry keeps the schema. `{topic}` is the topic's name."""
     register_: StrictBool = Field(default=True, alias="register")
-    """Whether a run may register the schema, if the subject lacks it and it is compatible with what
-    is there. If not, it must be there already."""
+    """True if a run may register the schema, if the subject lacks it and it is compatible with the
+    earlier one. If not, it must be there already."""
 
     @field_validator("schema_")
     @classmethod
@@ -73,15 +73,16 @@ class Avro(Model):
         return self.subject.replace(TOPIC, topic)
 
     def subjects(self, topics: Sequence[str]) -> list[str]:
-        """Of these topics, each once."""
+        """Return the subjects of these topics, each once."""
         return list(dict.fromkeys(map(self.subject_of, topics or ("",))))
 
     def decides(self) -> dict[str, Any]:
-        """What the transform's digest has of it."""
+        """Return the part that the transform's digest includes."""
         return {"schema": self.schema_}
 
     def open_topics_fault(self) -> str:
-        """Why it does not go with a route of which only records say the topic; empty if it does."""
+        """Return why it does not go with a route whose topic depends on the records; empty if it
+        does."""
         if TOPIC not in self.subject:
             return ""
         return (
@@ -91,19 +92,20 @@ class Avro(Model):
 
 
 class SchemaRegistry(Model):
-    """Where the cluster's Schema Registry is, and who asks it. Confluent's HTTP interface, which
-    others have too (Karapace, Apicurio's `/apis/ccompat/v7`, Redpanda)."""
+    """Address of the cluster's Schema Registry, and the credentials for it. Confluent's HTTP
+    interface, which others have too (Karapace, Apicurio's `/apis/ccompat/v7`, Redpanda)."""
 
     url: str = Field(min_length=1, examples=["https://registry.example:8081"])
-    """Its address; a path is kept."""
+    """Address of the registry; a path is kept."""
     username: SecretText | None = Field(default=None, repr=False)
-    """For HTTP's basic authentication, with `password`; a reference, as everything here may be."""
+    """User name for HTTP's basic authentication, with `password`; a reference, as everything here
+    may be."""
     password: SecretText | None = Field(
         default=None, repr=False, examples=["${file:/run/secrets/registry}"]
     )
     """No plan, log or report shows it."""
     token: SecretText | None = Field(default=None, repr=False)
-    """In place of `username` and `password`: a bearer token."""
+    """Bearer token, instead of `username` and `password`."""
     ca_location: str | None = None
     """PEM file with the authorities that may have signed its certificate; by default those of the
     system."""
@@ -148,7 +150,7 @@ class SchemaRegistry(Model):
         return self
 
     def credentials(self) -> dict[str, str | None]:
-        """`username` and `password`, or `token`, in the clear, for a request alone; None: a
+        """Return `username` and `password`, or `token`, in the clear, for a request alone; None: a
         reference that is not known here."""
         given = {
             name: getattr(self, name)
@@ -161,7 +163,7 @@ class SchemaRegistry(Model):
         }
 
     def warnings(self) -> Iterator[Fault]:
-        """What is allowed and may be a mistake all the same."""
+        """Yield what is allowed and may be a mistake all the same."""
         address = urlsplit(self.url)
         if (
             address.scheme == "http"
@@ -175,7 +177,7 @@ class SchemaRegistry(Model):
 
 
 def _is_loopback(host: str) -> bool:
-    """So is what is a reference still, as far as anybody knows."""
+    """Return True for loopback, and for a reference, which is not known yet."""
     if host == "localhost" or "${" in host:
         return True
     try:

@@ -31,7 +31,7 @@ _KEY = "a key for tests, and no secret"
 
 
 class Expectation(Model):
-    """What is expected of one record. Keys that are left out are not compared. A record must be
+    """Expected outcome of one record. Keys that are left out are not compared. A record must be
     shipped unless `dropped`, `quarantined` or `fails` says otherwise."""
 
     topic: str | None = None
@@ -43,7 +43,7 @@ class Expectation(Model):
     """Value of the record, or what the quarantine topic gets of it. With `records.avro` the JSON
     of the value."""
     headers: dict[str, str] | None = None
-    """All headers of the record; `{}`: it has none."""
+    """Headers of the record, all of them; `{}`: it has none."""
     timestamp: Moment | None = None
     """Time of the record, UTC unless it says otherwise, to the millisecond."""
     without: tuple[Literal["key", "value", "timestamp"], ...] = ()
@@ -144,7 +144,7 @@ class Case(Model):
         return self
 
     def shown_path(self, config_dir: Path) -> str:
-        """Absolute path or URI under which the sample counts as read."""
+        """Return the absolute path or URI under which the sample counts as read."""
         return resolve_uri(config_dir, self.path or f"/{self.file or 'lines'}")
 
 
@@ -165,24 +165,25 @@ class CaseFile:
     folder: Path
     """The folder that `file` of a case is relative to."""
     pipeline: Pipeline
-    """As :func:`load_pipeline_to_test` loads it."""
+    """Pipeline as :func:`load_pipeline_to_test` loads it."""
     cases: dict[str, Case]
 
     def sample(self, case: str) -> bytes | Path:
-        """Content of a case's sample, or the file that has it."""
+        """Return the content of a case's sample, or the file that has it."""
         found = self.cases[case]
         if found.file is not None:
             return self.folder / found.file
         return (found.lines or "").encode(_encoding(self.pipeline))
 
     def place(self, case: str, *below: str | int) -> str:
-        """File, line and column of a case or of something in it, for people and for editors."""
+        """Return file, line and column of a case or of something in it, for people and for
+        editors."""
         line, column = self.yaml.position(("cases", case, *below))
         return f"{self.shown}:{line}:{column}"
 
 
 def cases_path(config_dir: Path, pipeline: str) -> Path:
-    """Path of the pipeline's file of tests."""
+    """Return the path of the pipeline's file of tests."""
     return config_dir / FOLDER / f"{pipeline}.yaml"
 
 
@@ -262,7 +263,7 @@ def _read(config_dir: Path, pipeline: Pipeline) -> CaseFile | list[ConfigFault]:
 
 
 def _encoding(pipeline: Pipeline) -> str:
-    """Of the pipeline's files, if they are text."""
+    """Return the encoding of the pipeline's files, if they are text."""
     return pipeline.source.csv.encoding if pipeline.source.csv else "UTF-8"
 
 

@@ -1,6 +1,6 @@
-"""What must hold of a window before its first byte leaves and of a run after its last one arrived:
-what all checks have in common, those of the listing, which read no line, and those of the delivery.
-The checks of lines are in content_checks."""
+"""Checks of a window before its first byte is sent and of a run after its last byte: what all
+checks have in common, the checks of the listing, which read no line, and those of the delivery. The
+checks of lines are in content_checks."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from shipper.config.units import Bytes, Seconds, write_duration, write_size
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What a check may need of its pipeline. None is for what is not known, since it is faulty
-    itself."""
+    """Properties of the pipeline that a check may need. None is for what is not known, since it is
+    faulty itself."""
 
     columns: Sequence[str] | None
     """`value`, `key` if there is one, and what `records` makes."""
     source_path: str | None
     topics: Sequence[str] | None
-    """Those of the routes, with their ``{column}``."""
+    """Topics of the routes, with their ``{column}``."""
     quarantines: bool | None
-    """Whether there is a `quarantine`."""
+    """True if there is a `quarantine`."""
 
 
 class GateCheck(Model):
-    """What must hold, at either gate."""
+    """Check at either gate."""
 
     severity: Literal["block", "warn"] = "block"
     """`block`: a check that does not hold closes the gate. `warn`: it is only reported."""
 
     @property
     def title(self) -> str:
-        """Its name with its subject, as reports and the reasons of quarantined records show it:
+        """Name with its subject, as reports and the reasons of quarantined records show it:
         ``not_null(host)``."""
         name, column = getattr(self, "check", type(self).__name__), getattr(self, "column", None)
         return str(name) if column is None else f"{name}({column})"
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
-        """What contradicts the rest of the pipeline."""
+        """Yield contradictions with the rest of the pipeline."""
         yield from ()
 
 
 class SourceGateCheck(GateCheck):
-    """What must hold before the first byte leaves."""
+    """Check that must hold before the first byte is sent."""
 
     whole: ClassVar[str] = (
         "the check is about all records together, and no single record is at fault"
     )
-    """Why it cannot have severity `quarantine`; empty for one that can."""
+    """Reason why it cannot have severity `quarantine`; empty for one that can."""
 
     @field_validator("severity", mode="before")
     @classmethod
@@ -136,7 +136,7 @@ class FilesPerCheck(CountCheck):
     every_seconds: Seconds = Field(alias="every", gt=0)
     """Length of a part, such as `1h`. At least as long as the finest unit in `time`."""
     time: str | None = Field(default=None, examples=["/%Y/%m/%d/%H/", "web-%Y%m%dT%H"])
-    """Where a file's path has its time (UTC): `%Y %m %d %j %H %M %S` and text between them, found
+    """Place of the time (UTC) in a file's path: `%Y %m %d %j %H %M %S` and text between them, found
     at its last occurrence in the path. Default: what `source.path` has in `{window_start:…}`."""
 
     @field_validator("time")
@@ -153,8 +153,8 @@ class FilesPerCheck(CountCheck):
         return self
 
     def path_time(self, pattern: str) -> PathTime:
-        """Where a path has its time: as `time` says, else as ``pattern`` does. Raises ValueError if
-        its finest unit is longer than a part."""
+        """Return where a path has its time: as `time` says, else as ``pattern`` does. Raises
+        ValueError if its finest unit is longer than a part."""
         found = PathTime(self.time or pattern)
         if found.finest_seconds > self.every_seconds:
             raise ValueError(
@@ -189,18 +189,17 @@ class SizeVsHistoryCheck(SourceGateCheck):
 
     check: Literal["size_vs_history"]
     of: Literal["files", "bytes"] = "bytes"
-    """What is compared: the number of files, or their size as stored."""
+    """Figure to compare: the number of files, or their size as stored."""
     runs: StrictInt = Field(default=10, ge=1, le=200)
-    """How many earlier windows are looked at, the latest ones."""
+    """Number of earlier windows to compare with, the latest ones."""
     min_runs: StrictInt = Field(default=3, ge=1)
-    """With fewer earlier windows than this there is nothing to compare with yet, and the check
-    holds."""
+    """Smallest number of earlier windows to compare with. With fewer, the check holds."""
     tolerance: StrictFloat = Field(default=0.5, gt=0, le=100)
-    """How far from the median is right, as a share of it: 0.5 is half to one and a half times the
+    """Allowed distance from the median, as a share of it: 0.5 is half to one and a half times the
     median. From 1 on, nothing is too little."""
     alike: Literal["any", "time_of_day", "time_of_week"] = "any"
-    """Which earlier windows count: all, those that start at the same time of day, or of the same
-    day of the week (UTC)."""
+    """Earlier windows that count: all, those that start at the same time of day, or of the same day
+    of the week (UTC)."""
 
     @model_validator(mode="after")
     def _enough_runs(self) -> Self:
@@ -280,9 +279,9 @@ class QuarantineRateCheck(GateCheck):
 
 
 class ReadBackCheck(GateCheck):
-    """What lies in the topics is what was sent, as a `read_committed` consumer sees it that shares
-    no code with the producer. It begins where each partition ended before this run's first byte and
-    goes to the end as of now. Not for compacted topics, which forget records."""
+    """The topics hold what was sent, as a `read_committed` consumer sees it that shares no code
+    with the producer. It begins where each partition ended before this run's first byte and goes to
+    the end as of now. Not for compacted topics, which forget records."""
 
     check: Literal["read_back"]
     mode: Literal["offsets", "sample", "full"] = "sample"
@@ -293,7 +292,7 @@ class ReadBackCheck(GateCheck):
     least as many offsets as records were sent. `sample` and `full` need the right to read the
     topics."""
     shared: StrictBool = False
-    """Whether other producers write to these topics too (another pipeline is one). Then nobody can
+    """True if other producers write to these topics too (another pipeline is one). Then nobody can
     tell whose records are whose, so only *at least as many* can be checked, and no checksums: a
     record that is missing may be made up for by somebody else's."""
     timeout_seconds: Seconds = Field(default=180.0, alias="timeout", ge=1)

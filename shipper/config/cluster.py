@@ -54,7 +54,7 @@ _UNVERIFIED = (
 
 
 class Delivery(Model):
-    """How records travel and what is promised about them."""
+    """Settings of the delivery and of its guarantee."""
 
     guarantee: Literal["exactly_once", "at_least_once", "prefer_exactly_once"] = "exactly_once"
     """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction.
@@ -80,15 +80,15 @@ class Delivery(Model):
     batch_size_bytes: Bytes | None = Field(
         default=None, alias="batch_size", ge=1_000, le=100_000_000
     )
-    """What a lane sends to a partition at a time, in uncompressed bytes. The broker compares the
-    compressed batch with the topic's `max.message.bytes`; one that turns out too large is halved
-    and sent again. Sized by `tuning` if not given. May change from run to run."""
+    """Size in uncompressed bytes of what a lane sends to a partition at a time. The broker compares
+    the compressed batch with the topic's `max.message.bytes`; one that turns out too large is
+    halved and sent again. Sized by `tuning` if not given. May change from run to run."""
     memory_bytes: Bytes = Field(default=80_000_000, alias="memory", ge=1_000_000)
     """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 450 MB
     over a long link (measured with 13 lanes), 300 MB over a short one."""
     partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"
-    """Where records without a key go: `all` partitions in turn, chunk by chunk; only those in a
-    list, which every topic of the pipeline must have; or `share`: every lane keeps to its own
+    """Partitions for records without a key: `all` partitions in turn, chunk by chunk; only those in
+    a list, which every topic of the pipeline must have; or `share`: every lane keeps to its own
     share, so that a slow partition holds up its own lanes only. With `ordering: file` each file has
     one of them."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
@@ -97,8 +97,8 @@ class Delivery(Model):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
     """Codec of the batches on the wire and in the topic."""
     metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
-    """How long a chunk may wait for a topic that is unknown or has no leader, before the run fails.
-    Other topics do not wait for it. One that an ACL forbids is waited for 15 s at most."""
+    """Longest time that a chunk waits for a topic that is unknown or has no leader, before the run
+    fails. Other topics do not wait for it. One that an ACL forbids is waited for 15 s at most."""
     on_recreated: Literal["fail", "resend"] = "fail"
     """Policy for a topic that was deleted, and maybe created anew, after records of the run's files
     were delivered to it. The ledger keeps the topic's id, so the run notices. `fail`: the run fails
@@ -113,14 +113,14 @@ class Delivery(Model):
     transaction_timeout_seconds: Seconds = Field(
         default=120.0, alias="transaction_timeout", ge=10, le=900
     )
-    """After this the broker aborts a transaction that nobody ends. Brokers allow 15m at most by
-    default."""
+    """Time after which the broker aborts a transaction that nobody ends. Brokers allow 15m at most
+    by default."""
     lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1, le=86_400)
-    """How long a run that has died without a word keeps the next one waiting. Renewed every third
-    of it."""
+    """Longest time for which a run that died silently keeps the next one waiting. Renewed every
+    third of it."""
     lease_wait_seconds: Seconds = Field(default=60.0, alias="lease_wait", ge=0, le=86_400)
-    """How long a second run of the same pipeline and cluster waits for the first before it stops
-    and says who holds the lease."""
+    """Longest time that a second run of the same pipeline and cluster waits for the first one,
+    before it stops and names the holder of the lease."""
 
     @model_validator(mode="after")
     def _sizes_fit_each_other(self) -> Delivery:
@@ -164,13 +164,13 @@ class Delivery(Model):
 
     @property
     def longest_wait_seconds(self) -> float:
-        """How long nothing may move although all is as it should be: a topic is waited for, or a
+        """Longest time in which nothing may move although all is well: a topic is waited for, or a
         transaction times out."""
         return self.metadata_wait_seconds + self.transaction_timeout_seconds
 
     @property
     def stall_seconds(self) -> float:
-        """How long a ship may make no progress before it is stopped."""
+        """Longest time that a ship may make no progress before it is stopped."""
         return self.stall_timeout_seconds or max(1800.0, self.longest_wait_seconds + 600.0)
 
 
@@ -178,14 +178,14 @@ class Ledger(Model):
     """The compacted topic on the target cluster that knows what was delivered."""
 
     topic: str = "_shipper.{pipeline}"
-    """Its name. `{pipeline}` gives every pipeline a ledger of its own, so that none waits for
-    another's open transactions."""
+    """Name of the topic. `{pipeline}` gives every pipeline a ledger of its own, so that none waits
+    for another's open transactions."""
     replication_factor: int | None = Field(default=None, ge=1)
-    """For creating it. By default 3, or as many as there are brokers; with 3 or more it gets
-    `min.insync.replicas=2`. A ledger that is lost means that everything is sent again, so each plan
-    warns when it is less durable than the pipeline's topics."""
+    """Replication factor, for creating it. By default 3, or as many as there are brokers; with 3 or
+    more it gets `min.insync.replicas=2`. A ledger that is lost means that everything is sent again,
+    so each plan warns when it is less durable than the pipeline's topics."""
     create: bool = True
-    """Whether a run may create it. If not, create it yourself: two partitions,
+    """True if a run may create it. If not, create it yourself: two partitions,
     cleanup.policy=compact, message.timestamp.type=LogAppendTime."""
 
     @field_validator("topic")
@@ -209,14 +209,14 @@ class Cluster(Model):
     properties: Properties = Field(
         default_factory=dict, repr=False, json_schema_extra={"propertyNames": {"enum": [*ALLOWED]}}
     )
-    """How to reach and convince the brokers: `security.protocol`, `sasl.mechanisms`,
+    """Settings of the connection and the login: `security.protocol`, `sasl.mechanisms`,
     `sasl.username`, `sasl.password`, `ssl.ca.location` and others that are listed below, as
     librdkafka knows them. Write secrets as references (`${NAME}`, `${file:/path}`,
     `${airflow:CONNECTION.password}`); no value is ever printed or logged."""
     bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
-    """What the link to the cluster carries. `delivery.tuning` sizes lanes and batches so that
-    in-flight bytes are at least bandwidth × round trip; more than the link has costs memory only.
-    """
+    """Bandwidth of the link to the cluster. `delivery.tuning` sizes lanes and batches so that
+    in-flight bytes are at least bandwidth × round trip; more than the link has costs memory
+    only."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
     airflow_pool: str | None = Field(
@@ -227,7 +227,7 @@ class Cluster(Model):
     'ships to frankfurt'`. By default Airflow's `default_pool`, like all other tasks."""
     ledger: Ledger = Ledger()
     schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
-    """For pipelines with `records.avro`."""
+    """Schema Registry, for pipelines with `records.avro`."""
 
     @field_validator("bootstrap", mode="before")
     @classmethod
@@ -265,8 +265,8 @@ class Cluster(Model):
 
     @property
     def in_the_clear(self) -> str:
-        """That records, or passwords too, can be read on their way; empty if they cannot, or go no
-        further than this machine."""
+        """Warning that records, or passwords too, can be read on their way; empty if they cannot,
+        or go no further than this machine."""
         return "; ".join(why for _, why in self._in_the_clear())
 
     def _in_the_clear(self) -> Iterator[Fault]:
@@ -313,8 +313,7 @@ def _values(properties: Properties) -> dict[str, PropertyValue | None]:
 
 
 def _on_this_machine(broker: str) -> bool:
-    """Whether ``host:port`` is loopback; so is what is a reference still, as far as anybody
-    knows."""
+    """Return True if ``host:port`` is loopback, or a reference, which is not known yet."""
     host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
     if host == "localhost" or "${" in broker:
         return True
@@ -329,14 +328,14 @@ def _plain(value: Any) -> Any:
 
 
 def client_settings(cluster: Cluster) -> dict[str, Any]:
-    """What every Kafka client of the cluster is given: where it is, and what the user set. Values
-    that may be secrets are still hidden in ``pydantic.Secret``."""
+    """Return the settings of every Kafka client of the cluster: where it is, and what the user set.
+    Values that may be secrets are still hidden in ``pydantic.Secret``."""
     return {"bootstrap.servers": cluster.bootstrap, **cluster.properties}
 
 
 def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``settings`` in the clear, for the constructor of a client alone. Raises WrongProperties for
-    a reference that nobody has looked up."""
+    """Return ``settings`` in the clear, for the constructor of a client alone. Raises
+    WrongProperties for a reference that nobody has looked up."""
     found = {name: _plain(value) for name, value in settings.items()}
     unknown = [name for name, value in found.items() if value is None]
     if unknown:
@@ -349,8 +348,8 @@ def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongProperties:
-    """The error for ``why``, which librdkafka said when it refused to make a client. Values in it
-    that may be secrets are taken out."""
+    """Return the error for ``why``, which librdkafka said when it refused to make a client. Values
+    in it that may be secrets are taken out."""
     return WrongProperties(
         f"cluster {cluster}: its `properties` are not accepted: "
         f"{without_secrets(settings, why)}. Nothing was sent. Correct them in "
@@ -359,8 +358,8 @@ def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongPropert
 
 
 def without_secrets(settings: Mapping[str, Any], text: str) -> str:
-    """librdkafka's words without values that may be secrets. A file that is not there is named,
-    since OpenSSL does not name it."""
+    """Return librdkafka's words without values that may be secrets. A file that is not there is
+    named, since OpenSSL does not name it."""
     for name, value in settings.items():
         path = str(_plain(value))
         if (

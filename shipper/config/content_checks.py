@@ -72,8 +72,8 @@ class RecordCheck(RateCheck):
     """The key that Spark's complaint about :meth:`condition` is shown at."""
 
     def condition(self) -> str:
-        """Spark SQL, true of a record that is right (null: it is not), over `value`, `key` and the
-        columns of `records.columns`."""
+        """Return Spark SQL, true for a record that is right (null: it is not), over `value`, `key`
+        and the columns of `records.columns`."""
         raise NotImplementedError
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
@@ -163,9 +163,9 @@ class InWindowCheck(RateCheck):
     """A column of `records.columns`, of type TIMESTAMP, DATE or text such as
     `2026-11-01T06:00:00Z`. Without a zone it is UTC."""
     before_seconds: Seconds = Field(default=0.0, alias="before")
-    """How long before the window's start is right: records that came late."""
+    """Allowed time before the window's start, for records that came late."""
     after_seconds: Seconds = Field(default=0.0, alias="after")
-    """How long after the window's end is right: clocks that run ahead."""
+    """Allowed time after the window's end, for clocks that run ahead."""
 
     whole: ClassVar[str] = (
         "the records of a file would depend on the window that it is shipped in, and a rerun with "
@@ -173,7 +173,7 @@ class InWindowCheck(RateCheck):
     )
 
     def condition_in(self, start: dt.datetime, end: dt.datetime) -> str:
-        """As :meth:`RecordCheck.condition`, for one window."""
+        """Return :meth:`RecordCheck.condition` for one window."""
         low = round((start.timestamp() - self.before_seconds) * 1000)
         high = round((end.timestamp() + self.after_seconds) * 1000)
         at = f"try_cast({sql_column(self.column)} AS TIMESTAMP)"
@@ -288,11 +288,11 @@ class SchemaCheck(RecordCheck):
     optional: tuple[str, ...] = ()
     """Further fields that it may have."""
     new_fields: Literal["fail", "allow"] = "fail"
-    """Whether a field that is in neither list is drift."""
+    """`fail`: a field that is in neither list is drift. `allow`: it is not."""
     columns: StrictInt | None = Field(default=None, ge=2)
-    """How many columns every line has."""
+    """Number of columns of every line."""
     delimiter: str = Field(default=",", min_length=1)
-    """What is between two columns: one or more characters."""
+    """Delimiter between two columns: one or more characters."""
 
     @model_validator(mode="after")
     def _one_format(self) -> Self:
@@ -334,7 +334,7 @@ class SchemaCheck(RecordCheck):
         )
 
     def keys(self) -> str:
-        """SQL: the names of the object's fields; null if it is no JSON object."""
+        """Return SQL for the names of the object's fields; null if it is no JSON object."""
         return f"json_object_keys({sql_column(self.column)})"
 
     def has_all(self) -> str:
@@ -351,7 +351,7 @@ class ConditionCheck(RecordCheck):
 
     check: Literal["condition"]
     name: str = Field(pattern=COLUMN_PATTERN, examples=["has_client"])
-    """What reports call it."""
+    """Name in reports."""
     sql: str = Field(min_length=1, examples=["status BETWEEN 100 AND 599"])
     """The condition, over `value`, `key` and the columns of `records.columns`."""
 
@@ -403,11 +403,11 @@ def is_count(check: SourceGateCheck) -> bool:
 
 
 class Gates(Model):
-    """What must hold before the first byte leaves and after the last one arrived. Great
+    """Checks that must hold before the first byte is sent and after the last one. Great
     Expectations judges the checks of records, a comparison all counts."""
 
     sample_files: StrictInt = Field(default=4, ge=1)
-    """How many pieces of files a `sample` is: that many files, spread evenly over the list, or
+    """Number of pieces of files in a `sample`: that many files, spread evenly over the list, or
     several pieces of each if there are fewer."""
     sample_piece_bytes: Bytes = Field(default=2_000_000, alias="sample_piece", ge=64 * 2**10)
     """Most bytes in a piece; a smaller file is one piece. Plain text and bzip2 are cut at any

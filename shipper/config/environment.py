@@ -47,7 +47,7 @@ class Reference:
 
     kind: ReferenceKind
     name: str
-    """Of the variable, the path of the file, or ``CONNECTION.FIELD``."""
+    """Name of the variable, path of the file, or ``CONNECTION.FIELD``."""
     default: str | None = None
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Reference:
 
 
 def connection_field(name: str) -> tuple[str, str]:
-    """Of a reference to Airflow: ``("kafka", "extra.ca")`` of ``kafka.extra.ca``."""
+    """Split a reference to Airflow: ``("kafka", "extra.ca")`` of ``kafka.extra.ca``."""
     found = _CONNECTION.fullmatch(name)
     if found is None:
         raise ValueError(f"{name} is not written CONNECTION.FIELD")
@@ -63,20 +63,20 @@ def connection_field(name: str) -> tuple[str, str]:
 
 
 class NotKnown(Exception):
-    """What a reference stands for cannot be had here. The message says why and what to do."""
+    """Error of a reference whose value is not known here. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class ReferenceValues:
-    """Where references are looked up. Holds secrets."""
+    """Sources of the references' values. Holds secrets."""
 
     environment: Mapping[str, str] = field(repr=False)
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of :data:`GIVEN_VARIABLE`."""
+    """Values from :data:`GIVEN_VARIABLE`."""
 
     @classmethod
     def here(cls) -> ReferenceValues:
-        """This process's environment."""
+        """Return the values of this process's environment."""
         try:
             given = json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")
         except ValueError:
@@ -84,7 +84,7 @@ class ReferenceValues:
         return cls(os.environ, given if isinstance(given, dict) else {})
 
     def value(self, reference: Reference) -> str:
-        """Raises NotKnown."""
+        """Look a reference up. Raises NotKnown."""
         if reference.kind == "file":
             return read_secret(Path(reference.name))
         if reference.kind == "airflow":
@@ -107,7 +107,7 @@ class ReferenceValues:
 
 
 def read_secret(path: Path) -> str:
-    """The file's text without the line end at its end. Raises NotKnown for one that others may
+    """Read a file's text without the line end at its end. Raises NotKnown for one that others may
     read.
 
     PostgreSQL's rule for its private key: one's own file may be open to nobody else; one of root's
@@ -142,7 +142,7 @@ def read_secret(path: Path) -> str:
 def references_in(
     data: Any, wanted: Callable[[KeyPath], bool], path: KeyPath = ()
 ) -> Iterator[Reference]:
-    """Those in the strings at ``wanted`` paths that are written as they should be."""
+    """Yield the references in the strings at ``wanted`` paths that are written correctly."""
     if isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             yield from references_in(value, wanted, (*path, key))
@@ -164,8 +164,8 @@ def fill_in(
     left: Callable[[KeyPath, str], Any] = lambda path, text: text,
     path: KeyPath = (),
 ) -> tuple[Any, list[Problem]]:
-    """``data`` with every reference in the strings at ``wanted`` paths replaced, and a problem for
-    each that cannot be.
+    """Return ``data`` with every reference in the strings at ``wanted`` paths replaced, and a
+    problem for each that cannot be.
 
     Args:
         kinds: which kinds may stand here. leave: kinds that need not be known yet; files and
@@ -217,7 +217,7 @@ def fill_in(
 
 
 def _parsed(match: re.Match[str]) -> Reference | str:
-    """The reference, or what is wrong with it. Quotes nothing of it that may be a secret."""
+    """Return the reference, or what is wrong with it. Quotes nothing of it that may be a secret."""
     if match["name"] is not None:
         default = match["default"]
         return Reference(

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in a user's words: pydantic's errors as problems at the
+"""Explanation of faults in a configuration, in a user's words: pydantic's errors as problems at the
 user's own paths, and problems as faults with file, line and column.
 
 pydantic tells where by the models' structure: shorthands written out, the `check` of a gate as one
@@ -34,8 +34,8 @@ class ConfigFault:
 
     file: str
     line: int | None
-    """From 1, as is ``column``; None if the fault has no place in a file: a folder that is missing,
-    for instance."""
+    """Line, from 1, as is ``column``; None if the fault has no place in a file: a folder that is
+    missing, for instance."""
     column: int | None
     field: str
     """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a
@@ -55,7 +55,7 @@ class ConfigFault:
 
     @classmethod
     def of(cls, problem: Problem, file: YamlFile, shown: str) -> ConfigFault:
-        """``problem`` of ``file``, with the file's path as ``shown``."""
+        """Make a fault of ``problem`` of ``file``, with the file's path as ``shown``."""
         if problem.position is None and (origin := file.origin(problem.path)):
             other, name, path = origin
             return cls(
@@ -71,15 +71,15 @@ class ConfigFault:
 
 
 def dotted(path: KeyPath) -> str:
-    """``("routes", 1, "when")`` → ``"routes[1].when"``."""
+    """Write ``("routes", 1, "when")`` as ``"routes[1].when"``."""
     return "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in path
     ).removeprefix(".")
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[Problem]:
-    """All errors about ``file.data``, which was validated as ``model``; in pydantic's order, each
-    once."""
+    """Return all errors about ``file.data``, which was validated as ``model``; in pydantic's order,
+    each once."""
     found = []
     for details in error.errors():
         location = details["loc"]
@@ -96,7 +96,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], file: YamlFile) 
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where an error is, in the file and in the models."""
+    """Place of an error, in the file and in the models."""
 
     path: KeyPath
     owner: type[BaseModel] | None
@@ -108,7 +108,7 @@ class _Spot:
 
 
 def _spot(location: tuple[str | int, ...], model: type[BaseModel], data: Any) -> _Spot:
-    """Follows pydantic's ``location`` through the models and the user's ``data`` side by side."""
+    """Follow pydantic's ``location`` through the models and the user's ``data`` in parallel."""
     spot = _Spot((), None, model, None)
     if model is Pipeline and location[:2] == ("routes", 0) and "routes" not in data:
         location = location[2:]  # `topic: x`: the file itself is the one route
@@ -132,7 +132,7 @@ def _spot(location: tuple[str | int, ...], model: type[BaseModel], data: Any) ->
 
 
 def _at(data: Any, path: KeyPath) -> Any:
-    """The value at ``path``, None if there is none."""
+    """Return the value at ``path``, None if there is none."""
     for step in path:
         if isinstance(data, dict):
             data = data.get(step)
@@ -146,7 +146,7 @@ def _at(data: Any, path: KeyPath) -> Any:
 
 
 def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None:
-    """``error`` in a user's words; None if it only repeats others."""
+    """Return ``error`` in a user's words; None if it only repeats others."""
     kind, context, path = error["type"], error.get("ctx", {}), spot.path
     if kind == "fault":
         return Problem(path, str(context["why"]))
@@ -203,8 +203,8 @@ def _unknown_key(spot: _Spot) -> str:
 
 
 def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
-    """What stands in the file; nothing if the model keeps it out of its own repr, as it does with
-    secrets."""
+    """Return what stands in the file; nothing if the model keeps it out of its own repr, as it does
+    with secrets."""
     value = _at(file.data, spot.path)
     if isinstance(value, dict | list):
         what = "a section" if isinstance(value, dict) else "a list"
@@ -218,7 +218,7 @@ def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
 
 
 def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> str | None:
-    """What may stand there. None for a kind of error that no field of ours has so far."""
+    """Return what may stand there. None for a kind of error that no field of ours has so far."""
     if is_scalar_union(bare(spot.annotation)):
         return "expected text, a number, true or false"
     match kind:
@@ -260,7 +260,8 @@ def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> 
 
 
 def bare(annotation: Any) -> Any:
-    """What a user may write: ``annotation`` without ``Annotated``, ``Secret`` and ``| None``."""
+    """Return what a user may write: ``annotation`` without ``Annotated``, ``Secret`` and ``|
+    None``."""
     if get_origin(annotation) in (Annotated, Secret):
         return bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -274,15 +275,15 @@ def is_model(annotation: Any) -> bool:
 
 
 def item(annotation: Any) -> Any:
-    """X of ``tuple[X, ...]`` and of ``dict[str, X]``, else None."""
+    """Return X of ``tuple[X, ...]`` and of ``dict[str, X]``, else None."""
     if get_origin(annotation) is tuple:
         return get_args(annotation)[0]
     return get_args(annotation)[1] if get_origin(annotation) is dict else None
 
 
 def variants(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The models of a union that are told apart by `check`, by its value; also of a single such
-    model. Else empty."""
+    """Return the models of a union that are told apart by `check`, by its value; also of a single
+    such model. Else empty."""
     annotation = bare(annotation)
     models = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     return {
@@ -294,23 +295,24 @@ def variants(annotation: Any) -> dict[str, type[BaseModel]]:
 
 
 def is_scalar_union(annotation: Any) -> bool:
-    """Whether several kinds of values may be written, none of which is a check."""
+    """Return True if several kinds of values may be written, none of which is a check."""
     return get_origin(annotation) in (Union, UnionType) and not variants(annotation)
 
 
 def words(annotation: Any) -> tuple[str, ...]:
-    """The words that an enumeration allows, else empty."""
+    """Return the words that an enumeration allows, else empty."""
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def yaml_keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Fields by the key that a user writes; `check` first, since it says what the others mean."""
+    """Return the fields by the key that a user writes; `check` first, since it says what the others
+    mean."""
     by_key = {field.alias or name: field for name, field in model.model_fields.items()}
     return {"check": by_key.pop("check"), **by_key} if "check" in by_key else by_key
 
 
 def unit_of(field: FieldInfo) -> Unit | None:
-    """The unit of a field that is a number with one, else None."""
+    """Return the unit of a field that is a number with one, else None."""
     return next(
         (
             mark
@@ -322,7 +324,7 @@ def unit_of(field: FieldInfo) -> Unit | None:
 
 
 def _metadata(annotation: Any) -> Iterator[Any]:
-    """What ``Annotated`` adds, also in ``… | None``."""
+    """Yield what ``Annotated`` adds, also in ``… | None``."""
     if get_origin(annotation) is Annotated:
         yield from get_args(annotation)[1:]
     elif get_origin(annotation) in (Union, UnionType):

@@ -1,5 +1,5 @@
-"""What files hold and how they are packed: the parts of `source` and `records` that decide how a
-file is cut into records."""
+"""Formats and packing of files: the parts of `source` and `records` that decide how a file is cut
+into records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _OBJECTS = ("jsonl", "csv")
 
 
 class Csv(Model):
-    """How CSV files are written. RFC 4180: a quote inside of quotes is written twice, and a quoted
-    field may hold line ends."""
+    """Dialect of CSV files. RFC 4180: a quote inside of quotes is written twice, and a quoted field
+    may hold line ends."""
 
     columns: tuple[str, ...] | None = Field(
         default=None, min_length=1, examples=[["time", "service", "status"]]
@@ -41,10 +41,10 @@ class Csv(Model):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$",
         examples=["ISO-8859-1", "windows-1252", "UTF-16"],
     )
-    """How the files write text, by a name that Java knows (the IANA's). Records are UTF-8 whatever
-    it is. A row with bytes that are no text in it is a JSON array, which `records.parse` cannot
-    parse: it goes to quarantine as `unparseable`, or fails the run where there is none. A first row
-    of that kind, which names the fields, fails the file."""
+    """Encoding of the files' text, by a name that Java knows (the IANA's). Records are UTF-8
+    whatever it is. A row with bytes that are no text in it is a JSON array, which `records.parse`
+    cannot parse: it goes to quarantine as `unparseable`, or fails the run where there is none. A
+    first row of that kind, which names the fields, fails the file."""
 
     @field_validator("delimiter", "quote")
     @classmethod
@@ -72,7 +72,7 @@ class Csv(Model):
 
 
 def source_faults(format: Format, codec: Codec, csv: Csv | None) -> Iterator[Fault]:
-    """Contradictions between the fields of `source`."""
+    """Yield contradictions between the fields of `source`."""
     if csv is not None and format != "csv":
         yield (
             ("csv",),
@@ -88,7 +88,7 @@ def source_faults(format: Format, codec: Codec, csv: Csv | None) -> Iterator[Fau
 
 
 def starts_with_fault(format: Format) -> str:
-    """Why records cannot begin by a pattern; empty if they can."""
+    """Return why records cannot begin by a pattern; empty if they can."""
     return (
         ""
         if format == "text"
@@ -100,8 +100,8 @@ def starts_with_fault(format: Format) -> str:
 
 
 def with_objects_asked_for(data: dict[str, Any]) -> dict[str, Any]:
-    """A pipeline as it was written, with the default of `records.parse` for formats whose records
-    are to be JSON objects: that they are."""
+    """Return a pipeline as it was written, with `records.parse` set to JSON objects by default for
+    formats whose records are such objects."""
     source, records = data.get("source"), data.get("records", {})
     if (
         isinstance(source, dict)
@@ -114,7 +114,7 @@ def with_objects_asked_for(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def deciding(format: Format, codec: Codec, csv: Csv | None) -> dict[str, Any]:
-    """What of this decides which records a file becomes, for the digest; what was not there before
+    """Return what decides which records a file becomes, for the digest; a key that is newer than
     `format` is left out at its default."""
     found: dict[str, Any] = {"format": format}
     if codec != "auto":

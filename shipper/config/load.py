@@ -1,5 +1,5 @@
-"""From ``config/`` to models: every file read, checked and cross-checked, all faults of all files
-at once.
+"""Loader of ``config/``: every file is read, checked and cross-checked, and all faults of all files
+are reported at once.
 
 Imports the standard library, ruamel.yaml and pydantic only and touches nothing but the files and
 the environment, since Airflow does this each time it parses the DAG file. Nothing is cached: what
@@ -43,23 +43,23 @@ _REGISTRY = ("schema_registry",)
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """Everything below ``config/``, as far as it is right."""
+    """Contents of ``config/``, as far as they are right."""
 
     pipelines: dict[str, Pipeline]
     """Pipelines without a fault, by name. The clusters that they name are all in ``clusters``."""
     clusters: dict[str, Cluster]
     """Clusters without a fault, by name."""
     faults: tuple[ConfigFault, ...]
-    """All that is wrong anywhere, each once, in the order of files and lines."""
+    """Faults of all files, each once, in the order of files and lines."""
     broken: dict[str, tuple[ConfigFault, ...]]
     """Faults of each pipeline that has some, by its file's stem. A pipeline is broken too if a
     cluster that it names is."""
     warnings: tuple[ConfigFault, ...] = ()
-    """What is allowed and may be a mistake all the same."""
+    """Warnings about what is allowed and may be a mistake all the same."""
 
 
 def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
-    """The pipeline in ``pipelines/NAME.yaml``. Raises ConfigError with all faults of the file.
+    """Load the pipeline in ``pipelines/NAME.yaml``. Raises ConfigError with all faults of the file.
 
     The clusters that it names must have files; what is in those, :func:`load_cluster` checks.
     ``leave``: kinds of references that need not be known yet, see
@@ -79,23 +79,25 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] 
 def load_pipeline_alone(
     config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()
 ) -> Pipeline:
-    """As :func:`load_pipeline`, whatever there is of the clusters that it names, and whatever the
-    platform allows. Raises ConfigError.
+    """Load a pipeline as :func:`load_pipeline` does, whatever its clusters' files hold and whatever
+    the platform allows. Raises ConfigError.
 
     For a copy of the files: a relative path would lie below what is allowed in the one place, and
-    not in the other."""
+    not in the other.
+    """
     found = _platform(config_dir)
     unbound = replace(found, platform=found.platform.model_copy(update={"allow": None}))
     return _right(Folder(config_dir, Pipeline, leave, unbound).one(name))
 
 
 def load_cluster(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Cluster:
-    """The cluster in ``clusters/NAME.yaml``. Raises ConfigError with all faults of the file."""
+    """Load the cluster in ``clusters/NAME.yaml``. Raises ConfigError with all faults of the
+    file."""
     return _right(_clusters(config_dir, leave).one(name))
 
 
 def references(config_dir: Path, pipeline: str) -> set[Reference]:
-    """All that the pipeline's file and those of its clusters refer to, known or not. Never
+    """Return all references of the pipeline's file and of its clusters' files, known or not. Never
     raises."""
     pipelines, clusters = _pipelines(config_dir), _clusters(config_dir)
     named = pipelines.file(pipeline).data.get("clusters")
@@ -119,8 +121,8 @@ def hash_keys(config_dir: Path, pipeline: str) -> list[str]:
 
 
 def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedConfig:
-    """Every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes no
-    other down."""
+    """Load every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes
+    no other down."""
     if not config_dir.is_dir():
         return LoadedConfig({}, {}, (missing_folder(config_dir),), {})
     of_clusters, of_pipelines = _clusters(config_dir, leave), _pipelines(config_dir, leave)
@@ -148,7 +150,7 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
 def _read_pipelines(
     folder: Folder[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
 ) -> tuple[dict[str, Pipeline], dict[str, tuple[ConfigFault, ...]]]:
-    """What is right, and the faults of what is broken."""
+    """Return the pipelines that are right, and the faults of those that are broken."""
     pipelines: dict[str, Pipeline] = {}
     broken: dict[str, tuple[ConfigFault, ...]] = {}
     ledgers: dict[str, str] = {}
@@ -187,8 +189,8 @@ def pipeline_names(config_dir: Path) -> set[str] | None:
 
 
 def locate(config_dir: Path, pipeline: str, field: str, message: str) -> ConfigFault:
-    """What somebody else found wrong with a pipeline, Spark with ``routes[1].when`` for instance,
-    with file, line and column."""
+    """Return a fault that another program found in a pipeline, Spark in ``routes[1].when`` for
+    instance, with file, line and column."""
     folder = _pipelines(config_dir)
     file = folder.file(pipeline)
     paths = {dotted(path): path for path in file.paths()}
@@ -206,8 +208,8 @@ def locate(config_dir: Path, pipeline: str, field: str, message: str) -> ConfigF
 
 
 def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault:
-    """What a Kafka client said of a cluster's properties, at the property that it names if it names
-    one."""
+    """Return a Kafka client's complaint about a cluster's properties, at the property that the
+    complaint names, if any."""
     folder = _clusters(config_dir)
     file = read_yaml(folder.path(cluster))
     written = [path for path in file.paths() if len(path) == 2 and path[0] == "properties"]
@@ -217,8 +219,8 @@ def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault
 
 
 def load_platform(config_dir: Path) -> Platform:
-    """What ``shipper.yaml`` says; nothing if there is none. Raises ConfigError with all faults of
-    the file."""
+    """Load ``shipper.yaml``; empty if there is none. Raises ConfigError with all faults of the
+    file."""
     found = _platform(config_dir)
     if found.faults:
         raise ConfigError("\n".join(str(fault) for fault in found.faults))
@@ -247,9 +249,9 @@ def _right(file: ConfigFile[M], more: Iterable[ConfigFault] = ()) -> M:
 def _cluster_faults(
     file: ConfigFile[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
 ) -> list[ConfigFault]:
-    """Clusters that the pipeline names and that have no file, or, by ``reasons``, a broken one.
-    Looks at what is in the file and not at the model, so that a fault elsewhere does not hide
-    these."""
+    """Return faults of clusters that the pipeline names and that have no file, or, by ``reasons``,
+    a broken one. Looks at what is in the file and not at the model, so that a fault elsewhere does
+    not hide these."""
     names = file.yaml.data.get("clusters")
     stems = clusters.stems()
     faults = []
@@ -275,8 +277,8 @@ def _cluster_faults(
 def _ledgers(
     clusters: Folder[Cluster], file: ConfigFile[Pipeline], known: Collection[str] = ()
 ) -> dict[str, str]:
-    """Cluster → its `ledger.topic`, of those that the pipeline names and that give one; as written,
-    since a cluster's secrets need not be there for that."""
+    """Return cluster → its `ledger.topic`, of the pipeline's clusters that set one; as written,
+    since a cluster's secrets need not be known for that."""
     found = {}
     for name in file.model.clusters if file.model else ():
         path = clusters.path(name)
@@ -288,7 +290,7 @@ def _ledgers(
 
 
 def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> Iterator[ConfigFault]:
-    """Topics for records that are ledgers of one of the pipeline's clusters."""
+    """Yield faults of topics for records that are ledgers of one of the pipeline's clusters."""
     if file.model is None:
         return
     named = [ledgers[cluster] for cluster in file.model.clusters if ledgers.get(cluster)]
@@ -324,7 +326,7 @@ def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> It
 def _registry_faults(
     file: ConfigFile[Pipeline], clusters: Folder[Cluster]
 ) -> Iterator[ConfigFault]:
-    """Clusters without a registry of a pipeline that needs one; as written, as in
+    """Yield faults of clusters without a registry, if the pipeline needs one; as written, as in
     :func:`_ledgers`."""
     if file.model is None or file.model.records.avro is None:
         return
@@ -339,9 +341,9 @@ def _registry_faults(
 
 
 def _former_faults(file: ConfigFile[Pipeline], folder: Folder[Pipeline]) -> Iterator[ConfigFault]:
-    """Names in `formerly` that another pipeline has, or had before: two would write to one ledger,
-    and each would take the other's windows for its own. A circle of names is such a case: one of
-    them has a file."""
+    """Yield faults of names in `formerly` that another pipeline has, or had before: two would write
+    to one ledger, and each would take the other's windows for its own. A circle of names is such a
+    case: one of them has a file."""
     if file.model is None or not file.model.formerly:
         return
     stems = folder.stems()
@@ -385,7 +387,7 @@ class ConfigFile(Generic[M]):
     faults: tuple[ConfigFault, ...]
 
     def fault(self, path: KeyPath, message: str) -> ConfigFault:
-        """What somebody else finds wrong at ``path``."""
+        """Return another program's complaint about ``path`` as a fault."""
         return ConfigFault.of(Problem(path, message), self.yaml, self.shown)
 
 
@@ -414,21 +416,21 @@ class Folder(Generic[M]):
         self.shown = show(config_dir, self._folder)
 
     def path(self, stem: str) -> Path:
-        """Where the file of what is named ``stem`` lies."""
+        """Return where the file of ``stem`` lies."""
         return self._folder / f"{stem}.yaml"
 
     def show(self, stem: str) -> str:
-        """The file's path for people."""
+        """Return the file's path for people."""
         return f"{self.shown}/{stem}.yaml"
 
     def stems(self) -> list[str]:
-        """Names of all that is here, right or not."""
+        """Return the names of all files here, right or not."""
         return [path.stem for path in self._files() if path.suffix == ".yaml"]
 
     def misnamed(self) -> Iterator[tuple[str, ConfigFault]]:
-        """(stem, fault) of files that look like ours but would be ignored, and of two whose names
-        differ in letter case only: the ids of DAGs and the names of files are not told apart by
-        case everywhere."""
+        """Yield (stem, fault) of files that look like ours but would be ignored, and of two whose
+        names differ in letter case only: the ids of DAGs and the names of files are not told apart
+        by case everywhere."""
         by_lower: dict[str, str] = {}
         for path in self._files():
             if path.suffix != ".yaml":
@@ -447,7 +449,7 @@ class Folder(Generic[M]):
         return sorted(path for path in files if path.suffix.lower() in (".yaml", ".yml"))
 
     def one(self, name: str) -> ConfigFile[M]:
-        """The file that is named for ``name``. Raises ConfigError if there is none."""
+        """Return the file that is named for ``name``. Raises ConfigError if there is none."""
         if not self._config_dir.is_dir():
             raise ConfigError(str(missing_folder(self._config_dir)), code="SHIP-203")
         stems = self.stems()
@@ -471,11 +473,11 @@ class Folder(Generic[M]):
         return self.read(name)
 
     def none_here(self) -> str:
-        """The end of a message about a name, if the folder is empty."""
+        """Return the end of a message about a name, if the folder is empty."""
         return f"; there is none in {self.shown}"
 
     def read(self, stem: str) -> ConfigFile[M]:
-        """The file and what is wrong in it, for which this never raises."""
+        """Read the file, and what is wrong in it. Never raises for that."""
         file, shown = self.file(stem), self.show(stem)
         problems, model = list(file.problems), None
         if self.platform and self.platform.faults:  # it might forbid what stands here
@@ -515,12 +517,13 @@ class Folder(Generic[M]):
         return ConfigFile(shown, file, None if faults else model, faults)
 
     def file(self, stem: str) -> YamlFile:
-        """The file's data and places; of a pipeline, with the platform's defaults below it."""
+        """Return the file's data and places; of a pipeline, with the platform's defaults below
+        it."""
         own = read_yaml(self.path(stem))
         return self.platform.merged(own) if self.platform else own
 
     def references(self, stem: str) -> set[Reference]:
-        """All that the file holds; none if it cannot be read."""
+        """Return all references of the file; none if it cannot be read."""
         return set(
             references_in(
                 self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers
@@ -568,7 +571,7 @@ class Folder(Generic[M]):
 
 
 def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
-    """``faults`` by file, line and column, each once."""
+    """Return ``faults`` by file, line and column, each once."""
     return tuple(
         sorted(
             dict.fromkeys(faults),
@@ -578,7 +581,7 @@ def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
 
 
 def missing_folder(config_dir: Path) -> ConfigFault:
-    """That there is no ``config_dir``."""
+    """Return the fault that there is no ``config_dir``."""
     message = (
         f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
     )
@@ -586,8 +589,8 @@ def missing_folder(config_dir: Path) -> ConfigFault:
 
 
 def _pipeline_refers(path: KeyPath) -> bool:
-    """Where a pipeline may have references: not in SQL, expressions and globs, where `${` may mean
-    something else."""
+    """Return True where a pipeline may have references: not in SQL, expressions and globs, where
+    `${` may mean something else."""
     return _in_the_open(path) or _is_secret(path)
 
 
@@ -598,7 +601,7 @@ def _in_the_open(path: KeyPath) -> bool:
 
 
 def _is_secret(path: KeyPath) -> bool:
-    """Of a pipeline's keys: what is not shown, nor needed while DAGs are parsed."""
+    """Return True for a pipeline's keys that are not shown, nor needed while DAGs are parsed."""
     of_s3 = path[:2] == _S3 and len(path) == 3 and path[2] in SECRETS
     return of_s3 or (path[:2] == ("records", "redact") and path[3:] == ("hash", "key"))
 
@@ -608,23 +611,24 @@ def _anything(path: KeyPath) -> bool:
 
 
 def _not_known_yet(path: KeyPath, text: str) -> Any:
-    """What stands for a reference of a cluster file's meanwhile: None for a property, itself where
-    it is text, else the default."""
+    """Return what stands for a reference of a cluster file meanwhile: None for a property, itself
+    where it is text, else the default."""
     if path[:1] == _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
         return None
     return text if path in (("cluster",), ("bootstrap",), (*_REGISTRY, "url")) else NOTHING
 
 
 def _without_secret(problem: Problem) -> Problem:
-    """A password that begins with ``{`` is a section to YAML, and then part of the path."""
+    """Shorten a problem's path: a password that begins with ``{`` is a section to YAML, and then
+    part of the path."""
     if problem.path[:1] != _PROPERTIES or len(problem.path) < 3:
         return problem
     return Problem(problem.path[:2], "expected text, a number, true or false; put it into quotes")
 
 
 def show(config_dir: Path, path: Path) -> str:
-    """``path`` for people: as given if that is relative, else relative to the working directory or
-    to the folder above ``config_dir``."""
+    """Return ``path`` for people: as given if that is relative, else relative to the working
+    directory or to the folder above ``config_dir``."""
     if path.is_absolute():
         for base in (Path.cwd(), config_dir.parent):
             if path.is_relative_to(base):

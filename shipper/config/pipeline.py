@@ -1,5 +1,5 @@
-"""What a user may write in ``config/pipelines/*.yaml``; what is below `records` and `delivery` is
-in modules of its own.
+"""Models of ``config/pipelines/*.yaml``; what is below `records` and `delivery` is in modules of
+its own.
 
 Every model is frozen and forbids unknown keys. Durations and sizes carry their unit in the YAML
 value (``10m``, ``64MB``) and in the field's name in code (``_seconds``, ``_bytes``). The JSON
@@ -65,7 +65,7 @@ SHORTHANDS = {"schedule": "cron", "source": "path"}
 
 
 def _one_or_several(schema: dict[str, Any]) -> None:
-    """In the JSON Schema of a list: one of its entries may stand without brackets."""
+    """Allow one entry without brackets in the JSON Schema of a list."""
     listed = {key: schema.pop(key) for key in ("type", "items", "minItems") if key in schema}
     schema["anyOf"] = [listed["items"], listed]
     if len(default := schema.get("default", ())) == 1:
@@ -73,7 +73,7 @@ def _one_or_several(schema: dict[str, Any]) -> None:
 
 
 class Source(Model):
-    """Where the files of a window lie. A bare string is taken as `path`."""
+    """Place and format of a window's files. A bare string is taken as `path`."""
 
     path: str = Field(min_length=1, examples=["s3a://logs/web/{window_start:%Y/%m/%d/%H}/"])
     """URI of a folder or a glob: `s3a://`, `hdfs://`, `viewfs://`, `file://`, or a path relative to
@@ -83,7 +83,7 @@ class Source(Model):
     made of `%Y %m %d %j %H %M %S`, and of `%-m %-d %-j %-H %-M %-S` for numbers without a leading
     zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
     s3: S3 | None = None
-    """How the S3 server of a `path` with `s3a://` is reached: endpoint, region, credentials by
+    """Settings of the S3 server for a `path` with `s3a://`: endpoint, region, credentials by
     reference. S3A's jars come by themselves."""
     include_globs: tuple[str, ...] = Field(
         default=("*",),
@@ -96,16 +96,16 @@ class Source(Model):
     or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken; [every
     reason](../../docs/reference/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
-    """Which files belong to a window. `path`: those in the folders that `path` names for it; all,
-    if it names none. `modified`: those under `path` that were last modified in the window, by the
-    clock of the file system, for writers that put everything into one folder. A file then belongs
-    to one window, and one that is written to again to another one. `path` is listed whole each
-    time, and has no placeholder."""
+    """Rule that assigns files to windows. `path`: those in the folders that `path` names for it;
+    all, if it names none. `modified`: those under `path` that were last modified in the window, by
+    the clock of the file system, for writers that put everything into one folder. A file then
+    belongs to one window, and one that is written to again to another one. `path` is listed whole
+    each time, and has no placeholder."""
     shared_folders: StrictBool = False
     """True if windows of the schedule share folders by intent, such as hours in the folder of a
     day. `shipper validate` then does not warn of it."""
     recursive: StrictBool = False
-    """Whether files in folders below `path` count too."""
+    """True if files in folders below `path` count too."""
     format: Format = "text"
     """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays); or
     several, with `records.starts_with`. `jsonl`: the same, and a line that is no JSON object is
@@ -114,13 +114,13 @@ class Source(Model):
     JSON object, by the file's own schema. `whole_file`: a file is one record, byte for byte, of
     `records.max_line` at most. [More](../../docs/how-to/formats.md)."""
     codec: Codec = "auto"
-    """How files are packed. `auto`: their first bytes say it, whatever their name: gzip, bzip2,
-    zstd, lz4 (frames), snappy (frames), or not at all; a name that promises something else is an
-    error. Any other: all of them are packed so, whatever name they have. `none`: their bytes are
-    taken as they are. `hadoop_snappy`: blocks, as Hadoop's SnappyCodec writes them, which nothing
-    in them says."""
+    """Codec of the files. `auto`: their first bytes say it, whatever their name: gzip, bzip2, zstd,
+    lz4 (frames), snappy (frames), or not at all; a name that promises something else is an error.
+    Any other: all of them are packed so, whatever name they have. `none`: their bytes are taken as
+    they are. `hadoop_snappy`: blocks, as Hadoop's SnappyCodec writes them, which nothing in them
+    says."""
     csv: Csv | None = None
-    """How CSV files are written, with `format: csv`."""
+    """Dialect of CSV files, with `format: csv`."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
     """A file that was modified less than this ago is still being written: the plan leaves it out
     and says so. A scheduled run begins this long after its window has closed, so that the window's
@@ -129,38 +129,37 @@ class Source(Model):
     """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped
     under one size is refused under another."""
     lookback_seconds: Seconds = Field(default=86_400.0, alias="lookback")
-    """How far back each run of the schedule also looks, in whole windows: files there that the
-    ledger of a cluster does not hold came late, or were being written, or were left by a run that
-    failed, and are shipped in the same run, by the window that they belong to. Costs a listing, and
-    no reading. Never before `schedule.start`, nor before the pipeline's first scheduled run. `0s`:
-    only the window's own folders. A run that is asked for by hand, and a backfill, never look back.
-    """
+    """Longest look back of each scheduled run, in whole windows: files there that the ledger of a
+    cluster does not hold came late, or were being written, or were left by a run that failed, and
+    are shipped in the same run, by the window that they belong to. Costs a listing, and no reading.
+    Never before `schedule.start`, nor before the pipeline's first scheduled run. `0s`: only the
+    window's own folders. A run that is asked for by hand, and a backfill, never look back."""
     on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
-    """What to do with a file that has other bytes (size or modification time) than when it was
-    shipped: stop, leave it, or ship it anew. `continue`: if the file begins with all that was
-    shipped of it, which is proven by checksums, only the rest is shipped; if it begins otherwise,
-    it is a new file, and shipped whole; if nobody can tell, it is left out with a warning.
-    `continue` also holds for a file that grew and was renamed. A new file at the path of one that
-    was renamed is not a replaced one.
+    """Policy for a file that has other bytes (size or modification time) than when it was shipped:
+    stop, leave it, or re-ship it. `continue`: if the file begins with all that was shipped of it,
+    which is proven by checksums, only the rest is shipped; if it begins otherwise, it is a new
+    file, and shipped whole; if nobody can tell, it is left out with a warning. `continue` also
+    holds for a file that grew and was renamed. A new file at the path of one that was renamed is
+    not a replaced one.
     [More](../../docs/how-to/rotated-logs.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
-    """What to do with a new file that begins like one that was shipped and is gone. `recognise`:
-    read it once, and hold its records against the checksums of what was shipped. If they are the
-    same, nothing is sent twice. If that cannot be told, the file is left out with a warning.
-    `ship`: a new name is a new file, and its records are sent.
+    """Policy for a new file that begins like one that was shipped and is gone. `recognise`: read it
+    once, and hold its records against the checksums of what was shipped. If they are the same,
+    nothing is sent twice. If that cannot be told, the file is left out with a warning. `ship`: a
+    new name is a new file, and its records are sent.
     [More](../../docs/how-to/rotated-logs.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
-    """What a file that cannot be read (corrupt, cut off, no permission, a format that shipper does
-    not read) means. `skip_and_fail`: all other files are shipped, and the run fails and names each
-    bad one. `fail`: nothing is sent if the plan or the source gate sees one. `quarantine`: one
-    record with the reason `unreadable` stands for it in the quarantine topic, the ledger has it as
-    done, and the run succeeds with a note; packed files are then read once before they are shipped,
-    so that none is in quarantine and in its topic. A file whose first bytes are those of a packed
-    file, under a name that does not say so, is never quarantined: its first line may look so by
-    intent. The run fails and names the file; `codec: none` takes it as text."""
+    """Policy for a file that cannot be read (corrupt, truncated, no permission, a format that
+    shipper does not read). `skip_and_fail`: all other files are shipped, and the run fails and
+    names each bad one. `fail`: nothing is sent if the plan or the source gate sees one.
+    `quarantine`: one record with the reason `unreadable` stands for it in the quarantine topic, the
+    ledger has it as done, and the run succeeds with a note; packed files are then read once before
+    they are shipped, so that none is in quarantine and in its topic. A file whose first bytes are
+    those of a packed file, under a name that does not say so, is never quarantined: its first line
+    may look so by intent. The run fails and names the file; `codec: none` takes it as text."""
     when_empty: Literal["fail", "succeed"] = "fail"
-    """What a window without any file means: a failed run (a source went silent), or nothing
-    to do."""
+    """Meaning of a window without any file: a failed run (a source went silent), or nothing to
+    do."""
 
     formerly: tuple[str, ...] | None = Field(default=None, examples=[["hdfs://nn1:8020/logs/web/"]])
     """Folders in which the files lay before they were moved, or were reached by another host, mount
@@ -212,7 +211,7 @@ class Source(Model):
 
     @property
     def verbatim(self) -> bool:
-        """Whether records are the bytes of the file; else shipper makes them."""
+        """True if records are the bytes of the file; else shipper makes them."""
         return self.format not in MADE
 
     @field_validator("formerly")
@@ -289,8 +288,8 @@ class Notify(Model):
     """Full name of the notifier's class, a subclass of Airflow's `BaseNotifier`. Its provider must
     be installed where the DAG is parsed and where its tasks run."""
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    """Its arguments. Those that the notifier templates may use `{{ notice.title }}`, `{{
-    notice.text }}`, `{{ notice.cause }}`, … beside what Airflow's templates know:
+    """Arguments of the notifier. Those that the notifier templates may use `{{ notice.title }}`,
+    `{{ notice.text }}`, `{{ notice.cause }}`, … beside what Airflow's templates know:
     docs/how-to/notices.md lists them. No secrets: name an Airflow connection."""
 
 
@@ -311,9 +310,9 @@ class Pipeline(Model):
     description: str = ""
     """One sentence for people."""
     schedule: Schedule | None = None
-    """When windows close; without it the pipeline runs by hand only."""
+    """Times when windows close; without it the pipeline runs by hand only."""
     notify: tuple[Notify, ...] = Field(default=(), validate_default=True)
-    """Who is told how a run ended. By default nobody is: Airflow shows it."""
+    """Notices about how a run ended. By default nobody is: Airflow shows it."""
     source: Source
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
@@ -324,8 +323,8 @@ class Pipeline(Model):
     the others. In place of the list a section for each, `{frankfurt: {routes: [...]}, tokyo: {}}`,
     says what is different there."""
     quarantine: Quarantine | None = Field(default=None, validate_default=True)
-    """Where records go that cannot be shipped. Without it the first of them fails the run, with its
-    file and number."""
+    """Topic for records that cannot be shipped. Without it the first of them fails the run, with
+    its file and number."""
     delivery: Delivery = Delivery()
     gates: Gates = Gates()
     limits: Limits = Limits()
@@ -336,8 +335,8 @@ class Pipeline(Model):
     """Role in Airflow → what it may do with the DAG (`can_read`, `can_edit`, `can_delete`), for an
     auth manager that knows roles. Who may trigger may also send everything again."""
     runs_uri: str = "runs"
-    """Where step results and reports are written: a folder (relative to the one above `config/`) or
-    any fsspec URL."""
+    """Folder of step results and reports (relative to the one above `config/`), or any fsspec
+    URL."""
 
     @field_validator("runs_uri")
     @classmethod
@@ -547,7 +546,7 @@ class Pipeline(Model):
         return tuple(self.targets)
 
     def on(self, cluster: str) -> Pipeline:
-        """As it is on this one of its clusters."""
+        """Return the pipeline as it is on this one of its clusters."""
         target = self.targets.get(cluster, Target())
         if target == Target():
             return self
@@ -559,7 +558,8 @@ class Pipeline(Model):
         )
 
     def all_routes(self) -> Iterator[tuple[str, Route]]:
-        """Those of the pipeline, and those of its clusters; with the place of each in the file."""
+        """Yield the routes of the pipeline, and those of its clusters; with the place of each in
+        the file."""
         yield from ((f"routes[{index}]", route) for index, route in enumerate(self.routes))
         for name, target in self.targets.items():
             yield from (
@@ -568,11 +568,13 @@ class Pipeline(Model):
             )
 
     def fixed_topics(self) -> Iterator[str]:
-        """Topics whose name is known before any record is read, in routing order, each once."""
+        """Yield the topics whose name is known before any record is read, in routing order, each
+        once."""
         yield from dict.fromkeys(route.topic for route in self.routes if not route.columns)
 
     def listed_topics(self) -> Iterator[str]:
-        """Topics that are written out somewhere, of routes with a `{column}` too; each once."""
+        """Yield the topics that are named in the file, of routes with a `{column}` too; each
+        once."""
         yield from dict.fromkeys(
             topic
             for route in self.routes
@@ -580,20 +582,20 @@ class Pipeline(Model):
         )
 
     def may_ship_to(self, topic: str) -> bool:
-        """Whether a record can go there: a route's topic, or the quarantine's."""
+        """Return True if a record can go there: a route's topic, or the quarantine's."""
         in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
         return in_quarantine or any(route.matches(topic) for route in self.routes)
 
     def needed_topics(self) -> Iterator[str]:
-        """Topics that every cluster must have before anything is sent."""
+        """Yield the topics that every cluster must have before anything is sent."""
         yield from self.fixed_topics()
         if self.quarantine is not None:
             yield self.quarantine.topic
 
     @property
     def split_size_bytes(self) -> int:
-        """Where files are cut. Not at all for `ordering: file`: only one task after the other could
-        keep the order of two splits."""
+        """Size at which files are cut. Not at all for `ordering: file`: only one task after the
+        other could keep the order of two splits."""
         cut = self.delivery.ordering == "none" and self.source.format not in ONE_PIECE
         return self.source.split_size_bytes if cut else WHOLE_FILES_BYTES
 
@@ -603,12 +605,12 @@ class Pipeline(Model):
         return self.runner.cores if self.delivery.ordering == "none" else 1
 
     def transform_digest(self) -> str:
-        """12 hex digits over all that decides which records a file becomes and where they go. A
-        file that was shipped in part under another digest is refused unless the run says `reship`.
-        Not in it: how lines are packed into bundles (ADR 5), and what goes to quarantine, since the
-        ledger has that record by record (ADR 9); so neither are the topics that a route allows. A
-        part that a pipeline does not use is left out, so that a newer shipper takes no older one's
-        file for changed."""
+        """Return 12 hex digits over all that decides which records a file becomes and where they
+        go. A file that was shipped in part under another digest is refused unless the run says
+        `reship`. Not in it: how lines are packed into bundles (ADR 5), and what goes to quarantine,
+        since the ledger has that record by record (ADR 9); so neither are the topics that a route
+        allows. A part that a pipeline does not use is left out, so that a newer shipper takes no
+        older one's file for changed."""
         unused = {
             name for name in ("parse", "drop", "starts_with") if not getattr(self.records, name)
         }
@@ -631,13 +633,13 @@ class Pipeline(Model):
 
 
 def _columns(info: ValidationInfo) -> list[str] | None:
-    """Of which topics may be made; None if `records` is not right."""
+    """Return the columns of which topics may be made; None if `records` is not right."""
     records: Records | None = info.data.get("records")
     return None if records is None else [*GIVEN_COLUMNS[:3], *records.named_columns]
 
 
 def _avro_faults(routes: tuple[Route, ...], info: ValidationInfo) -> Iterator[Fault]:
-    """Of routes that the subject of `records.avro` does not go with."""
+    """Yield faults of routes that the subject of `records.avro` does not go with."""
     records: Records | None = info.data.get("records")
     avro = records.avro if records else None
     for index, route in enumerate(routes if avro else ()):

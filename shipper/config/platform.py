@@ -50,8 +50,8 @@ _PLAIN_SETTINGS = (
 
 
 class Allow(Model):
-    """What pipelines may use. It binds what stands in a pipeline's own file, not what `defaults`
-    give it. `*` stands for anything."""
+    """Bounds of what pipelines may use. It binds what stands in a pipeline's own file, not what
+    `defaults` give it. `*` stands for anything."""
 
     runners: tuple[Literal["local", "standalone", "yarn", "kubernetes"], ...] = (
         "local",
@@ -61,11 +61,11 @@ class Allow(Model):
     )
     """Kinds of `runner`."""
     programs: tuple[str, ...] = Field(default=(), examples=[["/opt/shipper/bin/python"]])
-    """What `runner.python`, `runner.archive` and `runner.spark_submit` may name. By default
-    nothing: jobs run in the environment that runs shipper."""
+    """Programs that `runner.python`, `runner.archive` and `runner.spark_submit` may name. By
+    default nothing: jobs run in the environment that runs shipper."""
     spark_settings: tuple[str, ...] = _PLAIN_SETTINGS
-    """What `runner.conf` may set. By default settings of size and of SQL; those that load code,
-    such as `spark.jars`, `spark.plugins` or `spark.driver.extraJavaOptions`, only if they are
+    """Settings that `runner.conf` may have. By default settings of size and of SQL; those that load
+    code, such as `spark.jars`, `spark.plugins` or `spark.driver.extraJavaOptions`, only if they are
     listed here, or set in `defaults`."""
     notifiers: tuple[str, ...] = Field(default=(), examples=[["airflow.providers.slack.*"]])
     """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look
@@ -82,7 +82,7 @@ class Allow(Model):
 
 
 class Platform(Model):
-    """What those who run the platform decide for all pipelines. Nobody else may write this file."""
+    """Decisions of the platform's owner for all pipelines. Nobody else may write this file."""
 
     allow: Allow | None = None
     """Bounds of what pipelines may use. Without it there are none: who writes a pipeline may run
@@ -100,7 +100,7 @@ class Platform(Model):
     index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
     machines, each has its own, and `shipper index` keeps the page's up to date."""
     keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
-    """How long results in `runs_uri`, and what the index has of them, are kept. A run removes its
+    """Retention of the results in `runs_uri`, and of the index's entries. A run removes its
     pipeline's older ones in the end, and so does `shipper index`. What tells of a window that is
     not complete stays, and so do a pipeline's 200 newest windows. No file counts as unshipped by
     it."""
@@ -136,7 +136,7 @@ class PlatformFile:
     faults: tuple[ConfigFault, ...] = ()
 
     def merged(self, own: YamlFile) -> YamlFile:
-        """A pipeline's file with the defaults below it."""
+        """Return a pipeline's file with the defaults below it."""
         if not self.platform.defaults or self.faults or not own.parsed:
             return own
         data = merge(self.platform.defaults, own.data)
@@ -145,7 +145,7 @@ class PlatformFile:
         )
 
     def beyond(self, own: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[Problem]:
-        """What the pipeline's own file says and may not say."""
+        """Yield what the pipeline's own file says and may not say."""
         allow = self.platform.allow
         if allow is None:
             return
@@ -181,7 +181,7 @@ class PlatformFile:
     def _beyond_s3(
         self, own: YamlFile, pipeline: Pipeline, allowed: tuple[str, ...]
     ) -> Iterator[Problem]:
-        """Quotes no value: it may be a secret."""
+        """Yield S3 settings beyond the bounds. Quotes no value: it may be a secret."""
         for key in yaml_keys(S3) if pipeline.source.s3 else ():
             path = ("source", "s3", key)
             if key not in allowed and path in own.own_paths():
@@ -221,7 +221,8 @@ class PlatformFile:
 
 
 def read_platform(config_dir: Path, shown: str) -> PlatformFile:
-    """Never raises. A broken file allows nothing: each pipeline then has its faults."""
+    """Read the platform's file. Never raises. A broken file allows nothing: each pipeline then has
+    its faults."""
     path = config_dir / NAME
     if not path.exists():
         return PlatformFile(shown, YamlFile(), Platform())
@@ -239,7 +240,7 @@ def read_platform(config_dir: Path, shown: str) -> PlatformFile:
 
 
 def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What a pipeline says with the defaults below it. Only what both have is merged; nothing of
+    """Merge the defaults below what a pipeline says. Only what both have is merged; nothing of
     ``own`` is lost."""
     found: dict[str, Any] = {}
     routes = {"topic", "routes"}
@@ -276,7 +277,7 @@ def _are_maps(*values: Any) -> bool:
 
 
 def _lacks(key: str, value: Any) -> bool:
-    """Whether ``value`` is a section of a pipeline without a key that it must have."""
+    """Return True if ``value`` is a section of a pipeline without a key that it must have."""
     field = yaml_keys(Pipeline).get(key)
     section = bare(field.annotation) if field else None
     if section is None or not isinstance(value, dict) or not is_model(section):
@@ -287,8 +288,8 @@ def _lacks(key: str, value: Any) -> bool:
 
 
 def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Problem]:
-    """What is wrong with ``defaults`` in a pipeline that says the rest. What only a whole pipeline
-    can contradict is found in each."""
+    """Return what is wrong with ``defaults`` in a pipeline that says the rest. What only a whole
+    pipeline can contradict is found in each."""
     rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "clusters": ["any"]}
     if not {"topic", "routes"} & defaults.keys():
         rest["topic"] = "any"

@@ -211,7 +211,7 @@ SQL_DEFAULTS = {
 
 
 def fault_of_setting(key: str) -> str | None:
-    """Why ``key`` may not stand in `runner.conf`, or None."""
+    """Return why ``key`` may not stand in `runner.conf`, or None."""
     if not key.startswith("spark."):
         return "not a Spark setting; they begin with 'spark.'"
     why = next(
@@ -221,9 +221,9 @@ def fault_of_setting(key: str) -> str | None:
 
 
 def deciding(conf: Mapping[str, str]) -> dict[str, str]:
-    """Setting → value, in lower case, of those in ``conf`` that may change what a line becomes,
-    such as `spark.sql.ansi.enabled`, and are not Spark's defaults. They are part of the transform:
-    a file that was begun under others cannot be finished under these."""
+    """Return setting → value, in lower case, of those in ``conf`` that may change what a line
+    becomes, such as `spark.sql.ansi.enabled`, and are not Spark's defaults. They are part of the
+    transform: a file that was begun under others cannot be finished under these."""
     return {
         key: value.strip().lower()
         for key, value in sorted(conf.items())

@@ -1,5 +1,5 @@
-"""What becomes of a line: the parts of a pipeline below `records`, `routes` and `quarantine`. What
-Spark makes of them is spark_jobs.parsing and spark_jobs.frame."""
+"""Models of what becomes of a line: the parts of a pipeline below `records`, `routes` and
+`quarantine`. What Spark makes of them is spark_jobs.parsing and spark_jobs.frame."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ _DDL_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:`]+)[\s:]+\S")
 
 
 class Parse(Model):
-    """Makes columns of each line, for `records.columns`, `drop`, `routes`, keys, headers and gates.
-    A line that cannot be parsed is `unparseable`: it goes to `quarantine`, or fails the run where
-    there is none. Lines that a rule of `drop` takes are not asked for. The value stays the line,
-    byte for byte."""
+    """Columns that are parsed from each line, for `records.columns`, `drop`, `routes`, keys,
+    headers and gates. A line that cannot be parsed is `unparseable`: it goes to `quarantine`, or
+    fails the run where there is none. Lines that a rule of `drop` takes are not asked for. The
+    value stays the line, byte for byte."""
 
     regex: str | None = Field(
         default=None, min_length=1, examples=[r"^(?<client>\S+) \S+ (?<status>\d{3})"]
@@ -160,8 +160,8 @@ class Parse(Model):
 
 
 def ddl_names(schema: str) -> list[str]:
-    """Names of the fields of a schema written as in SQL. Raises ValueError for what has no name and
-    type; the rest is Spark's to check."""
+    """Return the names of the fields of a schema written as in SQL. Raises ValueError for what has
+    no name and type; the rest is Spark's to check."""
     names, part, depth = [], "", 0
     for character in schema + ",":
         depth += (character in "<(") - (character in ">)")
@@ -202,8 +202,8 @@ class Bundle(Model):
 
 
 class Records(Model):
-    """How a line becomes a Kafka record. Everything here is a Spark SQL expression over `value`
-    (the line), `file_path`, `file_name`, `window_start` (the time in the file's path),
+    """Rules that make a Kafka record of a line. Everything here is a Spark SQL expression over
+    `value` (the line), `file_path`, `file_name`, `window_start` (the time in the file's path),
     `record_number` and `split_start` (the line's place), the columns of `parse` and those named
     before it."""
 
@@ -371,12 +371,12 @@ class Records(Model):
 
     @property
     def ships_lines(self) -> bool:
-        """Whether values are lines as they were read."""
+        """True if values are lines as they were read."""
         return self.value == "value" and not self.redact and self.avro is None
 
     @property
     def named_columns(self) -> tuple[str, ...]:
-        """What `parse` and `columns` make, in order."""
+        """Columns that `parse` and `columns` make, in order."""
         return (*(self.parse.columns if self.parse else ()), *self.columns)
 
 
@@ -390,13 +390,13 @@ class Route(Model):
     when: str | None = None
     """Spark SQL condition. The last route has none: it takes what is left."""
     topics: tuple[str, ...] = ()
-    """With a `{column}` in `topic`: the whole names of all topics that it may lead to. A record
-    that would go to another one has no topic: it goes to quarantine as `unroutable` or, without
-    one, fails the run. May be changed at any time."""
+    """Topics that a `topic` with a `{column}` may lead to: their whole names. A record that would
+    go to another one has no topic: it goes to quarantine as `unroutable` or, without one, fails the
+    run. May be changed at any time."""
     matching: str | None = Field(default=None, min_length=1, examples=["logs\\\\.[a-z]{1,20}"])
-    """In place of `topics`: a Java regular expression for the whole name. `limits.max_topics`
-    bounds how many there may be. Names that Kafka does not take, ledgers of shipper (`_shipper.…`)
-    and internal topics (`__…`) never match."""
+    """Java regular expression for the whole name, instead of `topics`. `limits.max_topics` bounds
+    how many there may be. Names that Kafka does not take, ledgers of shipper (`_shipper.…`) and
+    internal topics (`__…`) never match."""
 
     @field_validator("topic")
     @classmethod
@@ -410,7 +410,7 @@ class Route(Model):
         return tuple(TOPIC_COLUMN.findall(self.topic))
 
     def faults(self) -> Iterator[Fault]:
-        """Contradictions between the route's fields."""
+        """Yield contradictions between the route's fields."""
         if not self.columns:
             for name in ("topics", "matching"):
                 if getattr(self, name):
@@ -449,8 +449,8 @@ class Route(Model):
         return re.fullmatch(".+".join(map(re.escape, parts)), topic) is not None
 
     def matches(self, topic: str) -> bool:
-        """Whether the route can lead to ``topic``. Of `matching`, what only Java understands is
-        taken to match."""
+        """Return True if the route can lead to ``topic``. Of `matching`, what only Java understands
+        is taken to match."""
         if (
             not legal_topic(topic)
             or re.fullmatch(reserved_topics(), topic)
@@ -466,8 +466,8 @@ class Route(Model):
 
 
 def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> Iterator[Fault]:
-    """What is wrong with a routing table. ``columns``: names that a topic may be made of, None: not
-    known."""
+    """Yield what is wrong with a routing table. ``columns``: names that a topic may be made of,
+    None: not known."""
     for index, route in enumerate(routes[:-1]):
         if route.when is None:
             yield (
@@ -495,16 +495,16 @@ def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> It
 
 
 class Target(Model):
-    """What is different on one cluster; nothing, if it is only named."""
+    """Overrides for one cluster; none, if it is only named."""
 
     routes: tuple[Route, ...] = ()
-    """In place of the pipeline's `routes`. Checks of the source gate go by those."""
+    """Routes that override the pipeline's `routes`. Checks of the source gate go by those."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
-    """In place of `delivery.rate_limit`."""
+    """Rate limit that overrides `delivery.rate_limit`."""
 
 
 def as_targets(clusters: Any) -> Any:
-    """What a pipeline has as `clusters`, as name → section. Raises ValueError, ValidationError."""
+    """Return a pipeline's `clusters` as name → section. Raises ValueError, ValidationError."""
     if not isinstance(clusters, dict | list | tuple):
         raise ValueError("expected a list, such as [a, b]")
     if not clusters:
@@ -540,8 +540,8 @@ class Quarantine(Model):
     lines: one stray quote makes one row of many. Any other record counts as one, however long it
     is."""
     keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
-    """How much of each record's value is kept: its first bytes. Key and headers are kept if none of
-    them is longer. `0B` keeps nothing."""
+    """Number of bytes to keep of each record's value: its first bytes. Key and headers are kept if
+    none of them is longer. `0B` keeps nothing."""
 
     @field_validator("topic")
     @classmethod

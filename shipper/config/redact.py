@@ -21,8 +21,8 @@ _TOKEN = re.compile(r"\$(.?)", re.DOTALL)
 
 
 class KeyedHash(Model):
-    """Puts a hash in the place of what is found: the same text gives the same hash, so records can
-    still be joined and counted, and who does not know the key cannot find out by trying. The first
+    """Keyed hash that replaces what is found: the same text gives the same hash, so records can
+    still be joined and counted, and nobody without the key can find the text by trying. The first
     32 hex digits of HMAC-SHA256, of the text as it stands."""
 
     key: Annotated[Secret[str | None], WithJsonSchema({"type": "string", "pattern": r"\$\{.+\}"})]
@@ -57,13 +57,13 @@ class Redaction(Model):
     or a `::`. `card`: 13 to 19 digits, together or in the groups that cards show, whose last is the
     right check digit (Luhn). `bearer`: what follows the word Bearer."""
     regex: str | None = Field(default=None, min_length=1, examples=[r"(?<=session=)\w+"])
-    """In place of `rule`: a Java regular expression. All that it finds in the text is replaced;
-    what it finds of no length is not."""
+    """Java regular expression, instead of `rule`. All that it finds in the text is replaced; what
+    it finds of no length is not."""
     with_: str | None = Field(default=None, alias="with", examples=["***"])
-    """What is put in its place: by default `[email]`, `[card]` and so on, and `[redacted]` for a
-    `regex`. With `regex`, `$1` to `$9` are its groups and `$$` is a dollar sign."""
+    """Replacement: by default `[email]`, `[card]` and so on, and `[redacted]` for a `regex`. With
+    `regex`, `$1` to `$9` are its groups and `$$` is a dollar sign."""
     hash_: KeyedHash | None = Field(default=None, alias="hash")
-    """In place of `with`: a hash of what was found."""
+    """Keyed hash of what was found, instead of `with`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -84,7 +84,7 @@ class Redaction(Model):
         return self
 
     def replacement(self) -> Iterator[str | int]:
-        """Texts and numbers of groups, in order. Raises ValueError for a group that is not
+        """Yield texts and numbers of groups, in order. Raises ValueError for a group that is not
         there."""
         if self.regex is None or self.with_ is None:
             yield (
@@ -111,7 +111,7 @@ class Redaction(Model):
         yield self.with_[at:]
 
     def decides(self) -> dict[str, Any]:
-        """What the transform's digest has of it; of a key its fingerprint."""
+        """Return the part that the transform's digest includes; of a key its fingerprint."""
         return {
             **self.model_dump(exclude={"hash_"}, exclude_none=True),
             **({"hash": self.hash_.fingerprint} if self.hash_ else {}),
@@ -119,7 +119,8 @@ class Redaction(Model):
 
 
 def unnamed_keys(records: Any) -> Iterator[Fault]:
-    """Keys that are written out in `records`, as YAML has it, where they must be references."""
+    """Yield faults of keys that are written out in `records`, as YAML has it, where they must be
+    references."""
     rules = records.get("redact") if isinstance(records, dict) else None
     for index, rule in enumerate(rules if isinstance(rules, list) else ()):
         hashed = rule.get("hash") if isinstance(rule, dict) else None

@@ -32,7 +32,7 @@ ID_HEADER, REASON_HEADER, FILE_HEADER = (
 
 
 class Replay(Model):
-    """What is asked for. The same id with the same words again finishes it."""
+    """Request for a replay. The same id with the same words again finishes it."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     reason: str = Field(min_length=1)
@@ -40,24 +40,25 @@ class Replay(Model):
     """Event times from here on, by `records.timestamp`; with ``end``."""
     end: dt.datetime | None = None
     topic_prefix: str = ""
-    """In front of each topic; empty: the same topics once more."""
+    """Prefix of each topic; empty: the same topics once more."""
     rate_limit: int | None = None
     """Bytes per second, to each cluster; what the pipeline allows still holds."""
     clusters: tuple[str, ...] = ()
-    """Of the pipeline's; empty: all."""
+    """Clusters of the pipeline; empty: all."""
     window_start: dt.datetime
-    """Where files are looked for, and what the results are filed under; with ``window_end``."""
+    """Begin of the window in which files are looked for, and under which the results are filed;
+    with ``window_end``."""
     window_end: dt.datetime
     files: tuple[str, ...] = ()
-    """In place of the window's: paths and URIs."""
+    """Paths and URIs of files, instead of the window's."""
 
     def name(self, pipeline: str) -> str:
-        """Of the derived pipeline."""
+        """Return the name of the derived pipeline."""
         return f"{pipeline}{REPLAY_INFIX}{self.id}"
 
 
 def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
-    """Raises UsageError for what this pipeline cannot do."""
+    """Derive the pipeline of a replay. Raises UsageError for what this pipeline cannot do."""
     delivery = pipeline.delivery
     limits = [limit for limit in (delivery.rate_limit, replay.rate_limit) if limit]
     checks = tuple(check for check in pipeline.gates.source if isinstance(check, ContentCheck))
@@ -101,7 +102,7 @@ def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
 
 
 def _delivery_checks(pipeline: Pipeline, replay: Replay) -> tuple[DeliveryCheck, ...]:
-    """Runs of the pipeline itself may ship to its topics meanwhile."""
+    """Return the delivery checks: runs of the pipeline itself may ship to its topics meanwhile."""
     shared = {"shared": True} if not replay.topic_prefix else {}
     return tuple(
         check.model_copy(update=shared) if isinstance(check, ReadBackCheck) else check
@@ -128,8 +129,8 @@ def _outside(pipeline: Pipeline, replay: Replay) -> dict[str, str]:
 
 
 def _provenance(replay: Replay) -> dict[str, str]:
-    """Which replay, and so when it was asked for; why; and where it came from. The same in each
-    try."""
+    """Return the headers of the replay's records: which replay, and so when it was asked for; why;
+    and where it came from. The same in each try."""
     return {
         ID_HEADER: sql_literal(replay.id),
         REASON_HEADER: sql_literal(replay.reason),

@@ -1,5 +1,5 @@
-"""What the models are made of: their base class, how a validator refuses, and what may be written
-in one value.
+"""Foundation of the models: their base class, how a validator refuses, and what may be written in
+one value.
 
 No file, environment or network is touched here. Cron expressions, dates in paths, names of topics
 and hosts, and URIs are judged by their text.
@@ -35,7 +35,7 @@ class Model(BaseModel):
 
 
 def refuse(faults: Iterable[Fault]) -> None:
-    """Raises ValidationError with all faults of a validator at once, each at its own place; returns
+    """Raise ValidationError with all faults of a validator at once, each at its own place; return
     if there are none.
 
     pydantic merges a ValidationError that a validator raises into its own, so the places survive.
@@ -80,14 +80,14 @@ REPLAY_INFIX = ".replay."
 
 
 def original(pipeline: str) -> str:
-    """The pipeline in whose file a replay is written, by the replay's name; any other name is its
-    own."""
+    """Return the pipeline in whose file a replay is written, by the replay's name; any other name
+    is its own."""
     return pipeline.partition(REPLAY_INFIX)[0]
 
 
 def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> str:
-    """``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be put after what was
-    found."""
+    """Return ``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be put after
+    what was found."""
     by_lower = {name.lower(): name for name in allowed}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
     guess = f"; did you mean {by_lower[close[0]]!r}?" if close else ";"
@@ -105,13 +105,13 @@ _GROUP_NAME = re.compile(r"\?<([A-Za-z][A-Za-z0-9]*)>")
 
 
 def legal_topic(name: str) -> bool:
-    """Whether Kafka takes ``name`` as a topic's."""
+    """Return True if Kafka accepts ``name`` as a topic's."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def reserved_topics(*ledgers: str) -> str:
-    """Regular expression, for Python and Java, of topics that are not for records: Kafka's and
-    shipper's own, and the ledgers of any pipeline by these names (as in a cluster's
+    """Return a regular expression, for Python and Java, of topics that are not for records: Kafka's
+    and shipper's own, and the ledgers of any pipeline by these names (as in a cluster's
     `ledger.topic`)."""
     names = [
         re.escape(ledger).replace(re.escape("{pipeline}"), "[a-z][a-z0-9_-]{0,63}")
@@ -121,7 +121,7 @@ def reserved_topics(*ledgers: str) -> str:
 
 
 def check_topic(name: str, *ledgers: str) -> None:
-    """Raises ValueError for a topic that no record may be sent to."""
+    """Raise ValueError for a topic that no record may be sent to."""
     if not legal_topic(name):
         raise ValueError(
             "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 characters"
@@ -135,9 +135,9 @@ def check_topic(name: str, *ledgers: str) -> None:
 
 
 def regex_groups(pattern: str) -> list[str | None]:
-    """The capturing groups of a Java regular expression by number (the first is number 1), with
-    their names. Parentheses in a comment of `(?x)` count too, which is wrong; nobody writes those
-    into YAML."""
+    """Return the capturing groups of a Java regular expression by number (the first is number 1),
+    with their names. Parentheses in a comment of `(?x)` count too, which is wrong; nobody writes
+    those into YAML."""
     groups: list[str | None] = []
     index, in_class = 0, 0
     while index < len(pattern):
@@ -162,18 +162,18 @@ def regex_groups(pattern: str) -> list[str | None]:
 
 
 def sql_literal(text: str) -> str:
-    """``text`` as a string literal in Spark SQL, with its backslashes and quotes."""
+    """Write ``text`` as a string literal in Spark SQL, with its backslashes and quotes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def sql_column(name: str) -> str:
-    """``name`` as a column in Spark SQL, also where it is a word of SQL."""
+    """Write ``name`` as a column in Spark SQL, also where it is a word of SQL."""
     return f"`{name}`"
 
 
 def sql_array(texts: tuple[str, ...]) -> str:
-    """``texts`` as an array of string literals."""
+    """Write ``texts`` as an array of string literals."""
     return f"array({', '.join(sql_literal(text) for text in texts)})"
 
 
@@ -222,7 +222,7 @@ def check_cron(expression: str) -> None:
 
 
 def check_timezone(name: str) -> None:
-    """Raises ValueError if ``name`` is no IANA time zone."""
+    """Raise ValueError if ``name`` is no IANA time zone."""
     try:
         ZoneInfo(name)
     except (
@@ -279,7 +279,7 @@ _GLOB = re.compile(r"[*?\[\]{}]")
 
 
 def check_source_placeholders(path: str) -> None:
-    """Raises ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}``
+    """Raise ValueError unless every ``{…}`` that looks like a placeholder is ``{window_start:…}``
     or ``{window_end:…}``, with directives whose step is known.
 
     Braces with a comma in them are left alone: ``{a,b}`` is an alternative in a glob.
@@ -301,7 +301,8 @@ def check_source_placeholders(path: str) -> None:
 
 
 def directives(pattern: str) -> list[str]:
-    """``%Y/%-H`` → ``["Y", "-H"]``. Raises ValueError for one that is not in the list."""
+    """Return the directives: ``%Y/%-H`` → ``["Y", "-H"]``. Raises ValueError for one that is not in
+    the list."""
     found = _DIRECTIVE.findall(pattern)
     for directive in found:
         if directive not in _DIRECTIVES:
@@ -312,8 +313,8 @@ def directives(pattern: str) -> list[str]:
 
 
 def step_seconds(pattern: str) -> int:
-    """How often the name changes, by its finest directive; a day at the most, since a month has no
-    fixed length. Raises ValueError as ``directives`` does."""
+    """Return how often the name changes, by its finest directive; a day at the most, since a month
+    has no fixed length. Raises ValueError as ``directives`` does."""
     return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
 
 
@@ -339,8 +340,8 @@ def missing_date_parts(path: str) -> list[str]:
 
 
 def pattern_of_source(path: str) -> str | None:
-    """``s3a://logs/{window_start:%Y/%m/%d/%H}/`` → ``/%Y/%m/%d/%H/``; None if the path names no
-    time, or has a glob amid it."""
+    """Return the pattern of the time: ``s3a://logs/{window_start:%Y/%m/%d/%H}/`` →
+    ``/%Y/%m/%d/%H/``; None if the path names no time, or has a glob amid it."""
     found = list(_PLACEHOLDER.finditer(path))
     if not found:
         return None
@@ -381,7 +382,7 @@ class PathTime:
 
     @property
     def finest_seconds(self) -> int:
-        """How often the name changes."""
+        """Seconds after which the name changes."""
         return step_seconds(self.pattern)
 
     @cached_property
@@ -411,7 +412,7 @@ class PathTime:
         return regex, "-".join(_IN_SPARK[name] for name in self._used)
 
     def find(self, path: str) -> dt.datetime | None:
-        """The last time in the path, UTC; None if there is none, or if it is no date (a 13th
+        """Return the last time in the path, UTC; None if there is none, or if it is no date (a 13th
         month)."""
         matches = list(self._regex.finditer(path))
         if not matches:
@@ -433,7 +434,7 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def bootstrap_fault(bootstrap: str) -> str | None:
-    """What is wrong with a list of host:port, or None."""
+    """Return what is wrong with a list of host:port, or None."""
     for server in bootstrap.split(","):
         text = server.strip()
         if "${" in text:  # not filled in yet
@@ -458,8 +459,8 @@ def bootstrap_fault(bootstrap: str) -> str | None:
 
 
 def password_fault(uri: str) -> str | None:
-    """Of an address with a password in it: paths of files are in the ledger, in reports and in
-    logs. Quotes nothing."""
+    """Return what is wrong with an address that contains a password: paths of files are in the
+    ledger, in reports and in logs. Quotes nothing."""
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
         return None
     return (
@@ -495,8 +496,8 @@ def source_fault(path: str) -> str | None:
 
 
 def resolve_uri(config_dir: Path, uri: str) -> str:
-    """A path that is neither absolute nor has a scheme lies below the folder above ``config_dir``;
-    others stay as they are.
+    """Resolve a path that is neither absolute nor has a scheme below the folder above
+    ``config_dir``; others stay as they are.
 
     Globs, placeholders and a ``/`` at the end survive. Symbolic links are not followed: a file's
     path is its identity.

@@ -1,4 +1,4 @@
-"""Where the Spark job of a pipeline runs (`runner`)."""
+"""Place of a pipeline's Spark job (`runner`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shipper.config.rules import ARCHIVE_PATTERN, MEMORY_PATTERN, THE_KEY, Model
 
 
 class Runner(Model):
-    """Where the Spark job runs. Scaling out is Spark's."""
+    """Place of the Spark job. Scaling out is Spark's."""
 
     kind: Literal["local", "standalone", "yarn", "kubernetes"] = "local"
     """`local`: in one process on the machine of the Airflow worker. The others: Spark in client
@@ -30,9 +30,10 @@ class Runner(Model):
         pattern=ARCHIVE_PATTERN,
         examples=["/opt/shipper/tasks.tar.gz", "hdfs://nn1:8020/shipper/tasks.tar.gz"],
     )
-    """What tasks run in, as `shipper environment pack` makes it: an absolute path on the driver's
-    machine, or a URI that Spark can read. Spark takes it to every executor, which then needs
-    neither shipper nor a Python of its own. Make it anew when shipper or its Python changes."""
+    """Archive of the environment in which tasks run, as `shipper environment pack` makes it: an
+    absolute path on the driver's machine, or a URI that Spark can read. Spark takes it to every
+    executor, which then needs neither shipper nor a Python of its own. Make it anew when shipper or
+    its Python changes."""
     spark_submit: str | None = None
     """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
     driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)

@@ -1,4 +1,4 @@
-"""How an S3 server is reached (`source.s3`), and what of it Hadoop's S3A is told."""
+"""Settings of an S3 server (`source.s3`), and what Hadoop's S3A gets of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEFAULTS = {
 
 
 class S3(Model):
-    """How the S3 server is reached, for a `path` that begins with `s3a://`. Without it: AWS, by the
+    """Settings of the S3 server, for a `path` that begins with `s3a://`. Without it: AWS, by the
     credentials that are found."""
 
     endpoint: str | None = Field(default=None, examples=["https://s3.example:9000"])
@@ -50,8 +50,8 @@ class S3(Model):
     """Region of the bucket. By default AWS is asked; with `endpoint` it is `us-east-1`, which
     servers that know no regions take."""
     path_style: StrictBool = False
-    """Whether the bucket is the first part of the path in place of the host's name, as servers want
-    it that have one name only."""
+    """True if the bucket is the first part of the path instead of the host's name, for servers that
+    have one name only."""
     credentials: Literal[
         "auto",
         "environment",
@@ -62,7 +62,7 @@ class S3(Model):
         "provider",
         "anonymous",
     ] = "auto"
-    """Where credentials are. `auto`: `keys` or `provider` if those are given, else wherever S3A
+    """Source of the credentials. `auto`: `keys` or `provider` if those are given, else wherever S3A
     looks for them: Spark's settings, the environment, the machine's role. `environment`:
     `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`. `profile`: a profile of the
     AWS CLI. `instance`: the role of the machine or container. `web_identity`: the token file of a
@@ -73,14 +73,14 @@ class S3(Model):
     access_key: SecretText | None = Field(
         default=None, repr=False, examples=["${airflow:logs_s3.login}"]
     )
-    """As a reference: `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.login}`. It is given to
-    Java in memory: no command line, setting of Spark's, result or log has it."""
+    """Access key as a reference: `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.login}`. It is
+    given to Java in memory: no command line, setting of Spark's, result or log has it."""
     secret_key: SecretText | None = Field(
         default=None, repr=False, examples=["${file:/run/secrets/s3}"]
     )
-    """As `access_key`."""
+    """Secret key, as `access_key`."""
     session_token: SecretText | None = Field(default=None, repr=False)
-    """As `access_key`; of credentials that end."""
+    """Session token, as `access_key`; for temporary credentials."""
     credential_provider: str | None = Field(
         default=None, examples=["jceks://hdfs@namenode/keys/s3.jceks"]
     )
@@ -88,7 +88,7 @@ class S3(Model):
     role: str | None = Field(default=None, examples=["arn:aws:iam::123456789012:role/log-reader"])
     """ARN of a role that is assumed with these credentials."""
     requester_pays: StrictBool = False
-    """Whether whoever reads pays for it, of a bucket that asks for that."""
+    """True if the reader pays, for a bucket that requires that."""
 
     @field_validator("endpoint")
     @classmethod
@@ -143,7 +143,7 @@ class S3(Model):
         return self
 
     def settings(self) -> dict[str, str]:
-        """What Hadoop is told, without the secrets."""
+        """Return the settings for Hadoop, without the secrets."""
         kind = self.credentials
         if kind == "auto":
             kind = (
@@ -176,7 +176,7 @@ class S3(Model):
         return {name: value for name, value in found.items() if value is not None}
 
     def secrets(self) -> dict[str, str]:
-        """What Hadoop is told in memory alone: the keys, in the clear."""
+        """Return the settings that Hadoop gets in memory alone: the keys, in the clear."""
         values = {name: getattr(self, name) for name in SECRETS}
         return {
             f"fs.s3a.{name.replace('_', '.')}": value.get_secret_value()

@@ -1,4 +1,4 @@
-"""When windows close, and how long a run has."""
+"""Times when windows close, and deadlines of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shipper.config.units import Moment, Seconds
 
 
 class Schedule(Model):
-    """When a window closes and its run starts. A bare string is taken as `cron`."""
+    """Schedule of the windows and their runs. A bare string is taken as `cron`."""
 
     cron: str = Field(min_length=1, examples=["0 * * * *"])
     """Cron expression of five fields, or an Airflow preset such as `@hourly`. Each interval between
@@ -25,7 +25,7 @@ class Schedule(Model):
     begins with the latest window that had closed and settled when Airflow first saw the pipeline.
     """
     catchup: StrictBool = True
-    """Whether every window of the schedule is run, in order: those between `start` and now, and
+    """True if every window of the schedule is run, in order: those between `start` and now, and
     those that an outage or a pause left out. Off: after an outage Airflow goes on with the latest
     window that has closed and settled; `shipper gaps` says which ones are missing."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)

@@ -1,5 +1,5 @@
-"""What is generated from the models: JSON Schemas (2020-12) of the YAML files, for editors, and the
-option reference for people.
+"""Generated files: JSON Schemas (2020-12) of the YAML files, for editors, and the option reference
+for people.
 
 A schema is pydantic's own, as far as it is about what a user writes: the keys of the YAML, the
 shorthands, durations and sizes with their units, and no null. It cannot say all that the loader
@@ -101,7 +101,7 @@ def generated_files() -> dict[str, str]:
 
 
 def pipeline_schema() -> Schema:
-    """Schema of ``config/pipelines/*.yaml``."""
+    """Return the schema of ``config/pipelines/*.yaml``."""
     schema = _published(_described(Pipeline))
     keys = schema["properties"]
     for name, stands_for in SHORTHANDS.items():
@@ -126,8 +126,8 @@ def pipeline_schema() -> Schema:
 
 
 def cluster_schema() -> Schema:
-    """Schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so may what is
-    something else in the end."""
+    """Return the schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so
+    may what is something else in the end."""
     schema = _published(_described(Cluster))
     bootstrap = schema["properties"]["bootstrap"]
     one = {key: bootstrap.pop(key) for key in ("type", "minLength")}
@@ -145,7 +145,7 @@ def cluster_schema() -> Schema:
 
 
 def platform_schema() -> Schema:
-    """Schema of ``config/shipper.yaml``."""
+    """Return the schema of ``config/shipper.yaml``."""
     schema = _published(_described(Platform))
     keys = {
         name: _partly(found)
@@ -157,7 +157,7 @@ def platform_schema() -> Schema:
 
 
 def cases_schema() -> Schema:
-    """Schema of ``config/tests/*.yaml``."""
+    """Return the schema of ``config/tests/*.yaml``."""
     schema = _published(_described(PipelineTests))
     case = schema["properties"]["cases"]["additionalProperties"]
     case["oneOf"] = [{"required": ["lines"]}, {"required": ["file"]}]
@@ -165,7 +165,7 @@ def cases_schema() -> Schema:
 
 
 def _partly(section: Schema) -> Schema:
-    """A section of which any keys may be written; what a list holds is whole."""
+    """Return a section in which any keys may be missing; entries of a list must be complete."""
     found = {name: value for name, value in section.items() if name != "required"}
     if "anyOf" in found:
         found["anyOf"] = [_partly(variant) for variant in found["anyOf"]]
@@ -198,9 +198,9 @@ def _as_data(value: Any) -> Any:
 
 
 def _described(model: type[BaseModel]) -> Schema:
-    """What a user may write for ``model``, its sections in place of their `$ref`, each with its own
-    description as `title`. What has a unit is text, but its default and its bounds are numbers
-    still. `check` comes first, since it says what the other keys mean."""
+    """Return what a user may write for ``model``, its sections instead of their `$ref`, each with
+    its own description as `title`. What has a unit is text, but its default and its bounds are
+    numbers still. `check` comes first, since it says what the other keys mean."""
     whole = model.model_json_schema(schema_generator=_AsWritten)
     sections = whole.pop("$defs", {})
     models = {one.__name__: one for one in _models(Model)}
@@ -243,7 +243,7 @@ def _document(section: Schema, model: type[BaseModel]) -> None:
 
 
 def _published(schema: Schema) -> Schema:
-    """``schema`` as editors get it."""
+    """Return ``schema`` as editors get it."""
 
     def published(found: Schema) -> Schema:
         found = {key: value for key, value in found.items() if key != "title"}
@@ -261,7 +261,7 @@ def _published(schema: Schema) -> Schema:
 
 
 def _each(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """``schema`` with every schema in it changed, the inner ones first."""
+    """Return ``schema`` with every schema in it changed, the inner ones first."""
     found = dict(schema)
     if "properties" in found:
         found["properties"] = {
@@ -284,7 +284,7 @@ def _unit(schema: Schema) -> Unit | None:
 
 
 def reference() -> str:
-    """The option reference, in Markdown: a table for each section, checks included."""
+    """Return the option reference, in Markdown: a table for each section, checks included."""
     pipeline, cluster, platform = _described(Pipeline), _described(Cluster), _described(Platform)
     tests = _described(PipelineTests)
     case = tests["properties"]["cases"]["additionalProperties"]
@@ -330,7 +330,7 @@ def _sections(schema: Schema, above: str = "") -> Iterator[str]:
 
 
 def _pipeline_table(schema: Schema) -> str:
-    """As :func:`_table`, with the shorthands."""
+    """Return what :func:`_table` returns, with the shorthands."""
     keys = dict(schema["properties"])
     rows = [_HEAD]
     for key, found in keys.items():

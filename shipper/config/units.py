@@ -34,8 +34,8 @@ _LARGEST_TB = 1_000_000
 
 
 def parse_duration(value: Any) -> float:
-    """``"1h30m"`` → 5400.0 seconds. A bare number is refused, since nobody can see its unit. Raises
-    ValueError."""
+    """Parse ``"1h30m"`` into 5400.0 seconds. A bare number is refused, since nobody can see its
+    unit. Raises ValueError."""
     if not isinstance(value, str) or not re.fullmatch(DURATION_PATTERN, value):
         raise ValueError("a duration has a unit: 500ms, 30s, 10m, 2h, 1d or 1h30m")
     parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
@@ -48,8 +48,8 @@ def parse_duration(value: Any) -> float:
 
 
 def parse_size(value: Any) -> int:
-    """``"64MiB"`` → 67108864 bytes. A bare number is refused, since nobody can see its unit. Raises
-    ValueError."""
+    """Parse ``"64MiB"`` into 67108864 bytes. A bare number is refused, since nobody can see its
+    unit. Raises ValueError."""
     match = (
         re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)", value)
         if isinstance(value, str)
@@ -66,8 +66,8 @@ def parse_size(value: Any) -> int:
 
 
 def write_duration(seconds: float) -> str:
-    """The shortest text that :func:`parse_duration` reads as ``seconds``, to the millisecond:
-    ``600.0`` → ``"10m"``."""
+    """Return the shortest text that :func:`parse_duration` reads as ``seconds``, to the
+    millisecond: ``600.0`` → ``"10m"``."""
     rest, parts = round(seconds * 1000), []
     for unit, milliseconds in _MILLISECONDS.items():
         count, rest = divmod(rest, milliseconds)
@@ -87,15 +87,15 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def write_size(count: int) -> str:
-    """The shortest text that :func:`parse_size` reads as ``count``: ``8_000_000`` → ``"8MB"``,
-    ``2**25`` → ``"32MiB"``."""
+    """Return the shortest text that :func:`parse_size` reads as ``count``: ``8_000_000`` →
+    ``"8MB"``, ``2**25`` → ``"32MiB"``."""
     return min(
         (f"{count // size}{unit}" for unit, size in _BYTES.items() if count % size == 0), key=len
     )
 
 
 def format_bytes(count: float) -> str:
-    """``137_000_000`` → ``"137.0 MB"``; decimal units, as in the figures of networks and of
+    """Return ``137_000_000`` as ``"137.0 MB"``; decimal units, as in the figures of networks and of
     Kafka."""
     for unit in ("B", "kB", "MB", "GB"):
         if round(abs(count), 1) < 1000:
@@ -105,8 +105,8 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """``5400`` → ``"1h30m"``, ``2.34`` → ``"2.3s"``. For people; see :func:`write_duration` for an
-    exact text."""
+    """Return ``5400`` as ``"1h30m"``, and ``2.34`` as ``"2.3s"``. For people; see
+    :func:`write_duration` for an exact text."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f}s".replace(".0s", "s")
     minutes, rest = divmod(round(seconds), 60)
@@ -116,7 +116,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_rate(value: Any) -> int:
-    """``"50MB/s"`` → 50000000 bytes per second. Raises ValueError."""
+    """Parse ``"50MB/s"`` into 50000000 bytes per second. Raises ValueError."""
     if not isinstance(value, str) or not re.fullmatch(RATE_PATTERN, value):
         raise ValueError("a rate has a unit: 500kB/s, 50MB/s or 1GB/s (bytes, not bits)")
     return parse_size(value.removesuffix("/s"))
@@ -129,16 +129,17 @@ class Unit:
 
     name: str
     pattern: str
-    """Of every text that the loader takes. Amounts that are out of bounds satisfy it too."""
+    """Pattern of every text that the loader accepts. Amounts that are out of bounds satisfy it
+    too."""
     examples: tuple[str, ...]
     write: Callable[[Any], str]
-    """As a user writes it; the loader reads it back."""
+    """Function that writes a value as a user does; the loader reads it back."""
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Text of this pattern. The number's bounds stay in it: shipper.config.schema tells them in
-        words."""
+        """Return the schema: text of this pattern. The number's bounds stay in it:
+        shipper.config.schema tells them in words."""
         bounds = {
             key: value
             for key, value in handler(core_schema).items()

@@ -35,7 +35,7 @@ _TAGGED = "`!` begins a tag; put text that begins with ! into quotes"
 
 
 class Position(NamedTuple):
-    """Of a character in a file. Both from 1."""
+    """Position of a character in a file. Both from 1."""
 
     line: int
     column: int
@@ -46,23 +46,23 @@ BEGINNING = Position(1, 1)
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one key or value, or, with an explicit position, with the text."""
+    """Fault of one key or value, or, with an explicit position, of the text."""
 
     path: KeyPath
     message: str
     position: Position | None = None
-    """By default that of ``path``."""
+    """Position; by default that of ``path``."""
     repeats: bool = False
     """True if it tells of a problem in another file, which that file has as well."""
 
 
 @dataclass(frozen=True)
 class _Written:
-    """How a key and its value stand in the file."""
+    """Positions of a key and its value in the file."""
 
     key: Position
     value: Position | None
-    """None for a list or section, which begins at its key for a reader."""
+    """Position of the value; None for a list or section, which begins at its key for a reader."""
     text: str | None
     """A scalar as it stands in the file, without quotes."""
 
@@ -83,8 +83,8 @@ class YamlFile:
     base_path: KeyPath = ()
 
     def position(self, path: KeyPath) -> Position:
-        """Of the value at ``path`` if it is a scalar, else of its key; for what is not there,
-        of the nearest section around it."""
+        """Return the position of the value at ``path`` if it is a scalar, else of its key; for what
+        does not exist, of the nearest section around it."""
         for length in range(len(path), -1, -1):
             place = self._written.get(path[:length])
             if place is not None:
@@ -92,19 +92,19 @@ class YamlFile:
         return BEGINNING
 
     def key_position(self, path: KeyPath) -> Position:
-        """As :meth:`position`, but of the key also for a scalar."""
+        """Return what :meth:`position` returns, but of the key also for a scalar."""
         place = self._written.get(path)
         return place.key if place else self.position(path)
 
     def text(self, path: KeyPath) -> str | None:
-        """The scalar at ``path`` as it stands in the file, before ``${…}`` is filled in."""
+        """Return the scalar at ``path`` as it stands in the file, before ``${…}`` is filled in."""
         place = self._written.get(path)
         if place is None and (origin := self.origin(path)):
             return origin[0].text(origin[2])
         return place.text if place else None
 
     def paths(self) -> list[KeyPath]:
-        """Of all values, those of ``base`` too."""
+        """Return the paths of all values, those of ``base`` too."""
         below = self.base._written if self.base else {}
         length = len(self.base_path)
         return [
@@ -120,7 +120,8 @@ class YamlFile:
         return self._written.keys()
 
     def origin(self, path: KeyPath) -> tuple[YamlFile, str, KeyPath] | None:
-        """File, its name and the path there of a value that ``base`` has and this file has not."""
+        """Return the file, its name and the path there of a value that ``base`` has and this file
+        has not."""
         there = (*self.base_path, *path)
         if (
             self.base is None
@@ -133,7 +134,8 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Never raises: what is wrong with the file or its text is in ``problems``."""
+    """Read a YAML file. Never raises: what is wrong with the file or its text is in
+    ``problems``."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -211,8 +213,8 @@ class _TooMuch(Exception):
 
 
 class _Composer(Composer):
-    """Stops where the text is nested too deeply or has too many values, before the rest of it is
-    looked at."""
+    """Composer that stops where the text is nested too deeply or has too many values, before the
+    rest of it is looked at."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader=loader)
@@ -241,8 +243,8 @@ def _unparsed(message: str, position: Position | None) -> YamlFile:
 
 
 def _plain_words(error: MarkedYAMLError, text: str) -> str:
-    """ruamel's complaint in the words of a user, and without the text that it quotes, which may be
-    a secret."""
+    """Return ruamel's complaint in the words of a user, and without the text that it quotes, which
+    may be a secret."""
     problem, mark = error.problem or "", error.problem_mark
     lines = text.splitlines()
     rest = lines[mark.line][mark.column :] if mark and mark.line < len(lines) else ""
@@ -299,7 +301,7 @@ def _start(node: Node) -> Position:
 
 
 def _at(mark: Any) -> Position:
-    """``mark``: the parser's, which counts from 0."""
+    """Return the position of ``mark``, the parser's, which counts from 0."""
     return Position(mark.line + 1, mark.column + 1)
 
 
@@ -354,7 +356,7 @@ class _Builder:
         return data
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
-        """The key, or None if it is none that a configuration can have."""
+        """Return the key, or None if it is none that a configuration can have."""
         tag = _short_tag(node)
         if tag == "merge":
             self._say(

@@ -1,5 +1,5 @@
-"""What became of every line of a ship, added up from the tasks' receipts and from what the ledger
-held before."""
+"""Account of every line of a ship, added up from the tasks' receipts and from what the ledger held
+before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTED_THROTTLING_SECONDS = 5.0
 
 
 class ReceiptAccount:
-    """Of all scans of one ship; it goes into the ship's result."""
+    """Account of all scans of one ship; it goes into the ship's result."""
 
     def __init__(self, result: ShipResult) -> None:
         self._result = result
@@ -42,7 +42,8 @@ class ReceiptAccount:
         self._unsent = scan.unsent
 
     def add_later(self, scan: Scan) -> None:
-        """The first scan has counted these lines as read; what they add is what they deliver."""
+        """Add a later scan. The first scan has counted these lines as read; a later one adds what
+        it delivered."""
         self._unsent = scan.unsent if scan.receipts else self._unsent
         for receipt in scan.receipts:
             for split in receipt.splits.values():
@@ -60,8 +61,8 @@ class ReceiptAccount:
         before: Mapping[str, int],
         quarantines: Collection[str],
     ) -> None:
-        """``files``: the plan's; ``before``: topic → records of files that were not read;
-        ``quarantines``: topics that hold quarantined records."""
+        """Close the account. ``files``: the plan's; ``before``: topic → records of files that were
+        not read; ``quarantines``: topics that hold quarantined records."""
         result, receipts = self._result, self._receipts
         splits = [split for receipt in receipts for split in receipt.splits.values()]
         result.topics = topic_accounts(before, receipts, quarantines, self._unsent)
@@ -126,8 +127,8 @@ def topic_accounts(
     quarantines: Collection[str],
     parked: Mapping[str, int],
 ) -> list[TopicAccount]:
-    """``before``: in files that were not read. ``parked``: topic → records that could not be sent
-    until the end."""
+    """Return each topic's account. ``before``: records in files that were not read. ``parked``:
+    topic → records that could not be sent until the end."""
     topics: dict[str, TopicAccount] = {}
 
     def account(topic: str) -> TopicAccount:
@@ -213,9 +214,9 @@ def records_behind(result: ShipResult, files: Collection[FileId], chunks: Chunks
 
 
 def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int = 0) -> str | None:
-    """What is wrong if more of the window's records are in quarantine than the pipeline allows;
-    those of earlier runs count, so that trying again is no way around it. Dropped lines are no
-    records. ``behind``: see :func:`records_behind`."""
+    """Return what is wrong if more of the window's records are in quarantine than the pipeline
+    allows. Records of earlier runs count, so that a retry does not evade the limit. Dropped lines
+    are no records. ``behind``: see :func:`records_behind`."""
     count = (
         sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine) + behind
     )

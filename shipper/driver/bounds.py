@@ -1,4 +1,4 @@
-"""Which folders the platform lets runs read."""
+"""Folders that the platform lets runs read."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ class Connections:
     nobody waits for it."""
 
     def __init__(self, cluster: Cluster, pipeline: Pipeline) -> None:
-        """Connects nobody yet. Raises ClusterError for settings that librdkafka does not take."""
+        """Prepare the connections, and open none. Raises ClusterError for settings that librdkafka
+        does not take."""
         self.cluster = cluster
         self.client = ClusterClient(cluster)
         self._pipeline = pipeline
@@ -32,12 +33,12 @@ class Connections:
         self._fences: Fences | None = None
 
     def begin_reading(self) -> None:
-        """Of the ledger."""
+        """Begin to connect for reading the ledger."""
         self._begin("reading", CONTROL, CHUNKS)
 
     def begin_writing(self, lanes: Mapping[str, LaneCounts]) -> None:
-        """Of the ledger; ``lanes``: those of earlier runs that will have to be fenced, as far as
-        anyone knows."""
+        """Begin to connect for writing the ledger; ``lanes``: those of earlier runs that will have
+        to be fenced, as far as known."""
         self.begin_reading()
         self._begin("writing")
         if self._fences is None:
@@ -47,17 +48,19 @@ class Connections:
             self._fences.connect(ids_of(self._pipeline.key, lanes))
 
     def take_fences(self) -> Fences | None:
-        """For one ship; None if nobody began."""
+        """Return the fences for one ship; None if none were begun."""
         fences, self._fences = self._fences, None
         return fences
 
     def wait(self) -> None:
-        """Until the ledger can be read and written, or cannot: whoever does hears why."""
+        """Wait until the ledger can be read and written, or cannot: the read or write then raises
+        the reason."""
         for begun in self._begun.values():
             begun.join()
 
     def _begin(self, what: str, *partitions: int) -> None:
-        """To read ``partitions`` of the ledger or, if there are none, to write it."""
+        """Begin to connect: to read ``partitions`` of the ledger or, if there are none, to write
+        it."""
         if what not in self._begun:
             ledger = LedgerLog(self.client, self.cluster, self._pipeline.key)
             begun = threading.Thread(

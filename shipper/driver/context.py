@@ -36,16 +36,15 @@ class RunContext(JobOptions):
     folder: RunFolder
     engine: Engine
     asked: Asked | None = None
-    """What was asked of this run alone. ``pipeline`` and ``clusters`` are already those of such a
-    run."""
+    """Options of this run alone. ``pipeline`` and ``clusters`` are already those of such a run."""
     schedule: Schedule | None = None
     """The pipeline's, also of a replay, which runs by none."""
     ships: bool = False
-    """Whether a ship is among the steps that this process runs."""
+    """True if a ship is among the steps that this process runs."""
     bytes_to_read: int = 0
-    """What is left to ship, unpacked, as far as the plan knows once it is made."""
+    """Bytes left to ship, unpacked, as far as the plan knows once it is made."""
     phases: Phases = field(default_factory=Phases, repr=False)
-    """Of the step that is being run."""
+    """Phases of the step that is being run."""
     _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
 
     @property
@@ -55,18 +54,18 @@ class RunContext(JobOptions):
 
     @property
     def ticks(self) -> Ticks | None:
-        """By which a window is cut; None for a pipeline without a schedule."""
+        """Ticks by which a window is cut; None for a pipeline without a schedule."""
         schedule = self.schedule or self.pipeline.schedule
         return Ticks(schedule) if schedule else None
 
     def start_spark(self) -> None:
-        """A step that finds nothing to do never pays for it."""
+        """Start Spark; a step that finds nothing to do does not call this."""
         with self.phases("starting Spark"):
             self.engine.start(self.bytes_to_read)
 
     @property
     def is_trial(self) -> bool:
-        """Whether the results go elsewhere than the pipeline's own, and nothing is to be
+        """True if the results go elsewhere than the pipeline's own, and nothing is to be
         remembered."""
         return self.runs_uri is not None
 
@@ -77,11 +76,11 @@ class RunContext(JobOptions):
         return resolve_uri(self.config_dir, self.pipeline.runs_uri)
 
     def on(self, cluster: str) -> RunContext:
-        """For what is about one cluster. What the steps share stays shared."""
+        """Return the context for work on one cluster. What the steps share stays shared."""
         return replace(self, pipeline=self.pipeline.on(cluster))
 
     def connections(self, cluster: str) -> Connections:
-        """Raises ConfigError, ClusterError."""
+        """Return the cluster's connections. Raises ConfigError, ClusterError."""
         if cluster not in self._connections:
             self._connections[cluster] = Connections(
                 self.clusters[cluster], self.pipeline.on(cluster)
@@ -92,7 +91,7 @@ class RunContext(JobOptions):
         return LedgerFolder(self.own_runs_uri, self.pipeline.key, cluster)
 
     def common(self, step: str) -> dict[str, Any]:
-        """The fields that every step result begins with."""
+        """Return the fields with which every step result begins."""
         return {
             "step": step,
             "pipeline": self.pipeline.name,

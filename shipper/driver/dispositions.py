@@ -1,6 +1,6 @@
-"""What can become of a line before it is sent: shipped, dropped by a rule, or sent to quarantine
-for a reason; and whether any SQL looks at it. Pure; Spark decides it of each line
-(spark_jobs.frame), and the tasks and the account count by the same names."""
+"""Dispositions of a line: shipped, dropped by a rule, or sent to quarantine for a reason; and
+whether any SQL decides this. Pure; Spark decides it of each line (spark_jobs.frame), and the tasks
+and the account count by the same names."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ def rules(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def reasons(pipeline: Pipeline) -> tuple[str, ...]:
-    """Why Spark sends a record to quarantine, in the order in which it asks."""
+    """Return the reasons for which Spark sends a record to quarantine, in the order in which Spark
+    checks them."""
     unparseable = (UNPARSEABLE,) if pipeline.records.parse is not None else ()
     unencodable = (UNENCODABLE,) if pipeline.records.avro is not None else ()
     return (*unparseable, *unencodable, *quarantine_checks(pipeline))
 
 
 def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
-    """Title → conditions of the checks with severity `quarantine`, each true of a record that is
-    right."""
+    """Return title → conditions of the checks with severity `quarantine`, each true for a record
+    that is right."""
     found: dict[str, list[str]] = {}
     for check in pipeline.gates.source:
         if isinstance(check, RecordCheck) and check.severity == "quarantine":
@@ -33,21 +34,22 @@ def quarantine_checks(pipeline: Pipeline) -> dict[str, list[str]]:
 
 
 def names(pipeline: Pipeline) -> list[str]:
-    """Of ``rules``, and of ``reasons`` behind them, as ``ShipResult.observed`` has them."""
+    """Return the names of ``rules``, and then of ``reasons``, as ``ShipResult.observed`` has
+    them."""
     return [f"filtered: {rule}" for rule in rules(pipeline)] + [
         f"quarantined: {reason}" for reason in reasons(pipeline)
     ]
 
 
 def is_counted(pipeline: Pipeline) -> bool:
-    """Whether there is anything to observe."""
+    """Return True if there is anything to observe."""
     return bool(names(pipeline)) or (
         pipeline.quarantine is not None and any(route.columns for route in pipeline.routes)
     )
 
 
 def fixed_topics(pipeline: Pipeline) -> tuple[str, ...]:
-    """The pipeline's topics if all of them are known before reading; else nothing."""
+    """Return the pipeline's topics if all of them are known before reading; else nothing."""
     return () if any(route.columns for route in pipeline.routes) else tuple(pipeline.fixed_topics())
 
 

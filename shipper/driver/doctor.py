@@ -1,4 +1,4 @@
-"""How ``shipper doctor`` asks: each check takes a few seconds at most, all run side by side, and
+"""Runner of ``shipper doctor``'s checks: each takes a few seconds at most, all run in parallel, and
 none raises.
 
 A :class:`Check` is a name, a question and a remedy. Its question yields a finding for each thing
@@ -34,9 +34,9 @@ class Finding:
     is why."""
     says: str
     remedy: str = ""
-    """What to do, if the status is `warning` or `failed`; empty: the check's own remedy."""
+    """Remedy for the status `warning` or `failed`; empty: the check's own remedy."""
     check: str = ""
-    """What was looked at; empty: what the check is called."""
+    """Name of what was examined; empty: the check's name."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,12 +60,12 @@ def skipped(why: str, *, check: str = "") -> Finding:
 
 @dataclass
 class Examined:
-    """What is examined: this machine; or a cluster, see
+    """Subject of the examination: this machine; or a cluster, see
     :class:`shipper.driver.doctor_cluster.ExaminedCluster`."""
 
     config_dir: Path
     pipeline: Pipeline | None
-    """None: no pipeline was named. Checks that need one are left out."""
+    """Pipeline to examine; None: no pipeline was named. Checks that need one are left out."""
     limit_seconds: float = LIMIT_SECONDS
     """Time that a question may take. A check may take a little longer, so that a question that is
     not answered can say so itself."""
@@ -85,7 +85,7 @@ class Check(Generic[E]):
     name: str
     question: Callable[[E], Iterator[Finding]]
     remedy: str
-    """What to do if the check fails, unless a finding says it more exactly."""
+    """Remedy if the check fails, unless a finding says it more exactly."""
     needs_pipeline: bool = False
     after: str = ""
     """Name of the check without which this one could only fail; empty: there is none."""
@@ -98,7 +98,7 @@ class CheckList(Generic[E]):
     checks: Sequence[Check[E]]
     about: E
     prefix: str = ""
-    """Before the name of each."""
+    """Prefix of each name."""
 
 
 class _Answer(NamedTuple):

@@ -1,6 +1,6 @@
-"""What ``shipper doctor`` asks of a cluster: address, TLS, login, topics, rights, ledger, clock. It
-writes nothing there; that a transactional id may be used it learns by using one that no lane has.
-"""
+"""Checks of ``shipper doctor`` on a cluster: address, TLS, login, topics, rights, ledger, clock.
+It writes nothing there; that a transactional id may be used it learns by using one that no lane
+has."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ExaminedCluster(Examined):
             yield ok(f"{reached} can be reached")
 
     def _reach(self, host: str, port: int) -> str:
-        """Why not; empty if it was."""
+        """Return why the address cannot be reached; empty if it can."""
         try:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -153,8 +153,8 @@ class ExaminedCluster(Examined):
         yield ok(f"{protocol}{by}: {brokers} {'broker' if brokers == 1 else 'brokers'}")
 
     def brokers(self) -> Iterator[Finding]:
-        """By the names that they give themselves, which every client goes by after its first
-        question."""
+        """Connect to the brokers by their advertised addresses, which every client uses after its
+        first question."""
         bad = []
         addresses = self.client.addresses()
         for host, port in addresses:
@@ -356,8 +356,8 @@ class ExaminedCluster(Examined):
         )
 
     def clock(self) -> Iterator[Finding]:
-        """The brokers write when each record of the ledger came: one that has not come yet tells of
-        a clock that is wrong."""
+        """Compare the clocks: brokers note when each record of the ledger came, and a time in the
+        future shows a wrong clock."""
         topic = self.cluster.ledger_topic(self.of.key)
         newest = self._newest(topic)
         if newest is None:
@@ -442,7 +442,7 @@ CHECKS = (
 
 
 def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
-    """``about``: the machine from which the cluster is asked."""
+    """Return the cluster's checks. ``about``: the machine from which the cluster is asked."""
     # A question that is not answered must end before the check that asked it, so that its reason is
     # told and not only that it is missing.
     limit = 0.8 * about.limit_seconds

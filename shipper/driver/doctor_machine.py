@@ -1,4 +1,4 @@
-"""What ``shipper doctor`` looks at on this machine, and where it writes: Java, Spark, the source,
+"""Checks of ``shipper doctor`` on this machine and on what it writes to: Java, Spark, the source,
 `runs_uri`, Airflow, disks."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missi
 
 
 def java(_: Examined) -> Iterator[Finding]:
-    """The one that Spark would take: `JAVA_HOME`'s, else the one on the PATH."""
+    """Check the Java that Spark would use: `JAVA_HOME`'s, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if binary is None:
@@ -91,7 +91,8 @@ def java(_: Examined) -> Iterator[Finding]:
 
 
 def packages(_: Examined) -> Iterator[Finding]:
-    """Of this Python, without Java: enough for a machine that only plans, lists or schedules."""
+    """Check the packages of this Python, without Java: enough for a machine that only plans, lists
+    or schedules."""
     versions = {
         name: _version(name) for name in ("shipper", "confluent-kafka", "pyspark", "apache-airflow")
     }
@@ -113,7 +114,8 @@ def _version(package: str) -> str:
 
 
 def latest_window(pipeline: Pipeline, now: dt.datetime) -> Window:
-    """The last one of the schedule that is over; without a schedule, the last 24 full hours."""
+    """Return the latest window of the schedule that is over; without a schedule, the last 24 full
+    hours."""
     if pipeline.schedule is None:
         end = now.replace(minute=0, second=0, microsecond=0)
         return Window(end - dt.timedelta(days=1), end)
@@ -123,8 +125,8 @@ def latest_window(pipeline: Pipeline, now: dt.datetime) -> Window:
 
 
 def spark_and_source(here: Examined) -> Iterator[Finding]:
-    """By the process that would run the job: its Python, its Java, its jars, its credentials. Its
-    JVM ends with it."""
+    """Check Spark and the source in the process that would run the job: its Python, its Java, its
+    jars, its credentials. Its JVM ends with it."""
     pipeline, limit_seconds = here.of, here.limit_seconds
     window = latest_window(pipeline, dt.datetime.now(dt.UTC))
     job = runner.Job(
@@ -279,8 +281,8 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
 
 
 def runs_folder(here: Examined) -> Iterator[Finding]:
-    """By writing, reading and removing a small file; its time says how far its storage's clock is
-    from this one."""
+    """Check `runs_uri` by writing, reading and removing a small file; the file's time shows how far
+    the storage's clock is from this one."""
     uri = resolve_uri(here.config_dir, here.of.runs_uri)
     target = f"{uri.rstrip('/')}/{here.of.key}/.doctor-{secrets.token_hex(4)}"
     try:
@@ -315,8 +317,8 @@ def runs_folder(here: Examined) -> Iterator[Finding]:
 
 
 def _apart(fs: Any, path: str) -> float | None:
-    """Seconds by which the storage's clock is ahead; None if it does not say when a file was
-    written."""
+    """Return the seconds by which the storage's clock is ahead; None if it does not report when a
+    file was written."""
     try:
         modified = fs.modified(path)
     except (NotImplementedError, AttributeError, OSError):
@@ -328,7 +330,7 @@ def _apart(fs: Any, path: str) -> float | None:
 
 
 def airflow(here: Examined) -> Iterator[Finding]:
-    """Whether its DAG folder holds the pipelines' DAGs, without faults."""
+    """Check that Airflow's DAG folder holds the pipelines' DAGs, without faults."""
     pipeline = here.pipeline
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
     if find_spec("airflow") is None:
@@ -398,7 +400,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
 
 
 def disks(here: Examined) -> Iterator[Finding]:
-    """Room where shipper, Spark and Java write."""
+    """Check for free space where shipper, Spark and Java write."""
     places = {"cache": cache_folder(), "temporary files": Path(tempfile.gettempdir())}
     if here.pipeline is not None and "://" not in (
         uri := resolve_uri(here.config_dir, here.pipeline.runs_uri)

@@ -1,5 +1,5 @@
-"""What a run asks of Spark and Java, and what comes back: the one border between the driver and the
-engine that reads.
+"""Interface between the driver and the engine that reads: all that a run asks of Spark and Java,
+and all that comes back.
 
 ``spark_jobs.engine.SparkEngine`` is the implementation; ``tests/chaos/ship_numbered.py`` has one
 that makes records instead of reading them.
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listed:
-    """What a listing found."""
+    """Result of a listing."""
 
     files: list[ListedFile]
-    """All entries of the listed folders: also those that no run takes, as ``left`` says."""
+    """Entries of the listed folders: also those that no run takes, as ``left`` says."""
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Listed:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """What lies at a path."""
+    """File at a path."""
 
     uri: str
     """The path as Spark writes it."""
     id: FileId | None = None
-    """None: no file lies there."""
+    """Identity; None: no file lies at the path."""
     etag: str = ""
 
 
@@ -59,7 +59,7 @@ class ToProve:
     """A file whose records are to be summed up."""
 
     file: PlannedFile
-    """With the URI that its records are to name."""
+    """File with the URI that its records are to name."""
     parts: Mapping[int, Sequence[Part]]
     """First byte of a split → what is summed up there."""
     whole: bool = False
@@ -68,43 +68,43 @@ class ToProve:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the records of such a file add up to."""
+    """Sums of the records of such a file."""
 
     splits: Mapping[int, SplitSums]
     """First byte of each split → the sums of its parts, in their order."""
     problem: str = ""
-    """Why the file cannot be read to its end; empty if it can."""
+    """Reason why the file cannot be read to its end; empty if it can."""
     passing: bool = False
 
 
 @dataclass(frozen=True)
 class SourceVerdict:
-    """What the checks of a source gate say."""
+    """Verdict of a source gate's checks."""
 
     results: list[CheckResult]
     """One per check, in their order."""
     scans: int
-    """How often lines were read: once for each scope that a check asks for, if nothing goes
-    wrong."""
+    """Number of times that lines were read: once for each scope that a check asks for, if nothing
+    goes wrong."""
     scope: str = ""
-    """What was looked at, for people."""
+    """Description of what was looked at, for people."""
 
 
 @dataclass
 class Scan:
-    """What one job over files did, as far as it got. With ``error`` set the receipts say what was
+    """Result of one job over files, as far as it got. With ``error`` set the receipts say what was
     done until then."""
 
     read: int = 0
     """Lines, by the engine's own count."""
     checksum: int | None = None
-    """Of the values that are to be shipped, by the engine's own sum, if the pipeline asks
-    for it."""
+    """Checksum of the values to be shipped, by the engine's own sum, if the pipeline asks for
+    it."""
     observed: dict[str, int] = field(default_factory=dict)
-    """What rules and reasons took, by the engine's own count; named as in ShipResult."""
+    """Name as in ShipResult → lines that a rule or reason took, by the engine's own count."""
     receipts: list[Receipt] = field(default_factory=list)
     reports: list[PieceReport] = field(default_factory=list)
-    """What the reader says of each split that it read to an end, good or bad."""
+    """Reports of the reader on each split that it read to an end, good or bad."""
     error: ShipperError | None = None
 
     @property
@@ -126,58 +126,60 @@ class ShipJob(Protocol):
     """Reads files, turns lines into records, and ships what an order says is missing."""
 
     def run(self, scan: Scan) -> None:
-        """Fills ``scan`` as far as it gets, the receipts of tasks that are done also when it fails.
-        Raises whatever went wrong first."""
+        """Run the job and fill ``scan`` as far as it gets, with the receipts of finished tasks also
+        when it fails. Raises whatever went wrong first."""
 
     def stop(self) -> None:
-        """Ends a ``run`` in another thread, which then raises."""
+        """End a ``run`` in another thread, which then raises."""
 
     def read_so_far(self) -> object:
-        """In whatever form: only whether it changes matters. For another thread."""
+        """Return the progress in any form: only a change of it matters. For another thread."""
 
 
 class Engine(Protocol):
-    """Of one pipeline and one process. What asks about files needs Java alone, which starts on
-    first use; what reads lines or analyses SQL needs Spark (:meth:`start`)."""
+    """Engine of one pipeline and one process. What asks about files needs Java alone, which starts
+    on first use; what reads lines or analyses SQL needs Spark (:meth:`start`)."""
 
     version: str
-    """What records are made of the same lines may change with it, so the ledger has it: Spark's
-    minor version."""
+    """Spark's minor version. The ledger has it, because another version may make other records of
+    the same lines."""
 
     def start_java(self) -> None:
-        """Waits for it, if it is starting."""
+        """Start Java, or wait for it if it is starting."""
 
     def begin(self, bytes_to_read: int) -> None:
-        """Starts Spark in a thread, for a step that will most likely need it and has something else
+        """Start Spark in a thread, for a step that will most likely need it and has something else
         to do meanwhile; files can be asked about as before. What is wrong with Spark is said when
         it is needed. ``bytes_to_read``: unpacked, as far as anyone knows; it decides how Java
         optimises."""
 
     def start(self, bytes_to_read: int) -> None:
-        """Starts Spark if nobody has, or waits for it. Raises what Spark raises."""
+        """Start Spark if nobody has, or wait for it. Raises what Spark raises."""
 
     def begin_to_stop(self) -> None:
-        """In a thread, when no step needs Spark any more: it takes most of a second."""
+        """Begin to stop, in a thread, when no step needs Spark any more: it takes most of a
+        second."""
 
     def stop(self) -> None:
-        """Waits for the end of what this engine has started."""
+        """Stop, and wait for the end of what this engine has started."""
 
     def abandon(self) -> None:
-        """Ends all that runs, whatever the main thread was in the middle of. Never raises."""
+        """End all that runs, whatever the main thread was in the middle of. Never raises."""
 
     def list_files(
         self, paths: Sequence[str], *, most: int, modified: Window | None = None
     ) -> Listed:
-        """Entries under ``paths`` (folders or globs; one that does not exist holds none), each file
-        once; it stops beyond ``most`` whose name fits `source.include`. ``modified``: those that
-        were last modified in there alone. Raises SourceUnreachable if nothing can be asked."""
+        """List the entries under ``paths`` (folders or globs; one that does not exist holds none),
+        each file once; stop beyond ``most`` whose name fits `source.include`. ``modified``: those
+        that were last modified in there alone. Raises SourceUnreachable if nothing can be asked."""
 
     def missing(self, paths: Sequence[str]) -> list[str]:
         """Return those of ``paths`` at which nothing lies. A glob, and a path about which nothing
         can be asked, is never one of them. Never raises."""
 
     def qualified_folder(self, folder: str) -> str:
-        """``folder`` as paths of files in it begin, with a slash at its end; empty for none."""
+        """Return ``folder`` as paths of files in it begin, with a slash at its end; empty for
+        none."""
 
     def look_at(self, files: Sequence[PlannedFile]) -> Mapping[FileId, bytes]:
         """Note of each file what it is by its first bytes, and why it cannot be read if it cannot.
@@ -188,14 +190,14 @@ class Engine(Protocol):
         """Return what lies at each path now. Raises SourceUnreachable."""
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
-        """Looks at the beginning of a few files."""
+        """Look at the beginning of a few files."""
 
     def source_requests(self) -> Mapping[str, int]:
-        """How often an object store was asked since the last call, by kind (`LIST`, `HEAD`, `GET`),
-        as far as this process's Java knows; empty for other file systems. Never raises."""
+        """Return how often an object store was asked since the last call, by kind (`LIST`, `HEAD`,
+        `GET`), as far as this process's Java knows; empty for other file systems. Never raises."""
 
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
-        """Raises ConfigError for expressions that Spark would take and that would break the
+        """Raise ConfigError for expressions that Spark would accept and that would break the
         promises. Looks once: they are the same in each step of a process."""
 
     def judge_source(
@@ -208,24 +210,22 @@ class Engine(Protocol):
         *,
         by_spark: bool,
     ) -> SourceVerdict:
-        """Looks at the listing, and at lines of the files ``left``, and has ``checks`` judged.
-        ``by_spark``: whether a check asks for it; then it is started.
-        ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
-        noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes what is
-        wrong with files that cannot be read."""
+        """Judge the listing, and lines of the files ``left``, by ``checks``. ``by_spark``: whether
+        a check asks for it; then it is started. ``runs_uri``: where the reports of earlier runs
+        are; ``phases``: where the time of scans is noted. Never raises for a check that cannot be
+        evaluated: such a check blocks. Notes what is wrong with files that cannot be read."""
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
-        """URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a
-        header that depends on the line."""
+        """Return URI → headers of the file's bundles; empty without bundles. Raises ConfigError for
+        a header that depends on the line."""
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
-        """Reads files to their end, and notes why those cannot be read that cannot."""
+        """Read files to their end, and note why some cannot be read."""
 
     def prove(
         self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
     ) -> list[Proof]:
-        """Reads files as a ship to ``cluster`` would, and sends nothing. Raises what Spark
-        raises."""
+        """Read files as a ship to ``cluster`` would, and send nothing. Raises what Spark raises."""
 
     def preview(
         self, pieces: Sequence[FilePiece], cluster: str | None
@@ -240,7 +240,7 @@ class Engine(Protocol):
     def job(
         self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
     ) -> ShipJob:
-        """Made, and not begun."""
+        """Make the job, without starting it."""
 
     def reason(self, error: Exception) -> str:
-        """Why reading or shipping failed, in words that hold no log content."""
+        """Return why reading or shipping failed, in words that hold no log content."""

@@ -29,11 +29,10 @@ class ListedFile:
     under: str = ""
     """The one of the folders or globs that were listed which it lies in."""
     open: bool = False
-    """Whether somebody has it open for writing, as far as its file system knows such things: HDFS
-    does."""
+    """True if a process has it open for writing, as far as the file system knows: HDFS does."""
     etag: str = ""
-    """Of an object store: changes with the bytes, also within the same millisecond. Empty where
-    there is none."""
+    """ETag in an object store: changes with the bytes, also within the same millisecond. Empty
+    where there is none."""
     left: str = ""
     """Code of :data:`REASONS`, of an entry that no run takes. Empty: a file that may be taken."""
     count: int = 1
@@ -47,7 +46,7 @@ class ListedFile:
 
 
 def split_starts(path: str, size_bytes: int, split_size_bytes: int) -> range:
-    """Byte offsets at which Spark cuts the file; empty for an empty file, one for a
+    """Return the byte offsets at which Spark cuts the file; empty for an empty file, one for a
     compressed one."""
     if path.endswith(_UNSPLITTABLE):
         return range(min(size_bytes, 1))
@@ -55,8 +54,8 @@ def split_starts(path: str, size_bytes: int, split_size_bytes: int) -> range:
 
 
 def split_hash(uri: str, file: FileId, start: int) -> int:
-    """What Spark's ``xxhash64(file_path, file_size, file_modification_time, file_block_start)``
-    gives for a row of the split.
+    """Return what Spark's ``xxhash64(file_path, file_size, file_modification_time,
+    file_block_start)`` returns for a row of the split.
 
     Eight bytes per row tell the sink the split, where the path itself would double what is copied
     to Python. Timestamps are hashed as microseconds; each column's hash is the seed of the next.
@@ -165,10 +164,10 @@ class NotTaken(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What is made of a listing."""
+    """Selection from a listing."""
 
     taken: list[ListedFile]
-    """To be shipped, by path."""
+    """Files to be shipped, by path."""
     left_out: list[NotTaken]
 
 

@@ -1,4 +1,5 @@
-"""What a file is by its first bytes. Its name says only what somebody meant it to be.
+"""Recognition of a file's format by its first bytes. Its name says only what somebody meant it to
+be.
 
 A reader that trusts the name reads another tool's container as its own, and loses lines without a
 word; so what neither the bytes nor the name make certain is refused, by name and with the remedy.
@@ -78,7 +79,8 @@ class Recognised:
 
 
 def recognise(name: str, head: bytes, codec: str = "auto") -> Recognised:
-    """``head``: the file's first HEAD_BYTES, or all if it has fewer; ``codec``: `source.codec`."""
+    """Recognise the format. ``head``: the file's first HEAD_BYTES, or all if it has fewer;
+    ``codec``: `source.codec`."""
     found = _by_magic(head)
     if not head or codec == "none":
         return Recognised(PLAIN)
@@ -121,8 +123,8 @@ def is_named_as_text(name: str) -> bool:
 
 
 def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
-    """A file that `source.format` says is Parquet, ORC or Avro, by its first and last HEAD_BYTES: a
-    file that is cut off has no end. (An Avro file has none to be known by.)"""
+    """Check a file that `source.format` says is Parquet, ORC or Avro, by its first and last
+    HEAD_BYTES: a truncated file has no end. (An Avro file has none to be known by.)"""
     if format == PARQUET and tail[-4:] == b"PARE":
         return Recognised(format, "it is an encrypted Parquet file, which shipper does not read")
     begins = {PARQUET: b"PAR1", ORC: b"ORC", AVRO: b"Obj\x01"}[format]
@@ -136,7 +138,7 @@ def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
 
 
 def table_in_text(head: bytes) -> str:
-    """Why a file cannot be read as text, if it begins as one of tables does; else empty."""
+    """Return why a file cannot be read as text, if it begins as a table does; else empty."""
     found = next((format for magic, format in _TABLES if head.startswith(magic)), "")
     return (
         f"it is a file of {_NAMES[found]}: set `source.format: {found}`, in a pipeline of its own"

@@ -1,5 +1,5 @@
-"""Whether a gate is open, what to tell people if it is not, and how checks show figures. None of
-them looks better than it is: a share below its limit never looks like it."""
+"""Verdict of a gate, its message for people, and the way in which checks show figures. None of them
+looks better than it is: a share below its limit never looks like it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MOST_NAMED = 5
 
 
 def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
-    """A check that cannot be evaluated blocks, whatever its severity: nobody knows what it would
-    have said."""
+    """Return the result of a check that cannot be evaluated. It blocks, whatever its severity:
+    nobody knows what it would have said."""
     return CheckResult(
         check=check,
         severity="block",
@@ -28,7 +28,8 @@ def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
 
 
 def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
-    """The results that close the gate; empty if it is open. A gate without any result is closed."""
+    """Return the results that close the gate; empty if it is open. A gate without any result is
+    closed."""
     if not results:
         return [
             CheckResult(
@@ -43,8 +44,8 @@ def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
 
 
 def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
-    """One paragraph for GateClosed. ``what_it_means`` says which gate and what that did to the
-    records, such as ``before shipping: not one byte was sent``."""
+    """Return one paragraph on a closed gate. ``what_it_means`` says which gate and what that did to
+    the records, such as ``before shipping: not one byte was sent``."""
     named = "; ".join(
         f"{one.check}: expected {one.expected}, observed {one.observed}"
         for one in closing[:_MOST_NAMED]
@@ -60,7 +61,7 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
 
 
 def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
-    """The result of a gate with its verdict: failed, in words, if a check closes the gate.
+    """Return the result of a gate with its verdict: failed, in words, if a check closes the gate.
     ``looked``: False if something was out of reach that may be back later; then another look may
     help, else what the gate looked at will not have changed."""
     result.finished_at = dt.datetime.now(dt.UTC)
@@ -74,7 +75,7 @@ def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
 
 
 def between(fewest: str | None, most: str | None, what: str = "") -> str:
-    """``≥ 1 file``, ``1–3 files``, ``≤ 3 files``, ``3 files``. ``what``: the plural."""
+    """Return ``≥ 1 file``, ``1–3 files``, ``≤ 3 files`` or ``3 files``. ``what``: the plural."""
     one = {fewest, most} - {None} == {"1"}
     unit = f" {what.removesuffix('s') if one else what}" if what else ""
     if fewest is not None and fewest == most:
@@ -95,7 +96,7 @@ def size(size_bytes: int | None) -> str | None:
 
 
 def share(part: int, whole: int) -> str:
-    """``99.9999 %``, rounded down."""
+    """Return ``99.9999 %``, rounded down."""
     percent = part * 1_000_000 // whole / 10_000
     # Near an end every digit counts; in the middle four of them would only be read.
     return f"{int(percent * 100) / 100 if 1 <= percent <= 99 else percent:.12g} %"

@@ -15,7 +15,8 @@ from shipper.runner import GATE_SOURCE, PLAN
 
 
 def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
-    """When every cluster holds everything already, there is nothing to guard: skipped, and said."""
+    """Judge the source. If every cluster holds everything already, there is nothing to guard: the
+    gate is skipped, and says so."""
     planned = context.folder.need(PLAN, PlanResult)
     result = GateResult(
         **context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at
@@ -87,7 +88,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
 
 
 def _readable(context: RunContext, planned: PlanResult) -> list[PlannedFile]:
-    """The files that are left to ship and can be read, as far as their beginning says."""
+    """Return the files that are left to ship and can be read, as far as their beginning shows."""
     left = [file for file in planned.files if file.left]
     if unknown := [file for file in left if file.unknown]:
         context.engine.look_at(unknown)

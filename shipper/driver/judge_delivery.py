@@ -28,13 +28,13 @@ _MOST_OPEN = 20
 
 @dataclass
 class DeliveryEvidence:
-    """All that the checks of one delivery gate look at."""
+    """Evidence for the checks of one delivery gate."""
 
     account: Reconciliation
     read_back: list[Sum] = field(default_factory=list)
     partitions: list[Sum] = field(default_factory=list)
     read_back_fault: str | None = None
-    """Why the topics could not be read back."""
+    """Reason why the topics could not be read back."""
     read_back_passing: bool = False
     """True if they may be later."""
     expired: list[Expired] = field(default_factory=list)
@@ -45,9 +45,9 @@ class DeliveryEvidence:
 def evaluate_delivery(
     checks: Sequence[DeliveryCheck], evidence: DeliveryEvidence
 ) -> list[CheckResult]:
-    """One result per check and sum, with all figures and where they come from; the sums of files,
-    and of partitions, that hold are one result together. A check without anything to compare cannot
-    be evaluated."""
+    """Return one result per check and sum, with all figures and their sources; the sums of files,
+    and of partitions, that agree are one result together. A check without anything to compare
+    cannot be evaluated."""
     results = [_recreated(lost) for lost in evidence.recreated]
     account = evidence.account
     for check in checks:
@@ -79,7 +79,8 @@ def evaluate_delivery(
 
 
 def _recreated(lost: RecreatedTopic) -> CheckResult:
-    """Fails whatever checks the pipeline has: what the ledger says is in no topic."""
+    """Return a check that fails whatever checks the pipeline has: by the ledger, records were
+    delivered that are in no topic."""
     now = (
         f"it was deleted and created again: its id is {lost.now}"
         if lost.now
@@ -96,8 +97,8 @@ def _recreated(lost: RecreatedTopic) -> CheckResult:
 
 
 def _expired(gone: Expired) -> CheckResult:
-    """A warning: what was sent was there, and consumers had as long for it as the topic's settings
-    say."""
+    """Return a warning: the records were sent and were there, and consumers had as long for them as
+    the topic's settings allow."""
     return CheckResult(
         check=f"expired({gone.name})",
         severity="warn",
@@ -124,8 +125,8 @@ def _counted(one: Sum) -> bool:
 
 
 def _reference(one: Sum) -> int | str:
-    """What most places say; among equals the first. Of a sum with `at_least` the last figure has no
-    say."""
+    """Return the figure of most places; among equals the first. Of a sum with `at_least` the last
+    figure has no say."""
     values = [
         figure.value
         for figure in (one.figures[:-1] if one.at_least else one.figures)
@@ -147,7 +148,7 @@ def _fits(one: Sum, figure: Observed) -> bool:
 
 
 def _result(check: DeliveryCheck, one: Sum) -> CheckResult:
-    """Expected: what most places say. Observed: what the others do."""
+    """Compare: expected is the figure of most places. Observed: what the others do."""
     name = f"{check.check}({one.name})"
     if not _counted(one):
         missing = [figure for figure in one.figures if figure.value is None]
@@ -181,7 +182,8 @@ def _observed(one: Sum, figures: Sequence[Observed]) -> str:
 
 
 def _places(figures: Sequence[Observed]) -> str:
-    """``1,000 by the tasks' receipts and in the ledger, read anew``: figures that are the same."""
+    """Return ``1,000 by the tasks' receipts and in the ledger, read anew``: the places of equal
+    figures."""
     return f"{_written(figures[0].value)} {' and '.join(figure.where for figure in figures)}"
 
 
@@ -196,7 +198,7 @@ def _written(value: int | str | None) -> str:
 
 
 def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckResult]:
-    """Those that do not hold, one by one, and the rest in one result."""
+    """Return the sums that do not agree, one by one, and the others in one result."""
     results = [_result(check, one) for one in sums]
     if not results:
         return []

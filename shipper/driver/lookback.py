@@ -45,8 +45,8 @@ class LookBack:
     not_listed: set[Window] = field(default_factory=set)
 
     def note_problem(self, tick: Window, path: str, why: str, code: str = "") -> None:
-        """A folder that nobody could look into leaves its tick incomplete, and fails no run but the
-        tick's own."""
+        """Note that a folder could not be looked into: that leaves its tick incomplete, and fails
+        no run but the tick's own."""
         self.not_listed.add(tick)
         self.left_out.append(
             LeftOut(path=path, reason=why, code=code, warns=True, window=str(tick))
@@ -65,13 +65,13 @@ class LookBack:
         )
 
     def window_of(self, file: ListedFile) -> Window:
-        """Raises KeyError for a file of no tick before the run's own."""
+        """Return the file's tick. Raises KeyError for a file of no tick before the run's own."""
         if (tick := self.ticks.tick_of(file)) is None:
             raise KeyError(file)
         return tick
 
     def for_cluster(self, cluster: str) -> list[FileId]:
-        """The files that the cluster is asked about."""
+        """Return the files that the cluster is asked about."""
         since = self.since[cluster]
         return [file.id for file in self.files.values() if self.window_of(file).start >= since]
 
@@ -89,8 +89,8 @@ class LookBack:
 
 
 def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack | None:
-    """Where to look; None for a run that does not. Raises WindowError for too many folders,
-    StepResultError, OSError."""
+    """Return where to look; None for a run that does not look back. Raises WindowError for too many
+    folders, StepResultError, OSError."""
     pipeline, window, ticks = context.pipeline, context.window, context.ticks
     if not context.scheduled or context.reship or pipeline.schedule is None or ticks is None:
         return None
@@ -131,7 +131,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
 
 @dataclass
 class Late:
-    """What the run ships of the files that it found when it looked back."""
+    """Late files that the run ships."""
 
     files: dict[FileId, list[str]]
     """File → the clusters that get it, oldest window first."""
@@ -141,7 +141,8 @@ class Late:
 def late_files(
     context: RunContext, back: LookBack, pending: Mapping[str, Pending], own: Sequence[ListedFile]
 ) -> Late:
-    """``pending``: what each cluster that could be asked lacks, of the run's own files too."""
+    """Choose late files. ``pending``: what each cluster that could be asked lacks, of the run's own
+    files too."""
     wanted: dict[FileId, list[str]] = {}
     left_out: list[LeftOut] = []
     for cluster, left in pending.items():

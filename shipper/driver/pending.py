@@ -1,5 +1,5 @@
-"""What is left to ship: the plan's files minus what the ledger holds. Pure; the plan and the ship
-use the same arithmetic."""
+"""Difference between the plan's files and the ledger: what is left to ship. Pure; the plan and the
+ship use the same arithmetic."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ class Pending:
 
     complete: list[FileId] = field(default_factory=list)
     older: list[FileId] = field(default_factory=list)
-    """Of ``complete``: shipped under another transform than the pipeline's own now."""
+    """Files of ``complete`` that were shipped under another transform than the pipeline's own
+    now."""
     left: list[FileId] = field(default_factory=list)
-    """Not, or not entirely, there; in the plan's order."""
+    """Files that the cluster lacks, or lacks in part; in the plan's order."""
     contested: list[FileId] = field(default_factory=list)
     """Files at the path of another one that was shipped, while nobody knows yet which files were
     renamed. They are in other lists as well."""
     partial: list[FileId] = field(default_factory=list)
-    """Of ``left``: begun."""
+    """Files of ``left`` that were begun."""
     skipped: list[FileId] = field(default_factory=list)
     """Replaced after they were shipped, and left alone since the pipeline says
     `on_replaced: skip`."""
@@ -38,12 +39,13 @@ class Pending:
     """Identities whose chunks must be invalidated before shipping: what `reship` ships anew, and
     what was replaced."""
     refused: dict[FileId, str] = field(default_factory=dict)
-    """Of the late files, those that cannot be shipped, and why. The window's own raise."""
+    """Late files that cannot be shipped → why. The window's own raise."""
     records_there: dict[FileId, int] = field(default_factory=dict)
-    """Of each file that is complete or begun, what is on the cluster."""
+    """File that is complete or begun → records on the cluster."""
 
     def ship_anew(self, file: FileId, shipped: Collection[FileId]) -> None:
-        """``shipped``: the identities of its path that the ledger knows, which count no more."""
+        """Count a file as not shipped. ``shipped``: the identities of its path that the ledger
+        knows, which count no more."""
         self.void += {*shipped, file}
         self.left.append(file)
 
@@ -95,12 +97,13 @@ def pending(
     renamed: Collection[FileId] = (),
     grown: Collection[FileId] = (),
 ) -> Pending:
-    """``splits_of``: file → start of each of its splits. ``reshipped``: files that this very run
-    has invalidated before, in an earlier try. ``late``: files of earlier windows; one of them that
-    cannot be shipped must not hold up the window. ``etags``: as they were listed, of an object
-    store. ``on_replaced``: None if nobody knows yet which files were renamed; then a file at the
-    path of another one is left. ``renamed``: files whose content lies elsewhere or nowhere now, so
-    what lies at their paths is new. ``grown``: files that begin with all that was shipped of them.
+    """Compare the files with the ledger. ``splits_of``: file → start of each of its splits.
+    ``reshipped``: files that this very run has invalidated before, in an earlier try. ``late``:
+    files of earlier windows; one of them that cannot be shipped must not hold up the window.
+    ``etags``: as they were listed, of an object store. ``on_replaced``: None if nobody knows yet
+    which files were renamed; then a file at the path of another one is left. ``renamed``: files
+    whose content lies elsewhere or nowhere now, so what lies at their paths is new. ``grown``:
+    files that begin with all that was shipped of them.
 
     A file that is complete is done, under whatever transform it was shipped; one that was begun
     under another cannot be finished. Raises DigestChanged, SourceError; then nothing may be sent.
@@ -115,7 +118,7 @@ def pending(
             own.setdefault(obstacle, []).append(file)
 
     def holds_lines(file: FileId) -> bool:
-        """False for an empty file: nothing of it was sent, so what lies at its path now has
+        """Return False for an empty file: nothing of it was sent, so what lies at its path now has
         replaced nothing."""
         return file.size_bytes > 0 or chunks.splits.get(SplitId(file, 0), SplitState()).lines > 0
 
@@ -167,7 +170,7 @@ def pending(
 
 
 def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
-    """Of a late file."""
+    """Return why a late file is refused."""
     match obstacle:
         case "misread":
             return (
@@ -199,7 +202,8 @@ def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
 def _raise_first(
     own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None
 ) -> None:
-    """``own``: the window's own files that cannot be shipped. Raises DigestChanged, SourceError."""
+    """Raise the first error. ``own``: the window's own files that cannot be shipped. Raises
+    DigestChanged, SourceError."""
     if wrong := own.get("misread"):
         raise SourceError(
             f"{_some(wrong)} shipped, but other bytes were read than the source has: "
@@ -243,7 +247,7 @@ def _raise_first(
 
 
 def shipped_under_another(count: int) -> str:
-    """The note on complete files of another transform."""
+    """Return the note on complete files of another transform."""
     files = "1 file was" if count == 1 else f"{count:,} files were"
     return (
         f"{files} shipped completely before `records`, `routes`, `format` or `split_size` were "

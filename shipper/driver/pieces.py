@@ -26,13 +26,13 @@ class FilePiece:
     start: int
     end: int
     split: int
-    """What its rows have in the column `split`."""
+    """Number of the split, which its rows have in the column `split`."""
     most_lines: int = _ALL_LINES
 
 
 @dataclass(frozen=True)
 class PieceReport:
-    """What the reader says of a piece."""
+    """Report of the reader on a piece."""
 
     split: int
     stored: int
@@ -41,15 +41,15 @@ class PieceReport:
     """Bytes of lines, with their ends."""
     lines: int
     problem: str
-    """Why not all of it could be read; empty if it could."""
+    """Reason why not all of it could be read; empty if all was."""
     passing: bool = False
-    """Whether another run may read it: no fault of the file."""
+    """True if another run may read it: the file is not at fault."""
     long_bytes: int = 0
-    """Of `unpacked`, those of records that are longer than `records.max_line`."""
+    """Bytes of `unpacked` in records that are longer than `records.max_line`."""
 
 
 def etags_of(files: Iterable[PlannedFile]) -> dict[FileId, str]:
-    """Of those that have one."""
+    """Return the ETags of files that have one."""
     return {file.id: file.etag for file in files if file.etag}
 
 
@@ -58,7 +58,7 @@ def uri_of(file: PlannedFile) -> str:
 
 
 def file_pieces(files: Iterable[PlannedFile], split_size_bytes: int) -> Iterator[FilePiece]:
-    """All splits of the files, in their order."""
+    """Yield all splits of the files, in their order."""
     for file in files:
         for start in split_starts(file.path, file.size_bytes, split_size_bytes):
             yield piece_at(file, start, split_size_bytes)
@@ -71,14 +71,14 @@ def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
 
 
 def partition_bytes(pieces: Iterable[FilePiece], tasks: int, split_size_bytes: int) -> int:
-    """Up to how many bytes neighbouring pieces share a partition. It decides who reads them, and
-    nothing about what they become."""
+    """Return up to how many bytes neighbouring pieces share a partition. It decides who reads them,
+    and nothing about what they become."""
     share = sum(piece.end - piece.start for piece in pieces) // (tasks * _PARTITIONS_PER_TASK)
     return min(max(share, _LEAST_PARTITION_BYTES), split_size_bytes, _MOST_PARTITION_BYTES)
 
 
 def broken_files(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> list[PlannedFile]:
-    """Those that could not be read to their end; their problem is noted."""
+    """Return the files that could not be read to their end; note their problems."""
     problems = {report.split: report for report in reports if report.problem}
     found = {}
     for piece in pieces if problems else ():

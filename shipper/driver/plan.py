@@ -67,8 +67,8 @@ more."""
 
 
 def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
-    """Raises SourceError for a window without files (unless `when_empty: succeed`), beyond a limit,
-    or if no cluster can be shipped to."""
+    """Plan a run. Raises SourceError for a window without files (unless `when_empty: succeed`),
+    beyond a limit, or if no cluster can be shipped to."""
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
     own = TickFolders.named(
@@ -139,7 +139,7 @@ def _replay_of(context: RunContext) -> ReplayOf | None:
 def _check_named(
     context: RunContext, files: Sequence[ListedFile], left_out: Sequence[NotTaken]
 ) -> None:
-    """Raises SourceError for a file that was asked for by name and is not taken."""
+    """Raise SourceError for a file that was asked for by name and is not taken."""
     for path in context.named_files:
         if not any(file.under == path for file in files):
             why = next(
@@ -153,7 +153,8 @@ def _check_named(
 
 
 def _begin_to_connect(context: RunContext) -> None:
-    """While files are listed. What is wrong with a cluster is said when it is asked."""
+    """Begin to connect while files are listed. What is wrong with a cluster is said when it is
+    asked."""
     for name in context.pipeline.clusters:
         with contextlib.suppress(ShipperError):
             context.connections(name).begin_reading()
@@ -176,7 +177,7 @@ class _Looked(NamedTuple):
 def _list(
     context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None
 ) -> _Looked:
-    """What is there of the ticks before the window goes into ``back``."""
+    """List the files. Files of the ticks before the window go into ``back``."""
     source = context.pipeline.source
     listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
@@ -268,9 +269,10 @@ def _refuse_problems(context: RunContext, own: Sequence[str], found: Listed) -> 
 def _left_out(
     context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders
 ) -> list[LeftOut]:
-    """What is still being written in a folder that the next window has as well is that window's,
-    and no reason to worry anybody. So is what will be modified once more, where that decides.
-    ``pattern``: empty for the ticks before the run's window, whose folders no next window has."""
+    """Return the entries left out. A file still being written in a folder that the next window has
+    as well belongs to that window, and is no reason for a warning. So is what will be modified once
+    more, where that decides. ``pattern``: empty for the ticks before the run's window, whose
+    folders no next window has."""
     schedule, coming = context.pipeline.schedule, set[str]()
     if context.scheduled and schedule is not None and pattern and not ticks.by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
@@ -302,7 +304,7 @@ def _tick(context: RunContext, file: ListedFile, ticks: TickFolders) -> str | No
 def _ask_clusters(
     context: RunContext, result: PlanResult, files: Sequence[ListedFile], back: LookBack | None
 ) -> None:
-    """What each cluster lacks; with the late files that any of them is to get added to the plan."""
+    """Ask what each cluster lacks; add the late files that any of them is to get to the plan."""
 
     def ask(name: str) -> AskedCluster:
         return AskedCluster(context, name, result, back)
@@ -369,8 +371,8 @@ def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
 
 
 def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
-    """A file that may have been shipped under another name goes nowhere. A late file that turned
-    out to be done, or not to be shipped, goes."""
+    """Leave out files that may have been shipped under another name. A late file that turned out to
+    be done, or not to be shipped, goes."""
     doubtful = {file: why for one in asked for file, why in one.doubtful.items()}
     if not doubtful and not result.late_files:
         return
@@ -499,7 +501,7 @@ class AskedCluster:
         self._recognises = is_wanted(self._context)
         self._ledger: LedgerLog | None = None
         self.pending: Pending | None = None
-        """Also of what was found looking back."""
+        """Difference to the ledger, also for files that were found looking back."""
         self.doubtful: dict[FileId, str] = {}
         """Files of which nobody can tell whether they were shipped under another name → why."""
         try:
@@ -585,8 +587,8 @@ class AskedCluster:
         return found
 
     def _refuse_unknown_former(self, *, there: bool) -> None:
-        """``there``: whether the ledger is. A name that is wrong would begin an empty ledger.
-        Raises SourceError."""
+        """Refuse a name in `formerly` that nothing is known of. ``there``: True if the ledger
+        exists. A name that is wrong would begin an empty ledger. Raises SourceError."""
         context, pipeline, runs_uri = (
             self._context,
             self._context.pipeline,
@@ -660,8 +662,8 @@ class AskedCluster:
             self._found.notes.append(note_of_successors(found.successors))
 
     def wants(self, file: FileId) -> bool:
-        """Whether a ship has something to do with a late file: send records of it, or note what it
-        was recognised as."""
+        """Return True if a ship has something to do with a late file: send records of it, or note
+        what it was recognised as."""
         return (
             self.pending is None
             or file in self.pending.left
@@ -669,7 +671,7 @@ class AskedCluster:
         )
 
     def left(self) -> set[FileId]:
-        """Of the plan's files those that are to go there."""
+        """Return the plan's files that are to go to this cluster."""
         if self.pending is None:
             return {file.id for file in self._plan.own_files}
         left = set(self.pending.left)
@@ -710,8 +712,8 @@ class AskedCluster:
     def _committed_before(
         self, back: LookBack, complete: Collection[FileId]
     ) -> dict[str, dt.datetime]:
-        """What the run neither reads nor ships: nobody else would tell when a run that left no
-        result had committed it."""
+        """Return the last commits of files that the run neither reads nor ships: nobody else would
+        tell when a run that left no result had committed them."""
         files = [
             (file.id, back.window_of(file)) for file in back.files.values() if file.id in complete
         ]
@@ -721,7 +723,7 @@ class AskedCluster:
         )
 
     def _compare_topics(self) -> None:
-        """Notes where topics contradict what the pipeline makes of lines."""
+        """Note where topics contradict what the pipeline makes of lines."""
         pipeline, window = (
             self._context.pipeline,
             None if self._context.named_files else self._context.window,
@@ -747,8 +749,7 @@ class AskedCluster:
 
 
 def moved(state: LedgerState, plan: PlanResult) -> list[str]:
-    """Whether the files lie elsewhere than when the last ship wrote down where they lay; or may,
-    for all that an older ledger says."""
+    """Return notes if the files lie, or may lie, elsewhere than at the last ship."""
     before = state.control.sources[-1:]
     if plan.source_root and before and before != [plan.source_root]:
         known = sum(1 for file in plan.files if file.id in state.chunks.digests)

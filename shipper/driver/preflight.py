@@ -1,5 +1,4 @@
-"""What is asked of a cluster before anything is sent to it: topics, limits, transactions,
-distance."""
+"""Questions to a cluster before anything is sent to it: topics, limits, transactions, distance."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from shipper.worker.rate import PACED_SHARE
 
 @dataclass(frozen=True)
 class Sample:
-    """What a look at the beginning of some files says."""
+    """Result of a look at the beginning of some files."""
 
     ratio: float = 1.0
     """Uncompressed bytes per compressed byte, with the pipeline's codec."""
@@ -55,7 +54,7 @@ class Preflight:
 
 
 def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
-    """Topics that the pipeline needs and the cluster does not have."""
+    """Return the topics that the pipeline needs and the cluster does not have."""
     return [topic for topic in pipeline.needed_topics() if topic not in known]
 
 
@@ -79,8 +78,8 @@ def preflight(
     *,
     known: Mapping[str, TopicFacts] | None = None,
 ) -> Preflight:
-    """Measures the way to the cluster and sizes the lanes. ``known``: facts of topics, if the
-    cluster was asked a moment ago. Raises TopicMissing, ClusterError."""
+    """Measure the way to the cluster and size the lanes. ``known``: facts of topics, if the cluster
+    was asked a moment ago. Raises TopicMissing, ClusterError."""
     if known is None:
         known = client.facts(list(pipeline.needed_topics()))
     known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
@@ -125,8 +124,8 @@ def preflight(
 def is_transactional(
     client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str
 ) -> bool:
-    """Whether the pipeline ships exactly once to the cluster. ``topic``: any that is there. Raises
-    ClusterError."""
+    """Return True if the pipeline ships exactly once to the cluster. ``topic``: any that is there.
+    Raises ClusterError."""
     match pipeline.delivery.guarantee:
         case "exactly_once":
             return True
@@ -140,7 +139,7 @@ def is_transactional(
 def _check_partitions(
     cluster: Cluster, pipeline: Pipeline, known: Mapping[str, TopicFacts]
 ) -> None:
-    """Raises ClusterError if `delivery.partitions` names some that a topic does not have."""
+    """Raise ClusterError if `delivery.partitions` names some that a topic does not have."""
     listed = pipeline.delivery.partitions
     if not isinstance(listed, tuple):
         return

@@ -18,8 +18,8 @@ _FILES = 4
 
 
 def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -> PreviewResult:
-    """The first lines of a few of the window's files, as ``cluster`` gets them. Raises ConfigError
-    for SQL that a run would refuse."""
+    """Preview the first lines of a few of the window's files, as ``cluster`` gets them. Raises
+    ConfigError for SQL that a run would refuse."""
     plan = context.folder.need(PLAN, PlanResult)
     result = PreviewResult(
         **context.common(PREVIEW),
@@ -42,7 +42,7 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
 
 
 def heads(files: Sequence[PlannedFile], lines: int) -> Iterator[FilePiece]:
-    """The beginnings of a few files, spread evenly over all, with about as many lines each;
+    """Yield the beginnings of a few files, spread evenly over all, with about as many lines each;
     ``lines`` in all if the files have them."""
     count = min(_FILES, len(files), lines)
     for number in range(count):

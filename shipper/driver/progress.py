@@ -32,9 +32,9 @@ ReadSoFar = Callable[[], object]
 
 
 class Progress:
-    """While the ``with`` block runs: tails the ledger and prints a line every five seconds; stops
-    the job when superseded, or when nothing moves any more: nothing was read (as ``read_so_far``
-    says) and nothing committed for the order's ``stall_seconds``."""
+    """Watcher of a ship, for a ``with`` block: it tails the ledger and prints a line every five
+    seconds; it stops the job when superseded, or when nothing was read (as ``read_so_far`` says)
+    and nothing committed for the order's ``stall_seconds``."""
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class Progress:
         read_so_far: ReadSoFar = lambda: None,
         tell: Callable[[ShipProgress], object] = lambda progress: None,
     ) -> None:
-        """``tell``: gets the figures every five seconds, and must return at once."""
+        """Prepare the watcher. ``tell``: gets the figures every five seconds, and must return at
+        once."""
         self._ledger = ledger
         self._order = order
         self._superseded = superseded
@@ -66,7 +67,7 @@ class Progress:
         self._was_read: object = None
         self._moved_at = time.monotonic()
         self.stalled: DeliveryError | None = None
-        """Why the job was stopped, if it was since nothing moved."""
+        """Error with which the job was stopped because nothing moved."""
         self._silent_until = self._unread_until = 0.0
         self._told: tuple[object, ...] = ()
         """The figures of the last line."""
@@ -125,7 +126,7 @@ class Progress:
         say(self.stalled.message)
 
     def _seconds_per_commit(self) -> float:
-        """At the rate limit, where the lanes of a task take turns."""
+        """Return the seconds per commit at the rate limit, where the lanes of a task take turns."""
         order = self._order
         if not order.rate_limit_bytes:
             return 0.0

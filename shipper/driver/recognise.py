@@ -42,11 +42,11 @@ _UINT64 = 1 << 64
 _CUT_OTHERWISE = "it was cut into splits whose lines cannot be counted out in this file"
 
 States = Mapping[int, SplitState]
-"""What a ledger has of one file: first byte of each split → the split."""
+"""First byte of each split → the split, as a ledger has them of one file."""
 
 
 class Place(NamedTuple):
-    """Where a split's records are in another file."""
+    """Place of a split's records in another file."""
 
     begins: int
     """First byte of the split there."""
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Recognition:
-    """What became of the files that a ledger does not know."""
+    """Outcome for the files that a ledger does not know."""
 
     recognised: list[RecognisedFile] = field(default_factory=list)
     renamed: list[FileId] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Recognition:
     """Files of which nobody can tell whether they were delivered → why."""
     chunks_end: int | None = None
     states: Mapping[FileId, States] = field(default_factory=dict)
-    """What the ledger has of the originals."""
+    """States of the originals in the ledger."""
 
 
 def states_of(chunks: Chunks, files: Collection[FileId]) -> dict[FileId, States]:
@@ -143,13 +143,14 @@ def confirm(
     *,
     generation: int,
 ) -> list[Moved]:
-    """Returns what is to be written of the files that the plan recognised. ``chunks``: read after
+    """Return what is to be written about the files that the plan recognised. ``chunks``: read after
     the takeover.
 
     The plan may be older than a chunk of an original: a run that was under way then has committed
     it until it was fenced. So the original must have the very chunks that were proven, and nothing
     that was committed since the plan may begin like a file that the plan took for new. Raises
-    StepResultError, ClusterError."""
+    StepResultError, ClusterError.
+    """
     if planned.chunks_end is None:
         return []
     of_id, moved = {file.id: file for file in files}, list[Moved]()
@@ -307,7 +308,7 @@ class _Original:
     """True if the candidate is compared as one split, since it is cut where this file was not. What
     differs then is another file."""
     why_not: str = ""
-    """Why its chunks cannot be compared with the candidate; empty if they can."""
+    """Reason why its chunks cannot be compared with the candidate; empty if they can."""
     proof: Proof | None = None
 
     def parts(self) -> Iterator[tuple[int, int, ChunkOfSplit, ChunkValue]]:
@@ -399,8 +400,8 @@ def _candidates(
 def _may_be(
     on_renamed: str, on_replaced: str, file: FileId, one: FileId, planned: PlannedFile
 ) -> bool:
-    """Whether ``file`` may be ``one`` at all. A plain file that was delivered is never longer than
-    the same file now."""
+    """Return True if ``file`` may be ``one`` at all. A plain file that was delivered is never
+    longer than the same file now."""
     wanted = (
         on_renamed == "recognise" if one.path != file.path else on_replaced in ("fail", "continue")
     )
@@ -410,14 +411,14 @@ def _may_be(
 
 
 def _distance(one: FileId, file: FileId) -> tuple[bool, bool, int, int, FileId]:
-    """Who renames or packs a file mostly keeps its time."""
+    """Return how far two files differ. Whoever renames or packs a file mostly keeps its time."""
     late = abs(one.modified_ms - file.modified_ms)
     return late > 0, one.path != file.path, abs(one.size_bytes - file.size_bytes), late, one
 
 
 def _lies_there(one: FileId, etags: Collection[str], there: FoundFile) -> bool:
-    """By ETags where there are any, as the reader does: a listing may tell milliseconds where the
-    answer about one object tells seconds."""
+    """Return True if the file still lies at its path. ETags are compared if there are any, as the
+    reader does: a listing may give milliseconds where the answer about one object gives seconds."""
     if there.id is None or there.id.size_bytes != one.size_bytes:
         return False
     return there.etag in etags if there.etag and etags else there.id.modified_ms == one.modified_ms
@@ -448,7 +449,7 @@ def _why_not(context: RunContext, original: _Original, chunks: Chunks) -> str:
 
 
 def _depends_on_path(context: RunContext) -> bool:
-    """False if the records that a line becomes are certainly the same under every path."""
+    """Return False if the records that a line becomes are certainly the same under every path."""
     text = context.pipeline.model_dump_json(
         include={"records", "routes", "gates", "quarantine"}
     ).lower()
@@ -530,7 +531,7 @@ class _Verdict(NamedTuple):
 
 
 def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Verdict:
-    """``cut``: first byte of each split of the original."""
+    """Judge a candidate. ``cut``: first byte of each split of the original."""
     proof, counters = original.proof, Counter[int]()
     assert proof is not None
     held = failed = 0
@@ -574,15 +575,15 @@ def _last_ordinals(original: _Original) -> dict[int, int]:
 
 
 def _ends_without_newline(original: _Original) -> bool:
-    """A line is counted with its end, so the bytes of a file whose last line has none are one more
-    than its size."""
+    """Return True if the last line has no end. A line is counted with its end, so the bytes of such
+    a file are one more than its size."""
     reads = [state.read for state in original.states.values()]
     return None not in reads and sum(read or 0 for read in reads) == original.id.size_bytes + 1
 
 
 def _lines_fit(original: _Original, proof: Proof, cut: Sequence[int]) -> tuple[bool, bool]:
-    """(the original's splits end where they end here, or more follows behind the last one; nothing
-    follows)."""
+    """Return (the original's splits end where they end here, or more follows after the last one;
+    nothing follows)."""
     place, last = original.place or {}, max(proof.splits)
     ends = {
         begins: _end_at(original, begins, cut, len(proof.splits)) for begins, _ in place.values()
@@ -612,8 +613,8 @@ def _end_at(original: _Original, begins: int, cut: Sequence[int], count: int) ->
 def _conclude(
     context: RunContext, candidate: _Candidate, found: Recognition, elsewhere: set[FileId]
 ) -> None:
-    """``elsewhere``: files whose content lies at another path by now. A file at their own path that
-    holds just the same is a new one."""
+    """Conclude what a file is. ``elsewhere``: files whose content lies at another path by now. A
+    file at their own path that holds just the same is a new one."""
     file, source = candidate.file, context.pipeline.source
     proven: list[tuple[_Original, _Verdict]] = []
     doubts = [(original, original.why_not) for original in candidate.originals if original.why_not]

@@ -51,7 +51,7 @@ def judge(
     topics: Collection[str] = (),
     present: dict[str, str | None] | None = None,
 ) -> Incarnations:
-    """Holds ``chunks`` against the topics.
+    """Compare ``chunks`` with the topics.
 
     Args:
         files: those of which lost records matter. Give a set, or the keys of a dict. topics: asked
@@ -71,8 +71,8 @@ def judge(
 
 
 def look_again(found: Incarnations, cluster: Cluster) -> None:
-    """Asks a second time, by another connection, before records are sent again because of
-    ``found``. Raises ClusterError if the answers differ."""
+    """Ask a second time, by another connection, before records are sent again because of ``found``.
+    Raises ClusterError if the answers differ."""
     time.sleep(_SECOND_LOOK_SECONDS)
     topics = {loss.topic for loss in found.lost.found}
     now = ClusterAdmin(cluster).present_ids(topics)
@@ -88,7 +88,7 @@ def look_again(found: Incarnations, cluster: Cluster) -> None:
 def error(
     cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str = "Nothing was sent."
 ) -> TopicRecreated:
-    """``sent``: what was, as a sentence."""
+    """Return the error. ``sent``: what was sent, as a sentence."""
     return TopicRecreated(
         f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} {remedy(pipeline)}"
     )
@@ -130,8 +130,8 @@ def remedy(pipeline: str) -> str:
 def refuse_late(
     found: Pending, lost: Losses, late: Collection[FileId], policy: Literal["fail", "resend"]
 ) -> None:
-    """Late files whose records are lost hold up no window: they are left alone, by name, unless the
-    pipeline says to send them again."""
+    """Leave late files alone, by name, whose records are lost, unless the pipeline says to send
+    them again: they hold up no window."""
     if policy == "resend":
         return
     for file in [file for file in found.left if file in lost.files and file in late]:

@@ -22,7 +22,7 @@ def judges_lines(pipeline: Pipeline) -> bool:
 
 
 def repaired(context: RunContext, started_at: dt.datetime) -> RepairedResult:
-    """Raises ConfigError for SQL that a run would refuse."""
+    """Judge repaired records. Raises ConfigError for SQL that a run would refuse."""
     asked = RepairedResult.model_validate_json(context.folder.read_text(TO_JUDGE) or "")
     context.start_spark()
     with context.phases("analysing SQL"):

@@ -42,13 +42,13 @@ _ABORT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class RecordPosition:
-    """Which record of which file, as the headers of the quarantine topic say it."""
+    """Position of a record, as the headers of the quarantine topic give it."""
 
     file: str
     split: int
     """Byte at which its split starts."""
     record: int
-    """Its number in the split, from 1."""
+    """Number of the record in the split, from 1."""
 
     def __str__(self) -> str:
         return f"{self.file} (split at byte {self.split}), record {self.record}"
@@ -56,7 +56,7 @@ class RecordPosition:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What is to be sent."""
+    """Record to send."""
 
     place: RecordPosition
     topic: str
@@ -83,7 +83,7 @@ class QuarantineChunk:
 
 
 class SentReplay(NamedTuple):
-    """What the ledger says of the latest replay of a record."""
+    """Latest replay of a record, by the ledger."""
 
     topic: str
     value: ChunkValue
@@ -91,7 +91,7 @@ class SentReplay(NamedTuple):
 
 @dataclass
 class InQuarantine:
-    """What the ledger says of one pipeline's quarantine on one cluster."""
+    """Records in one pipeline's quarantine on one cluster, by the ledger."""
 
     chunks: list[QuarantineChunk] = field(default_factory=list)
     replays: dict[ReplayKey, SentReplay] = field(default_factory=dict)
@@ -110,8 +110,8 @@ class InQuarantine:
         return sorted({chunk.key.topic for chunk in self.chunks})
 
     def find(self, place: RecordPosition) -> QuarantineChunk | None:
-        """The chunk that the record was quarantined with; the latest, if the file was replaced or
-        shipped anew since."""
+        """Return the chunk with which the record was quarantined; the latest, if the file was
+        replaced or re-shipped since."""
         ordinal = place.record - 1
         hits = [
             chunk
@@ -131,9 +131,9 @@ def _key(chunk: QuarantineChunk, place: RecordPosition) -> ReplayKey:
 
 
 class KeptValues:
-    """Whether the quarantine topic holds what was put there. Anybody who may write to it can forge
-    shipper's headers, and a person repairs and replays what is read from it; the ledger, which
-    fewer may write to, has a checksum of each chunk's values."""
+    """Check that the quarantine topic holds what was sent to it. Anybody who may write to it can
+    forge shipper's headers, and a person repairs and replays what is read from it; the ledger,
+    which fewer may write to, has a checksum of each chunk's values."""
 
     def __init__(self) -> None:
         self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
@@ -154,8 +154,8 @@ class KeptValues:
             self._wrong[which] = None
 
     def wrong(self) -> list[str]:
-        """A sentence for each chunk that holds something else. One of which retention has removed a
-        record cannot be judged."""
+        """Return a sentence for each chunk that holds something else. One of which retention has
+        removed a record cannot be judged."""
         return [
             f"{key.split.file.path} (split at byte {key.split.start}): by the ledger's checksum, "
             f"topic {key.topic} has other values than were sent: another producer writes to it. "
@@ -189,8 +189,8 @@ class Replayed:
     skipped: dict[RecordPosition, str] = field(default_factory=dict)
     """Record → the replay that sent the same value before."""
     corrected: dict[RecordPosition, str] = field(default_factory=dict)
-    """Of those sent: record → the replay that sent another value before, or the same to another
-    topic."""
+    """Records that were sent → the replay that sent another value before, or the same value to
+    another topic."""
     generation: int = 0
 
 
@@ -203,9 +203,9 @@ def replay(
     run_id: str,
     say: Callable[[str], None],
 ) -> Replayed:
-    """Raises UsageError for a record that is not in quarantine, or a topic that is none of the
-    pipeline's; then nothing was sent. Raises LeaseHeld, ClusterError, Superseded, OutcomeUnknown;
-    then the same replay again sends the rest."""
+    """Send repaired records. Raises UsageError for a record that is not in quarantine, or a topic
+    that is none of the pipeline's; then nothing was sent. Raises LeaseHeld, ClusterError,
+    Superseded, OutcomeUnknown; then the same replay again sends the rest."""
     _check_topics(pipeline.on(cluster.name), cluster, client.topics(), wanted)
     transactional = is_transactional(client, cluster, pipeline, ledger.topic)
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional)
@@ -349,7 +349,7 @@ def _send(
 
 
 def _batches(left: Iterable[Repaired]) -> Iterator[list[Repaired]]:
-    """One transaction each."""
+    """Yield the records of one transaction each."""
     batch: list[Repaired] = []
     for repaired in left:
         if batch and (

@@ -46,7 +46,7 @@ def now() -> dt.datetime:
 
 
 def run_steps(context: RunContext, steps: Sequence[str]) -> int:
-    """Runs steps (``plan``, ``ship:CLUSTER``, …) in the given order; returns the exit code of the
+    """Run steps (``plan``, ``ship:CLUSTER``, …) in the given order; return the exit code of the
     first that failed, or 0.
 
     A step whose predecessor failed is not tried, except `report`; a failed cluster does not hold up
@@ -83,7 +83,7 @@ def _doubtful_last(context: RunContext, steps: Sequence[str]) -> list[str]:
 
 
 def run_step(context: RunContext, name: str, cluster: str | None) -> int:
-    """One step; its result is written whether it succeeds or fails. Returns an exit code."""
+    """Run one step; its result is written whether it succeeds or fails. Returns an exit code."""
     result_name = f"{name}.{cluster}" if cluster else name
     started_at = context.folder.begin(result_name, now())
     code = 0
@@ -142,7 +142,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
 
 
 def _timed(context: RunContext, result: StepResult) -> StepResult:
-    """With what its time went into; the next step's clocks begin at nothing."""
+    """Add what its time was spent on to the result, and restart the clocks for the next step."""
     result.phases, context.phases = context.phases.seconds(), Phases()
     return result
 
@@ -223,7 +223,7 @@ def _failed(
 
 
 def report(context: RunContext, started_at: dt.datetime) -> RunReport:
-    """Gathers the steps' results into report.json and the page. Its status and error are the run's:
+    """Gather the steps' results into report.json and the page. Its status and error are the run's:
     the step itself succeeds when they are written."""
     folder, pipeline = context.folder, context.pipeline
     planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
@@ -263,7 +263,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
 
 
 def _note(context: RunContext, found: RunReport | None) -> None:
-    """Into the index of the Shipments page: that the run has begun, or what became of it. The
+    """Note in the index of the Shipments page that the run has begun, or what became of it. The
     reports are the truth, so whatever is wrong with the index is said and harms no run."""
     if context.is_trial:
         return

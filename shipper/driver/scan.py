@@ -27,7 +27,7 @@ def scan(
     *,
     long_lines: bool,
 ) -> Scan:
-    """Runs the job. Never raises: what is committed must be accounted for, whatever happened. The
+    """Run the job. Never raises: what is committed must be accounted for, whatever happened. The
     job is stopped when the lease's run is superseded, or when nothing moves any more. How far it
     has come is in the run's folder meanwhile."""
     engine, found, stalled = context.engine, Scan(), None

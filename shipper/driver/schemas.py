@@ -11,8 +11,8 @@ from shipper.terminal import say
 
 
 def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
-    """Why nothing could be shipped there. It only asks: what is missing is registered by
-    the ship."""
+    """Return why nothing could be shipped there. It only asks: what is missing is registered by the
+    ship."""
     avro = pipeline.records.avro
     if avro is None:
         return None
@@ -26,8 +26,8 @@ def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
 
 
 def schema_ids(cluster: Cluster, pipeline: Pipeline) -> dict[str, int]:
-    """Subject → number, of all topics that are written out somewhere; empty without `records.avro`.
-    Raises ClusterError."""
+    """Return subject → number, of all topics that the configuration names; empty without
+    `records.avro`. Raises ClusterError."""
     avro = pipeline.records.avro
     if avro is None:
         return {}

@@ -67,7 +67,7 @@ _STOPPED_READS_SECONDS = 3.0
 
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
-    """Ships to one cluster. The result is complete also when the Spark job failed: then ``error``
+    """Ship to one cluster. The result is complete also when the Spark job failed: then ``error``
     says why, and the counts hold what is certainly there. Raises ShipperError for what was found
     before anything was sent."""
     plan = as_gated(
@@ -141,14 +141,16 @@ def _earlier_wire_bytes(context: RunContext, cluster: str) -> int:
 
 
 def _checked(ledger: LedgerLog, identity: LedgerIdentity) -> bool:
-    """Whether the ledger is there, and the one that it was. Raises LedgerGone, ClusterError."""
+    """Return True if the ledger exists and is the remembered one. Raises LedgerGone,
+    ClusterError."""
     exists = ledger.exists()
     identity.check(exists)
     return exists
 
 
 def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
-    """Before anything is sent: a ledger that is lost must be missed, also after its first ship."""
+    """Remember the ledger before anything is sent: a ledger that is lost must be missed, also after
+    its first ship."""
     try:
         return identity.remember(
             context.folder.run_id, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -162,8 +164,8 @@ def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
 
 
 def _keep_snapshot(ledger: LedgerLog) -> list[str]:
-    """So that the next run need not read what this one has read. What was shipped is shipped,
-    whatever becomes of it."""
+    """Write a snapshot, so that the next run need not read what this one has read. What was shipped
+    is shipped, whatever becomes of it."""
     try:
         ledger.keep_snapshot()
     except (ShipperError, OSError) as error:
@@ -181,7 +183,7 @@ def _some(topics: Sequence[str]) -> str:
 
 
 class ClusterShip:
-    """From taking over to the account, for one cluster."""
+    """Ship to one cluster, from the takeover to the account."""
 
     def __init__(
         self,
@@ -214,7 +216,7 @@ class ClusterShip:
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
         self._committed: list[Committed] | None = None
-        """All that this ship committed, by the ledger; None: not read yet."""
+        """Chunks that this ship committed, by the ledger; None: not read yet."""
         self._chunks: Chunks | None = None
         """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
@@ -263,8 +265,9 @@ class ClusterShip:
         )
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
-        """Without chunks whose topics are gone. The ship fails if records of its files are lost
-        with them, and the pipeline does not say to send them again. Raises ClusterError."""
+        """Return the takeover without chunks whose topics are gone. The ship fails if records of
+        its files are lost with them, and the pipeline does not say to send them again. Raises
+        ClusterError."""
         reshipped, result = set(self._plan.reshipped(taken.invalidated)), self._result
         judged = {file for file in self._of_id if not self._plan.reship or file in reshipped}
         topics = set(self._context.pipeline.needed_topics())
@@ -285,7 +288,7 @@ class ClusterShip:
         return replace(taken, chunks=found.chunks)
 
     def _look_whether_topics_stayed(self, taken: Takeover) -> None:
-        """A topic that was deleted while the ship was under way took records with it that the
+        """Look for topics that were deleted during the ship: they took records with them that the
         receipts count as delivered. Who cannot look says so: what was delivered is counted all the
         same, and the delivery gate looks again."""
         known = self._incarnations.topic_ids
@@ -399,9 +402,9 @@ class ClusterShip:
         self._close_account(left, before, taken)
 
     def _there(self, taken: Takeover) -> str:
-        """What the ledger holds of the window's files when nothing ships any more. A transaction
-        that was cut off stays open until the next run fences it, so only what lies in front of it
-        is waited for."""
+        """Return what the ledger holds of the window's files when nothing ships any more. A
+        transaction that was cut off stays open until the next run fences it, so only what lies in
+        front of it is waited for."""
         try:
             try:
                 seen, least = (
@@ -424,8 +427,8 @@ class ClusterShip:
 
     @contextmanager
     def _read_back_connecting(self) -> Iterator[ReadBack | None]:
-        """Who can say where the topics end, connected meanwhile; None if the delivery gate reads
-        nothing back."""
+        """Yield a reader of the topics' ends, which connects meanwhile; None if the delivery gate
+        reads nothing back."""
         if not any(
             isinstance(check, ReadBackCheck) for check in self._context.pipeline.gates.delivery
         ):
@@ -437,9 +440,9 @@ class ClusterShip:
             yield read_back
 
     def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
-        """Taken when nobody but this ship can write for the pipeline any more, and it has not
-        begun. So what earlier ships sent lies before these offsets, also what an earlier try of
-        this very run sent; and all that this one sends, behind them."""
+        """Take the topics' ends when nobody but this ship can write for the pipeline any more, and
+        it has not begun. So what earlier ships sent lies before these offsets, also what an earlier
+        try of this very run sent; and all that this one sends, behind them."""
         return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _pending(self, taken: Takeover) -> Pending:
@@ -465,8 +468,8 @@ class ClusterShip:
         return found
 
     def _invalidate(self, left: Pending, taken: Takeover) -> None:
-        """Declared before the first byte is sent anew, so that a run that dies after it is finished
-        by any later one."""
+        """Invalidate chunks before the first byte is sent again, so that a run that dies after it
+        is finished by any later one."""
         if left.void:
             self._refuse_stale_plan(left, taken)
             asker = self._plan.asker
@@ -485,8 +488,8 @@ class ClusterShip:
             taken.chunks.invalidate(over)
 
     def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
-        """A plan from before another run shipped a file cannot say that what that run shipped is to
-        be shipped anew. Raises StepResultError."""
+        """Refuse a plan from before another run shipped a file: it cannot say that what that run
+        shipped is to be re-shipped. Raises StepResultError."""
         planned = next(
             (each.generation for each in self._plan.clusters if each.cluster == self._cluster.name),
             None,
@@ -523,8 +526,8 @@ class ClusterShip:
             self._failed(done.error)
 
     def _check_that_all_is_there(self, left: Pending, taken: Takeover) -> None:
-        """A ship is green only if the ledger says that each of its files is complete, whatever the
-        tasks said."""
+        """Check that the ledger says that each file is complete: a ship is green only then,
+        whatever the tasks said."""
         with self._context.phases("reading the ledger"):
             now = taken.read_on(self._ledger)
         self._committed, self._chunks = now.since, now.chunks
@@ -539,8 +542,8 @@ class ClusterShip:
 
     @contextmanager
     def _keeping_the_account(self) -> Iterator[None]:
-        """Something is delivered by now: whatever goes wrong is the ship's error, and its counts
-        are told all the same."""
+        """Keep the account: something is delivered by now, so any error is the ship's, and its
+        counts are kept all the same."""
         try:
             yield
         except ShipperError as error:
@@ -672,7 +675,8 @@ class ClusterShip:
                 self._failed(TooManyQuarantined(fault))
 
     def draw_timeline(self, taken: Takeover) -> None:
-        """A picture, and no reason to call a ship failed that delivered everything."""
+        """Draw the timeline. It is a picture, and no reason to call a ship failed that delivered
+        everything."""
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
             committed = self._committed

@@ -1,5 +1,4 @@
-"""What the tasks of a ship are told, made of the plan, of what was measured of the cluster, and of
-what the ledger holds."""
+"""Order for the tasks of a ship, from the plan, the cluster's measurements and the ledger."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ def ship_order(
     files: Sequence[PlannedFile],
     schema_ids: Mapping[str, int],
 ) -> ShipOrder:
-    """``files``: those that are left. Raises ConfigError for a header of a bundle that depends on
-    the line, SourceError."""
+    """Make the order. ``files``: those that are left. Raises ConfigError for a header of a bundle
+    that depends on the line, SourceError."""
     pipeline = context.pipeline
     bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
     return ShipOrder(

@@ -1,5 +1,5 @@
-"""What a ship did over time: chunks as the ledger has them, and lanes as the tasks' receipts have
-them. Pure."""
+"""Timelines of a ship: chunks as the ledger has them, and lanes as the tasks' receipts have them.
+Pure."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def last_commits(chunks: Chunks, files: Mapping[FileId, str]) -> dict[str, dt.da
 
 
 class _SampleStep(NamedTuple):
-    """From one sample of a task to its next."""
+    """Step from one sample of a task to its next."""
 
     before: LaneSample
     now: LaneSample
 
 
 def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
-    """The tasks' samples, summed up in at most 600 intervals of a second or more."""
+    """Sum up the tasks' samples in at most 600 intervals of a second or more."""
     steps = [
         (receipt.task, _SampleStep(*pair))
         for receipt in receipts
@@ -81,7 +81,7 @@ def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
 
 
 def _lane_point(at: float, tasks: Sequence[Sequence[_SampleStep]]) -> LanePoint:
-    """``tasks``: for each, its steps in the interval."""
+    """Sum up one interval. ``tasks``: for each, its steps in the interval."""
 
     def mean(of: Callable[[LaneSample], float]) -> float:
         return sum(sum(of(step.now) for step in steps) / len(steps) for steps in tasks)
@@ -102,8 +102,8 @@ def _lane_point(at: float, tasks: Sequence[Sequence[_SampleStep]]) -> LanePoint:
 
 
 def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
-    """Each lane of each task. A task has a receipt for every scan of the files; its lanes are the
-    same ones again."""
+    """Return the account of each lane of each task. A task has a receipt for every scan of the
+    files; its lanes are the same ones again."""
     found: dict[tuple[int, int], LaneAccount] = {}
     for receipt in receipts:
         for lane, work in enumerate(receipt.lanes):

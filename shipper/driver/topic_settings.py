@@ -31,7 +31,8 @@ class Contradiction(NamedTuple):
 def contradictions(
     pipeline: Pipeline, topic: str, limit: TopicLimit, window: Window | None, now: dt.datetime
 ) -> Iterator[Contradiction]:
-    """``window``: the one that is to be shipped; None if the run names files."""
+    """Yield contradictions. ``window``: the one that is to be shipped; None if the run names
+    files."""
     quarantine = pipeline.quarantine is not None and topic == pipeline.quarantine.topic
     if limit.needs_key and (quarantine or pipeline.records.key is None):
         key = "records in quarantine have no key" if quarantine else "set `records.key`"
@@ -78,7 +79,7 @@ def contradictions(
 
 
 def _in_words(span: dt.timedelta) -> str:
-    """With the largest unit that leaves a number of two."""
+    """Write a time span with the largest unit that leaves a number of at least two."""
     seconds = span.total_seconds()
     size, unit = next((size, unit) for size, unit in _UNITS if seconds >= 2 * size or size == 1)
     return f"{seconds / size:,.0f} {unit}"

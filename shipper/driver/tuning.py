@@ -1,4 +1,4 @@
-"""How many lanes, how large batches: arithmetic on what was measured of the link. Pure.
+"""Sizes of lanes and batches: arithmetic on the link's measurements. Pure.
 
 A lane has one batch per partition in flight, and a transaction of n batches takes n + 4 round trips
 (the partition joins the transaction; each batch; the same for the ledger's record; the commit), and
@@ -39,7 +39,7 @@ _LEAST_CHUNK_BYTES = 100_000
 
 @dataclass(frozen=True)
 class LinkProfile:
-    """What was measured of the way to a cluster."""
+    """Measurements of the way to a cluster."""
 
     rtt_seconds: float
     bandwidth_bytes_per_second: float
@@ -55,13 +55,13 @@ class RateCap:
     open."""
 
     bytes_per_second: int
-    """On the wire, of all tasks."""
+    """Bytes per second on the wire, of all tasks."""
     most_seconds: float
 
 
 @dataclass(frozen=True)
 class TuningOverrides:
-    """What is set by hand; None: to be sized."""
+    """Sizes that are set by hand; None: to be computed."""
 
     lanes: int | None = None
     batch_bytes: int | None = None
@@ -70,7 +70,7 @@ class TuningOverrides:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Per Spark task."""
+    """Sizes of each Spark task's lanes."""
 
     lanes: int
     batch_bytes: int
@@ -90,7 +90,7 @@ def tune(
     overrides: TuningOverrides = TuningOverrides(),
     cap: RateCap | None = None,
 ) -> Tuning:
-    """Sizes for each of ``tasks`` tasks so that the link is full, or what a cap leaves of it.
+    """Size each of ``tasks`` tasks so that the link is full, or what a cap leaves of it.
     ``memory_bytes``: most bytes of chunks under way in a task."""
     short = link.rtt_seconds < SHORT_LINK_SECONDS
     fits = int(

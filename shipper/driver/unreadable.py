@@ -21,7 +21,7 @@ _MOST_NAMED = 50
 
 
 def unreadable(files: Sequence[PlannedFile]) -> str:
-    """One paragraph that names each, with its reason and the remedy."""
+    """Return one paragraph that names each file, with its reason and the remedy."""
     count = f"{plural(len(files), 'file')} cannot be read"
     faulty = [file for file in files if not file.passing]
     repair = (
@@ -42,8 +42,8 @@ def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreacha
 
 
 def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
-    """``sent``: what was, as a sentence. Another run may go better if it is for no fault of a
-    file's."""
+    """Return the error. ``sent``: what was sent, as a sentence. Another run may go better if it is
+    for no fault of a file's."""
     kind = SourceUnreachable if all(file.passing for file in files) else SourceError
     return kind(f"{unreadable(files)} {sent}")
 
@@ -56,10 +56,10 @@ def _named(files: Sequence[PlannedFile]) -> str:
 def quarantine_whole(
     context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]
 ) -> list[str]:
-    """Lets one record stand for each of ``files`` that cannot be read; those that are packed are
-    read for it. Not for what was begun: its lines are in their topic already; nor for what another
-    run may read; nor for what may be text by its name: whoever writes the first line of a log must
-    not have the whole log taken for done. Returns notes."""
+    """Quarantine each of ``files`` that cannot be read, as one record; packed files are read for
+    that. Not for what was begun: its lines are in their topic already; nor for what another run may
+    read; nor for what may be text by its name: whoever writes the first line of a log must not have
+    the whole log taken for done. Returns notes."""
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
@@ -99,12 +99,14 @@ def wrong_sizes(
     *,
     verbatim: bool = True,
 ) -> list[PlannedFile]:
-    """Files whose lines, as the tasks saw them, are not all of the file; their problem is noted.
+    """Return files whose lines, as the tasks saw them, are not all of the file; their problem is
+    noted.
 
     The tasks and the listing share no code with the reader. Of plain text the bytes of all lines
     with their ends are the file's size (one more if the last line has no end). Of a packed file,
     and of records that were made (not ``verbatim``), they are what the reader says it unpacked, and
-    what its pieces account for is the file's size."""
+    what its pieces account for is the file's size.
+    """
     said = {report.split: report for report in reports}
     seen: dict[int, int | None] = {}
     for receipt in receipts:
@@ -171,7 +173,8 @@ def too_long(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> str
 
 
 def _differs(lines: int, size: int, what: str) -> str:
-    """The end of the last line may be missing."""
+    """Return the difference in words; empty if there is none. The end of the last line may be
+    missing."""
     return (
         "" if lines in (size, size + 1) else f"its lines have {lines:,} bytes, and {size:,} {what}"
     )

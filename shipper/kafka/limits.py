@@ -28,7 +28,7 @@ _DIFFERENCE = "message.timestamp.difference.max.ms"
 
 
 class TopicLimit(NamedTuple):
-    """Which records a topic accepts and keeps."""
+    """Limits of a topic: the records that it accepts and keeps."""
 
     max_bytes: int = DEFAULT_LIMIT_BYTES
     """`max.message.bytes`."""

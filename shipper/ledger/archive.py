@@ -37,7 +37,7 @@ _BATCH_BYTES = 500_000
 
 @dataclass(frozen=True)
 class Archived:
-    """What one archiving did."""
+    """Result of one archiving."""
 
     moved: int
     """Records that left the topic."""
@@ -47,7 +47,7 @@ class Archived:
     archived: int
     """Records in the archive now, earlier ones included."""
     manifest: str | None
-    """Where the archive begins; None: there is none."""
+    """Path at which the archive begins; None: there is no archive."""
 
 
 def archive(
@@ -59,8 +59,8 @@ def archive(
     run_id: str,
     say: Callable[[str], None],
 ) -> Archived:
-    """Moves the records of windows that ended by ``before``. Raises LeaseHeld, ClusterError,
-    Superseded, OSError."""
+    """Move the records of windows that ended by ``before`` to the archive. Raises LeaseHeld,
+    ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
         read = ledger.decide(AskFiles()).answer
@@ -100,7 +100,7 @@ def archive(
 
 
 def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[LogRecord]:
-    """Chunk records in the topic whose window ended by ``before``."""
+    """Return the chunk records in the topic whose window ended by ``before``."""
     return [
         record
         for record, value in _live_chunks(pipeline, read)
@@ -122,7 +122,7 @@ def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord
 
 
 def window_end(window: str) -> dt.datetime | None:
-    """None for a window that shipper did not write."""
+    """Return the end of the window; None for a window that shipper did not write."""
     try:
         return parse_window(window).end
     except WindowError:
@@ -138,8 +138,8 @@ def write_archive(
     generation: int,
     run_id: str,
 ) -> Archive:
-    """The earlier archive with ``chosen`` on top, as new files beside the old ones; read back
-    whole. Raises ClusterError."""
+    """Write the earlier archive with ``chosen`` on top, as new files beside the old ones, and read
+    all of them back. Raises ClusterError."""
     pipeline, store = ledger.pipeline, folder.archives
     changes: dict[str, dict[bytes, LogRecord]] = {}
     for record in chosen:

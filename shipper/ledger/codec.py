@@ -58,11 +58,11 @@ FieldCheck = Callable[[Any], bool]
 
 
 class Unsound(ValueError):
-    """What is wrong with it, without its bytes."""
+    """Fault of a record, described without its bytes."""
 
 
 def parse(data: bytes) -> Any:
-    """JSON. Raises Unsound for anything else, however it is nested."""
+    """Parse JSON. Raises Unsound for anything else, however it is nested."""
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -70,12 +70,13 @@ def parse(data: bytes) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """An ordinal, a number of bytes, an offset, a checksum."""
+    """Return True for an ordinal, a number of bytes, an offset or a checksum."""
     return type(value) is int and 0 <= value <= MOST
 
 
 def is_moment(value: Any) -> bool:
-    """Milliseconds since the epoch; a file system may well say that a file is older."""
+    """Return True for milliseconds since the epoch; a file system may well report an earlier
+    time."""
     return type(value) is int and -_MOST_MOMENT_MS <= value <= _MOST_MOMENT_MS
 
 
@@ -93,7 +94,8 @@ def is_path(value: Any) -> bool:
 
 
 def _encodes(text: str) -> bool:
-    r"""JSON can hold half a surrogate pair (``"\ud800"``), which nothing can write back."""
+    r"""Return True if the text can be encoded. JSON can hold half a surrogate pair (``"\ud800"``),
+    which nothing can write back."""
     if text.isascii():
         return True
     try:
@@ -107,7 +109,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_ordinals(value: Any) -> bool:
-    """Runs in order, and no ordinal twice."""
+    """Return True for runs in order, without a repeated ordinal."""
     try:
         previous_end = 0
         for run in decode_ordinals(value) if type(value) is str else [Interval(1, 0)]:
@@ -152,8 +154,8 @@ _OF_NAME: dict[str, FieldCheck] = {
 
 
 class ValueShape:
-    """Of one kind of record: which fields it has, and what each may be. Derived from the dataclass,
-    so that a new field is checked too."""
+    """Fields of one kind of record, and their valid values. Derived from the dataclass, so that a
+    new field is checked too."""
 
     def __init__(self, record: type) -> None:
         hints = typing.get_type_hints(record)
@@ -164,7 +166,7 @@ class ValueShape:
         self._lists = [name for name, hint in hints.items() if tuple[str, ...] in _options(hint)]
 
     def read(self, value: bytes) -> Any:
-        """Raises Unsound."""
+        """Parse and check a value. Raises Unsound."""
         found = parse(value)
         if type(found) is not dict:
             raise Unsound("its value is not a JSON object")
@@ -341,7 +343,7 @@ class Subject(NamedTuple):
 
     kind: str
     path: str
-    """Empty for a record about the pipeline."""
+    """Path of the file; empty for a record about the pipeline."""
 
     @property
     def partition(self) -> int:
@@ -465,7 +467,7 @@ class DecodedRecord(NamedTuple):
 
     record: LogRecord
     entry: Decoded | None
-    """As :func:`decode` returns it."""
+    """Entry as :func:`decode` returns it."""
 
 
 def decode_sound(
@@ -484,7 +486,7 @@ def decode_sound(
 
 
 def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
-    """Raises Unsound."""
+    """Decode a record's value. Raises Unsound."""
     match kind:
         case "chunk" | "moved":
             path, size, modified, start, first, topic = rest

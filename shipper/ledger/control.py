@@ -24,11 +24,11 @@ from shipper.types import LogRecord
 
 
 class LaneCounts(NamedTuple):
-    """Which lanes there may be: of the tasks from 0 to ``tasks``, those from 0 to ``lanes``."""
+    """Lanes that may exist: of the tasks from 0 to ``tasks``, the lanes from 0 to ``lanes``."""
 
     tasks: int
     lanes: int
-    """Of each task."""
+    """Number of lanes of each task."""
 
 
 NO_LANES = LaneCounts(0, 0)
@@ -83,7 +83,7 @@ class Control:
     """Part of the state → the record that it rests on."""
 
     def feed(self, records: Iterable[LogRecord]) -> Control:
-        """Never raises: what is damaged stands in ``damaged``."""
+        """Fold records in. Never raises: damaged records stand in ``damaged``."""
         for record, entry in decode_sound(self.pipeline, CONTROL, records, self.damaged):
             match entry:
                 case (GenerationKey() as key, None):
@@ -118,8 +118,8 @@ class Control:
         self._records["generation", record.offset] = record
 
     def _forget(self, key: GenerationKey) -> None:
-        """Its lanes are fenced. The latest generation stays: nobody else's tombstone may take the
-        right to ship from it."""
+        """Forget a generation whose lanes are fenced. The latest generation stays: nobody else's
+        tombstone may take the right to ship from it."""
         offset = self._offsets.get(key, self.generation)
         if offset != self.generation:
             del (
@@ -140,7 +140,8 @@ class Control:
         return list(found)
 
     def earlier(self, generation: int, roots: Collection[str]) -> list[GenerationKey]:
-        """Keys of the generations before ``generation`` that know no other roots than ``roots``."""
+        """Return the keys of the generations before ``generation`` that know no other roots than
+        ``roots``."""
         return [
             self._keys[offset]
             for offset, other in self.generations.items()
@@ -148,7 +149,7 @@ class Control:
         ]
 
     def attempt_keys(self) -> list[AttemptKey]:
-        """Keys of the current generation's attempts."""
+        """Return the keys of the current generation's attempts."""
         return [key for _, *keys in self._records for key in keys if isinstance(key, AttemptKey)]
 
     def standing(self) -> list[LogRecord]:
@@ -167,7 +168,8 @@ class Control:
             self.ended.add(attempt.number)
 
     def active_tasks(self) -> int:
-        """Tasks of the current generation that have begun and not said that they are done."""
+        """Return the number of the current generation's tasks that have begun and have not reported
+        their end."""
         return sum(1 for attempts in self.attempts.values() if attempts[-1] not in self.ended)
 
     def to_fence(self, generation: int | None = None) -> ToFence:
@@ -180,12 +182,13 @@ class Control:
         return found
 
     def claims(self) -> list[Claim]:
-        """Of every run that has not released its own, in the order of their last renewals."""
+        """Return the claims of every run that has not released its own, in the order of their last
+        renewals."""
         return sorted(self._leases.values(), key=lambda claim: claim.offset)
 
     def holder(self, asking_run_id: str) -> Lease | None:
-        """Who holds the lease at the moment when ``asking_run_id`` wrote its claim; that run itself
-        if nobody else does.
+        """Return who held the lease when ``asking_run_id`` wrote its claim; that run itself if
+        nobody else did.
 
         All times are the broker's (the topic appends its own), so clocks of the machines do not
         matter. A lease that was not renewed for its own length has lapsed. Among mere claims the

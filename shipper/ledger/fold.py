@@ -43,7 +43,7 @@ from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
 
 def covered(first: int, value: ChunkValue) -> list[Interval]:
-    """Intervals in which every record of the chunk's topic is in that topic."""
+    """Return the intervals in which every record of the chunk's topic is in that topic."""
     if value.ordinals is not None:
         return decode_ordinals(value.ordinals)
     found = []
@@ -54,7 +54,7 @@ def covered(first: int, value: ChunkValue) -> list[Interval]:
 
 
 class ChunkOfSplit(NamedTuple):
-    """Which chunk of a split: what is left of :class:`ChunkKey` where the split is known."""
+    """Chunk of a split: what is left of :class:`ChunkKey` when the split is known."""
 
     first: int
     topic: str
@@ -69,12 +69,12 @@ class PartOfSplit(NamedTuple):
 
 @dataclass
 class SplitState:
-    """What the ledger holds of one split."""
+    """Ledger's state of one split."""
 
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
     moved: dict[ChunkOfSplit, MovedValue] = field(default_factory=dict)
-    """What was delivered under a former name of the file. Sums over topics leave it out: there it
-    counts as the former file's."""
+    """Records that were delivered under a former name of the file. Sums over topics leave it out:
+    there it counts as the former file's."""
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None
@@ -98,7 +98,7 @@ class SplitState:
 
     @property
     def records(self) -> int:
-        """On the cluster, in quarantine topics too."""
+        """Records on the cluster, in quarantine topics too."""
         return sum(part.records for of, part in self.parts() if of.topic)
 
     @property
@@ -106,13 +106,14 @@ class SplitState:
         return self.end is not None and self.lines == self.end
 
     def intervals(self, topic: str) -> list[Interval]:
-        """In which every record of ``topic`` is there."""
+        """Return the intervals in which every record of ``topic`` is on the cluster."""
         return [
             run for of, part in self.parts() if of.topic == topic for run in covered(of.first, part)
         ]
 
     def partition(self, topic: str) -> int | None:
-        """Where the latest of its records lie that all went to one partition of ``topic``."""
+        """Return the partition of the split's latest records in ``topic``, of those that went to
+        one partition."""
         known = {
             of.first: part.partition
             for of, part in self.parts()
@@ -127,7 +128,7 @@ class SplitState:
 
     @property
     def reasons(self) -> frozenset[str]:
-        """Why records of the split are in quarantine."""
+        """Reasons why records of the split are in quarantine."""
         return frozenset(reason for chunk in self.chunks.values() for reason in chunk.reasons or ())
 
     @property
@@ -164,8 +165,8 @@ def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
 
 
 def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
-    """Like :func:`standing_of`, by the splits that its ship cut it into: a pipeline's `split_size`
-    and `ordering` may be others by now."""
+    """Return what :func:`standing_of` returns, by the splits into which the file's ship cut it: a
+    pipeline's `split_size` and `ordering` may have changed since."""
     counts = {part.splits for state in states for _, part in state.parts()}
     return standing_of(file, states, counts.pop()) if len(counts) == 1 else "partial"
 
@@ -175,7 +176,7 @@ class SentToTopic(NamedTuple):
 
     records: int
     bytes: int
-    """Of values and keys, uncompressed."""
+    """Bytes of values and keys, uncompressed."""
 
 
 class Invalidated(NamedTuple):
@@ -206,7 +207,7 @@ class Chunks:
     epoch. What was delivered under a former name of the file counts there."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
-        """Raises LedgerDamaged."""
+        """Fold records in. Raises LedgerDamaged."""
         for record in records:
             match decode(self.pipeline, record):
                 case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
@@ -214,7 +215,7 @@ class Chunks:
         return self
 
     def add(self, key: ChunkKey | MovedKey, value: ChunkValue, at_ms: int | None = None) -> None:
-        """``at_ms``: the broker's time of the record; None: not known."""
+        """Add one record. ``at_ms``: the broker's time of the record; None: not known."""
         file = key.split.file
         over = self.invalidated.get(file)
         if value.replay or (over is not None and value.generation < over.generation):
@@ -259,15 +260,15 @@ class Chunks:
         return max(chunks, key=lambda chunk: (chunk.end, chunk.generation)).run_id
 
     def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
-        """Those that have another ETag than when a chunk of them was shipped: other bytes, as many
-        of them and within the same moment."""
+        """Return the files that have another ETag than when a chunk of them was shipped: other
+        bytes, of the same size and within the same moment."""
         return {
             file for file, etag in etags.items() if etag and self.etags.get(file, {etag}) - {etag}
         }
 
     def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:
-        """The splits of each of them that are known, as they were cut then. One pass over all;
-        ``files``: a set, or the keys of a dict."""
+        """Return the known splits of each file, as they were cut when they were shipped. One pass
+        over all; ``files``: a set, or the keys of a dict."""
         found: dict[FileId, list[SplitId]] = {file: [] for file in files}
         for split in self.splits:
             if split.file in files:
@@ -275,7 +276,7 @@ class Chunks:
         return found
 
     def records_by_topic(self, splits: Iterable[SplitId]) -> Counter[str]:
-        """Records of these splits that are on the cluster, per topic."""
+        """Return topic → number of records of these splits on the cluster."""
         found: Counter[str] = Counter()
         for split in splits:
             if state := self.splits.get(split):
@@ -304,7 +305,7 @@ class FileRecords:
 
     pipeline: str
     paths: Collection[str] | None = None
-    """Only records about these files; None: all. Give a set: it is asked once for every record."""
+    """Paths of the wanted records; None: all. Give a set: it is asked once for every record."""
     by_path: dict[str, dict[bytes, LogRecord]] = field(default_factory=dict)
     """Path → key → latest record, tombstones included."""
     archive: LogRecord | None = None
@@ -320,8 +321,8 @@ class FileRecords:
     them."""
 
     def feed(self, records: Iterable[LogRecord], partition: int | None = None) -> FileRecords:
-        """``partition``: where they were read; None: records that were read before. A damaged
-        record stands in ``damaged``."""
+        """Add records. ``partition``: the one that they were read from; None: records that were
+        read before. A damaged record stands in ``damaged``."""
         for record in records:
             self.count += 1
             try:
@@ -361,12 +362,12 @@ class FileRecords:
 
 @dataclass
 class LedgerRecords:
-    """All that was read of the ledger, not yet added up."""
+    """Records that were read from the ledger, not yet added up."""
 
     files: FileRecords
-    """As the topic has them."""
+    """Records of files, as the topic has them."""
     archived: list[LogRecord]
-    """What was moved out of the topic: of the same files, and of others that lie in the same
+    """Records that were moved out of the topic: of the same files, and of others in the same
     shards."""
     control: Control
     control_end: int
@@ -412,7 +413,7 @@ class LedgerRecords:
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What is known of some files, and who may ship."""
+    """State of some files, and of the right to ship."""
 
     control: Control
     invalidated: dict[FileId, Invalidated]
@@ -425,7 +426,7 @@ class LedgerState:
 
 
 def add_up(read: LedgerRecords) -> LedgerState:
-    """Raises LedgerDamaged."""
+    """Add up the records. Raises LedgerDamaged."""
     invalidated: dict[FileId, Invalidated] = {}
     chunks = Chunks(read.files.pipeline, invalidated)
     for found in read.by_path():

@@ -1,4 +1,4 @@
-"""How a file begins, by which it is recognised under another name. Pure.
+"""Beginnings of files, by which a file is recognised under another name. Pure.
 
 A head finds candidates; it proves nothing. Whether two files hold the same records is what the
 checksums of their chunks say (docs/adr/0030).
@@ -53,8 +53,8 @@ def index_of(records: Iterable[LogRecord]) -> bytes:
 
 @dataclass
 class Heads:
-    """Which files of a ledger begin like some others. It keeps what begins so, however long the
-    ledger is."""
+    """Files of a ledger that begin like some wanted files. It keeps what begins so, however long
+    the ledger is."""
 
     pipeline: str
     beginnings: Mapping[FileId, bytes] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Heads:
         return self
 
     def add(self, head: str, file: FileId) -> None:
-        """``file``: one of the ledger, which begins so."""
+        """Add a file of the ledger that begins with ``head``."""
         if self._is_wanted(head):
             self.found.setdefault(head, set()).add(file)
 
@@ -105,7 +105,7 @@ class Heads:
         return at < len(hashes) and hashes[at] == wanted
 
     def may_be_in(self, index: bytes) -> bool:
-        """Whether records with this index may have one of the heads, or name files that were
+        """Return True if records with this index may have one of the heads, or name files that were
         renamed. ``index``: by :func:`index_of`."""
         if index == _RENAMED_IN_IT:
             return True

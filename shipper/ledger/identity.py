@@ -1,4 +1,5 @@
-"""Which topic a pipeline's ledger on a cluster is, beyond its name, as remembered beside the runs.
+"""Identity of a pipeline's ledger topic on a cluster, beyond its name, as remembered beside the
+runs.
 
 A ledger that is gone, or is another topic under the old name, knows nothing: everything would count
 as never shipped, and be sent again, while the data topics still hold it. So the first ship writes
@@ -34,18 +35,19 @@ class Remembered:
 
 class LedgerIdentity:
     def __init__(self, ledger: LedgerLog, folder: LedgerFolder, *, new_ledger: bool) -> None:
-        """``new_ledger``: a person has said that the old one is given up."""
+        """Make it for one ledger. ``new_ledger``: a person has given up the old one."""
         self._ledger, self._folder, self._new_ledger = ledger, folder, new_ledger
         self._given_up: Remembered | None = None
         self._origin: Origin | None = None
-        """As the check found it: a far cluster is not asked twice."""
+        """Identity that the check read: a far cluster is not asked twice."""
 
     @property
     def _path(self) -> str:
         return f"{self._folder.uri}/ledger.json"
 
     def check(self, exists: bool) -> None:
-        """``exists``: whether the ledger's topic is there. Raises LedgerGone, ClusterError."""
+        """Compare the topic with the remembered one. ``exists``: True if the ledger's topic exists.
+        Raises LedgerGone, ClusterError."""
         before = self._read()
         if before is None:
             return
@@ -88,8 +90,8 @@ class LedgerIdentity:
         return None
 
     def remember(self, run_id: str, now: str) -> list[str]:
-        """To be called with the lease, before anything is sent. Returns what a person should know.
-        Raises ClusterError, OSError."""
+        """Remember the ledger's identity; to be called with the lease held, before anything is
+        sent. Returns what a person should know. Raises ClusterError, OSError."""
         origin = self._origin or self._ledger.origin()
         known = {
             "topic": origin.topic,

@@ -125,9 +125,10 @@ def _each(chunks: Chunks) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
 def _lost(
     state: SplitState, there: SplitState, gone: GoneIds
 ) -> Iterable[tuple[ChunkOfSplit, ChunkValue, int]]:
-    """Gone chunks of one split with the records that no other chunk has. Records that were in
-    several incarnations count for the last one. Where only a part of a chunk was sent again and its
-    lines are shared with other topics, the number of records is an upper bound."""
+    """Return the gone chunks of one split, with the number of records that no other chunk has.
+    Records that were in several incarnations count for the last one. Where only a part of a chunk
+    was sent again and its lines are shared with other topics, the number of records is an upper
+    bound."""
     if there.complete:
         return
     elsewhere = {
@@ -170,7 +171,7 @@ def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentI
 
 
 def summed(found: Iterable[Loss]) -> list[Loss]:
-    """One for each incarnation of a topic. ``found``: of different files."""
+    """Sum up losses: one for each incarnation of a topic. ``found``: of different files."""
     sums: dict[tuple[str, str], Loss] = {}
     for loss in found:
         before = sums.get((loss.topic, loss.before))

@@ -39,7 +39,7 @@ class IntervalSet:
             self.add(first, end)
 
     def add(self, first: int, end: int) -> None:
-        """Adds [first, end); an empty interval changes nothing."""
+        """Add [first, end); an empty interval changes nothing."""
         if first >= end:
             return
         low = bisect_left(self._ends, first)
@@ -51,7 +51,7 @@ class IntervalSet:
         self._ends[low:high] = [end]
 
     def gaps(self, first: int, end: int) -> list[Interval]:
-        """The parts of [first, end) that are not in the set, in order."""
+        """Return the parts of [first, end) that are not in the set, in order."""
         found = []
         index = bisect_right(self._ends, first)
         while first < end:
@@ -80,14 +80,14 @@ class IntervalSet:
 
 
 def encode_ordinals(intervals: Iterable[Interval]) -> str:
-    """``intervals``, in order, as text: ``5,9-11`` are 5, 9, 10 and 11."""
+    """Encode ``intervals``, which are in order, as text: ``5,9-11`` are 5, 9, 10 and 11."""
     return ",".join(
         str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in intervals
     )
 
 
 def decode_ordinals(text: str) -> list[Interval]:
-    """Such a text's intervals, as they stand there. Raises ValueError."""
+    """Decode such a text's intervals, in their order. Raises ValueError."""
     found = []
     for part in text.split(",") if text else ():
         run = _RUN.fullmatch(part)

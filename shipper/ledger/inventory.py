@@ -1,5 +1,5 @@
-"""What the ledger's chunks add up to: for one ship and its window, for files and for windows; and
-whether the ledger agrees with itself. Pure."""
+"""Sums of the ledger's chunks: for one ship and its window, for files and for windows; and checks
+that the ledger agrees with itself. Pure."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ chunks do not say how they were cut."""
 
 @dataclass
 class Tally:
-    """What some chunks add up to: those of a file, of a window, of what one ship sent to a topic or
-    a partition."""
+    """Sums of some chunks: those of a file, of a window, or of what one ship sent to a topic or a
+    partition."""
 
     chunks: int = 0
     records: int = 0
-    """In topics; lines, also where many share a bundle."""
+    """Records in topics; lines count one by one, also where many share a bundle."""
     kafka_records: int = 0
     """The same, or fewer where many lines share a bundle."""
     bytes: int = 0
-    """Of keys and values, uncompressed."""
+    """Bytes of keys and values, uncompressed."""
     checksum: int = 0
-    """As ChunkValue has it, modulo 2^64."""
+    """Checksum as ChunkValue has it, modulo 2^64."""
     filtered: Counter[str] = field(default_factory=Counter)
     """Rule of `records.drop` → lines that it took; in no topic."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Reason → of the records, those in quarantine."""
     archived: int = 0
-    """Of the chunks, those that are in the archive."""
+    """Number of the chunks that are in the archive."""
     generation: int = -1
     run_id: str = ""
     """The latest run that shipped a part of it."""
@@ -58,7 +58,7 @@ class Tally:
     """Files whose every record is there."""
 
     def add(self, topic: str, value: ChunkValue, *, archived: bool = False) -> None:
-        """Adds one chunk. ``topic``: empty for lines that are in none."""
+        """Add one chunk. ``topic``: empty for lines that are in none."""
         self.chunks += 1
         self.bytes += value.bytes
         self.archived += archived
@@ -74,7 +74,7 @@ class Tally:
             self.generation, self.run_id = value.generation, value.run_id
 
     def merge(self, other: Tally) -> None:
-        """Adds what other chunks add up to."""
+        """Add the sums of other chunks."""
         self.chunks += other.chunks
         self.records += other.records
         self.kafka_records += other.kafka_records
@@ -92,25 +92,25 @@ class Tally:
 
 @dataclass
 class FileFigures:
-    """What the ledger holds of one file of the window."""
+    """Figures of one file of the window, by the ledger."""
 
     lines: int = 0
-    """By the ordinals at which its splits end."""
+    """Lines, by the ordinals at which the file's splits end."""
     shipped: Tally = field(default_factory=Tally)
-    """Whoever sent it; without the quarantined records."""
+    """Shipped records, whichever run sent them; without quarantined ones."""
     quarantined: Tally = field(default_factory=Tally)
     sent: dict[str, Tally] = field(default_factory=dict)
     """Topic → what this ship sent to it."""
 
     @property
     def records(self) -> int:
-        """In any topic."""
+        """Records in any topic."""
         return self.shipped.records + self.quarantined.records
 
 
 @dataclass
 class LedgerFigures:
-    """What the ledger holds of one window's files, and of one ship of them."""
+    """Figures of one window's files, and of one ship of them, by the ledger."""
 
     files: dict[FileId, FileFigures] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
@@ -120,7 +120,7 @@ class LedgerFigures:
     with keys)."""
 
     def sent_to(self, topic: str) -> Tally:
-        """What this ship sent to all of its partitions together."""
+        """Return what this ship sent to all partitions of the topic together."""
         found = Tally()
         for tally in self.sent.get(topic, {}).values():
             found.merge(tally)
@@ -139,7 +139,7 @@ class LedgerFigures:
 def figures(
     chunks: Chunks, files: Collection[FileId], generations: Collection[int]
 ) -> LedgerFigures:
-    """Adds up the chunks of these files, however each was cut when it was shipped. Only those of
+    """Add up the chunks of these files, however each was cut when it was shipped. Only those of
     ``generations`` count as sent by the ship."""
     found = LedgerFigures()
     for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
@@ -173,7 +173,7 @@ class Entry:
     timestamp_ms: int
     """The broker's, when it was written."""
     invalidated: bool
-    """Its file is shipped anew since, so it does not count."""
+    """True if the chunk's file was shipped again since, so that the chunk does not count."""
     archived: bool
 
 
@@ -183,8 +183,8 @@ class Entries(list[Entry]):
 
     moved: Sequence[Moved] = ()
     renamed: Collection[FileId] = ()
-    """All files whose records count for a file of another name as well: what is left of them is
-    shipped from there."""
+    """Files whose records count for a file of another name as well: the rest of them is shipped
+    from there."""
 
     def chosen(self, wanted: Callable[[Entry | Moved], bool]) -> Entries:
         """Return those that are wanted."""
@@ -208,7 +208,7 @@ def _renamed(read: LedgerRecords) -> set[FileId]:
 
 
 def entries(read: LedgerRecords) -> Iterator[Entries]:
-    """All chunk records of a path, path by path."""
+    """Yield all chunk records of a path, path by path."""
     renamed = _renamed(read)
     live = {
         key
@@ -249,7 +249,7 @@ def _live(record: LogRecord | None) -> bool:
 
 @dataclass
 class Inventory:
-    """What the ledger holds, file by file and window by window."""
+    """Contents of the ledger, file by file and window by window."""
 
     windows: dict[str, Tally] = field(default_factory=dict)
     """Window as START/END → what was shipped under it. A file may have been shipped in parts under
@@ -286,8 +286,8 @@ class Inventory:
 
 @dataclass(frozen=True)
 class LedgerFinding:
-    """Something that is not as it should be. ``unfinished`` is what a killed run leaves behind, and
-    the next run mends. ``expired`` is what retention has deleted."""
+    """Irregularity in the ledger. ``unfinished`` is what a killed run leaves behind, and the next
+    run mends. ``expired`` is what retention has deleted."""
 
     severity: Literal["wrong", "unfinished", "expired"]
     kind: str
@@ -296,7 +296,7 @@ class LedgerFinding:
 
 
 def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
-    """What the records of one path say against each other."""
+    """Yield contradictions among the records of one path."""
     live = [entry for entry in of_path if not entry.invalidated and not entry.value.replay]
     moved, ends = Counter[SplitId](), dict[SplitId, set[int]]()
     for key, value in of_path.moved:
@@ -348,9 +348,10 @@ def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[Ledge
 def _findings_of_cut(
     file: FileId, there: set[int], cut_into: set[int], today: Sequence[int]
 ) -> Iterator[LedgerFinding]:
-    """``there``: begin of each split that has chunks; ``cut_into``: how many there are, by these
-    chunks; ``today``: as the pipeline would cut the file now, which says where the missing ones
-    begin if it was cut likewise."""
+    """Yield findings about the file's splits. ``there``: begin of each split that has chunks;
+    ``cut_into``: numbers of splits, by these chunks; ``today``: begins of the splits as the
+    pipeline would cut the file now, which tells where missing splits begin if the file was cut
+    likewise."""
     count = max(cut_into)
     if there <= set(today) and count == len(today):
         if missing := [start for start in today if start not in there]:
@@ -371,8 +372,8 @@ def _findings_of_cut(
 def _findings_of_split(
     where: str, of_split: Sequence[Entry], moved: int, moved_ends: Collection[int]
 ) -> Iterator[LedgerFinding]:
-    """``moved``: lines that were delivered under a former name of the file; ``moved_ends``: where
-    the split ends, as was known by then."""
+    """Yield findings about one split. ``moved``: lines that were delivered under a former name of
+    the file; ``moved_ends``: ends of the split that were known by then."""
     ends = sorted({entry.value.last for entry in of_split if entry.value.end}.union(moved_ends))
     records = moved + sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
@@ -422,8 +423,8 @@ def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
 
 
 def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[LedgerFinding]:
-    """Between the ledger as read from its snapshot on, and as read, after that, from the topic
-    alone."""
+    """Yield differences between the ledger read from its snapshot on, and the ledger read
+    afterwards from the topic alone."""
     ours, theirs = snapshot.control, topic.control
     nothing_new = snapshot.control_end == topic.control_end
     if nothing_new and (ours.generation, ours.attempts) != (theirs.generation, theirs.attempts):
@@ -468,8 +469,8 @@ def _differ(
 def absent_topics(
     of_path: Iterable[Entry], partitions: Callable[[str], int | None]
 ) -> Iterator[LedgerFinding]:
-    """One for each record of the ledger whose topic, or partition, is not on the cluster: the same
-    again for the next such record."""
+    """Yield one finding for each record of the ledger whose topic, or partition, is not on the
+    cluster; the next such record gives the same finding again."""
     for entry in of_path:
         topic, where = entry.key.topic, entry.value.partition
         if entry.invalidated or not entry.value.records or not topic:

@@ -94,8 +94,8 @@ class HeldLease:
         return self
 
     def held(self) -> EncodedRecord:
-        """The record that says that the claim was good, for whoever looks at the ledger; goes with
-        what the run writes next."""
+        """Return the record that says that the claim was good, for whoever looks at the ledger; it
+        is written with the run's next records."""
         return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
 
     def __exit__(
@@ -135,8 +135,8 @@ class HeldLease:
         self._ledger.write_control([record if lease else record._replace(value=None)])
 
     def _keep(self) -> None:
-        """Whatever goes wrong once is tried again: a keeper that ends lets the lease lapse, and
-        nobody hears of a later run."""
+        """Renew the lease until stopped. Every error is retried: if the keeper ended, the lease
+        would lapse, and nobody would hear of a later run."""
         refused_at, pause = 0.0, self._claim.seconds / 3
         while not self._stop.wait(pause):
             try:

@@ -149,7 +149,7 @@ class LedgerQuestion(Generic[T]):
     """Partitions that the answer is read from."""
 
     def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> T:
-        """``wait_seconds``: see ClusterClient.batches."""
+        """Answer the question. ``wait_seconds``: see ClusterClient.batches."""
         raise NotImplementedError
 
 
@@ -249,7 +249,8 @@ class LedgerLog:
         control_from: int = 0,
         patience: Patience | None = None,
     ) -> None:
-        """``control_from``: a generation; the control partition is then read from there on."""
+        """Make the log. ``control_from``: a generation; the control partition is then read from
+        there on."""
         self._client = client
         self._cluster = cluster
         self._folder = folder
@@ -295,7 +296,7 @@ class LedgerLog:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors about records name the cluster and the topic."""
+        """Name the cluster and the topic in errors about records."""
         try:
             yield
         except LedgerDamaged as found:
@@ -313,9 +314,9 @@ class LedgerLog:
             ) from found
 
     def _refuse(self, damaged: Mapping[bytes, Damage], control: Control | None = None) -> None:
-        """Raises LedgerDamaged for the first record that nobody has mended. A later sound record of
-        the same key, or a tombstone, mends it. Raises LedgerOutdated if a development version wrote
-        the whole ledger: no run of this format has begun."""
+        """Raise LedgerDamaged for the first record that nobody has repaired. A later sound record
+        of the same key, or a tombstone, mends it. Raises LedgerOutdated if a development version
+        wrote the whole ledger: no run of this format has begun."""
         for one in damaged.values():
             if one.place not in self._ignored:
                 if control is not None and control.generation < 0 and one.why == FORMER_FORMAT:
@@ -370,7 +371,7 @@ class LedgerLog:
         self._hurried.set()
 
     def _write_barriers(self, partitions: Sequence[int]) -> None:
-        """All at once: a far cluster takes its time for each."""
+        """Write barriers to all partitions at once: each takes some time on a far cluster."""
         if len(partitions) < 2:
             for partition in partitions:
                 self._append(partition, [_BARRIER])
@@ -386,13 +387,13 @@ class LedgerLog:
         return self._cluster.name
 
     def exists(self) -> bool:
-        """Whether the topic is there. Raises ClusterError if it is there but cannot serve as a
+        """Return True if the topic exists. Raises ClusterError if it is there but cannot serve as a
         ledger."""
         return self.exists_by(self._client.facts([self.topic]))
 
     def exists_by(self, known: dict[str, TopicFacts]) -> bool:
-        """As :meth:`exists`, by what the cluster was asked already; :meth:`weaknesses` compares the
-        ledger with the other topics in it."""
+        """Return what :meth:`exists` returns, by what the cluster was asked already;
+        :meth:`weaknesses` compares the ledger with the other topics in ``known``."""
         self._facts = known
         facts = known.get(self.topic)
         if facts is None:
@@ -414,7 +415,7 @@ class LedgerLog:
         return True
 
     def weaknesses(self) -> list[str]:
-        """In what the ledger is less durable than the data that it knows of, by what
+        """Return in what the ledger is less durable than the data that it accounts for, by what
         :meth:`exists_by` was told. Losing it means that everything is sent again."""
         facts, beside = (
             self._facts.get(self.topic),
@@ -455,7 +456,7 @@ class LedgerLog:
         ]
 
     def create(self) -> None:
-        """Creates the topic if the cluster's config allows it. Raises ClusterError."""
+        """Create the topic if the cluster's configuration allows that. Raises ClusterError."""
         if not self._cluster.ledger.create:
             raise ClusterError(
                 f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing, and "
@@ -472,8 +473,8 @@ class LedgerLog:
     def connect(
         self, partitions: Sequence[int] = (CONTROL, CHUNKS), *, writes: bool = True
     ) -> None:
-        """So that the first write and the first reads do not wait for connections. Optional; never
-        raises."""
+        """Connect, so that the first write and the first reads do not wait for connections.
+        Optional; never raises."""
         self._client.connect(self.topic, partitions, writes=writes)
 
     def _control_now(self) -> Control:
@@ -554,8 +555,8 @@ class LedgerLog:
         return LedgerRecords(files, archived, control, control_end, end, roots, names)
 
     def _heads(self, beginnings: Mapping[FileId, bytes], wait_seconds: float | None) -> Heads:
-        """One pass that keeps no record: of a large ledger, whatever snapshot and archive
-        it has."""
+        """Collect heads in one pass that keeps no record: of a large ledger, whatever snapshot and
+        archive it has."""
         snapshot, archive_key = self.snapshot(), encode_archive_key(self.pipeline)
         roots = Roots.of(self.root, self._control_now().sources, self._formerly)
         found = Heads(self.pipeline, beginnings, roots)
@@ -588,7 +589,7 @@ class LedgerLog:
         )
 
     def snapshot(self) -> Manifest | None:
-        """The snapshot that reading begins with; None: reading begins at the topic's first
+        """Return the snapshot with which reading begins; None: reading begins at the topic's first
         record."""
         with self._lock:
             return self._find_snapshot()
@@ -635,7 +636,7 @@ class LedgerLog:
             ) from why
 
     def _find_snapshot(self) -> Manifest | None:
-        """The latest snapshot of this very topic; looked for once."""
+        """Return the latest snapshot of this very topic; looked for once."""
         if self._looked_for_snapshot or self._folder is None:
             return self._snapshot
         self._looked_for_snapshot = True
@@ -671,8 +672,8 @@ class LedgerLog:
         self._snapshot = None
 
     def _names(self, control: Iterable[LogRecord]) -> bool:
-        """Whether what came after the snapshot in the control partition names it. Who can write
-        beside the runs cannot write there."""
+        """Return True if the records after the snapshot in the control partition name it. Who can
+        write beside the runs cannot write there."""
         for record in control:
             if names_snapshot(record):
                 with suppress(LedgerDamaged):
@@ -684,7 +685,7 @@ class LedgerLog:
         return False
 
     def origin(self) -> Origin:
-        """Which topic it is, beyond its name. Raises ClusterError."""
+        """Return the topic's identity, beyond its name. Raises ClusterError."""
         return Origin(
             self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic)
         )
@@ -695,8 +696,8 @@ class LedgerLog:
         )
 
     def keep_snapshot(self, longer_than: int = LONG_TAIL_RECORDS) -> Manifest | None:
-        """Writes a new snapshot if more records than that came after the last one. Returns it, or
-        None if it was not worth it.
+        """Write a new snapshot if more than ``longer_than`` records came after the last one.
+        Returns it, or None if it was not worth it.
 
         May run beside a ship, or twice at once: each writes files of its own, and whichever is read
         later holds a prefix of the log. Raises ClusterError, OSError.
@@ -731,8 +732,8 @@ class LedgerLog:
     def _advance(
         self, folder: LedgerFolder, base: Manifest | None, origin: Origin
     ) -> StoredManifest:
-        """``base`` with the tail on top. Stops at the first open transaction: what is behind it is
-        not decided yet."""
+        """Write ``base`` with the tail on top. Stops at the first open transaction: what is behind
+        it is not decided yet."""
         before = base.standing if base else ()
         control_end = base.control_end if base else 0
         records = self._read_control(control_end)
@@ -760,7 +761,7 @@ class LedgerLog:
     # Writing, outside any transaction.
 
     def write_control(self, records: Iterable[EncodedRecord]) -> Written:
-        """Raises ClusterError, OutcomeUnknown."""
+        """Write records to the control partition. Raises ClusterError, OutcomeUnknown."""
         return Written(CONTROL, self._append(CONTROL, records))
 
     def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
@@ -791,7 +792,8 @@ class LedgerLog:
         return found
 
     def _committed_keys(self, start: int, wait_seconds: float | None) -> CommittedKeys:
-        """One thread reads at a time, and each later one only what is new."""
+        """Return the committed keys from ``start`` on. One thread reads at a time, and each later
+        one reads only what is new."""
         with self._keys_lock:
             start = max(start, self._keys_end)
             records = self._tail(start, wait_seconds)
@@ -801,12 +803,12 @@ class LedgerLog:
 
 
 def _end_of(records: Sequence[LogRecord], start: int) -> int:
-    """The offset to go on from, after reading ``records`` from ``start`` on."""
+    """Return the offset to continue from, after reading ``records`` from ``start`` on."""
     return records[-1].offset + 1 if records else start
 
 
 def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
-    """Why the snapshot is not one of this log as it is now; None if it is."""
+    """Return why the snapshot is not one of this log as it is now; None if it is."""
     if not facts.topic_id:
         return (
             "the brokers give topics no id (Kafka before 2.8), so a recreated topic could not "
@@ -823,7 +825,7 @@ def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
 
 @contextmanager
 def _begun(batches: Generator[list[LogRecord]]) -> Iterator[Iterator[list[LogRecord]]]:
-    """Asks for the first one at once, in a thread of its own."""
+    """Ask for the first batch at once, in a thread of its own."""
     with closing(batches), ThreadPoolExecutor(1, thread_name_prefix="read") as meanwhile:
         first = meanwhile.submit(next, batches, None)
 

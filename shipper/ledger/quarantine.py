@@ -1,5 +1,4 @@
-"""What the headers of a record in a quarantine topic say: written and read by these names here
-alone. Pure.
+"""Headers of a record in a quarantine topic: written and read by these names, here alone. Pure.
 
 The read-back has names of its own (:mod:`shipper.verify.readback`), since it judges what this
 writes; docs/reference/consumer-contract.md has them all.
@@ -18,18 +17,18 @@ _OWN = "shipper-header-"
 
 @dataclass(frozen=True)
 class QuarantineHeaders:
-    """Which record of which file it is, and why it is there."""
+    """Origin of a quarantined record, and the reason of its rejection."""
 
     pipeline: str
     file: str
     split: int
     """Byte at which its split starts."""
     record: int
-    """Its number in the split, from 1."""
+    """Number of the record in the split, from 1."""
     reason: str
     run: str
     topic: str | None = None
-    """Where it would have gone; None: nobody knows."""
+    """Topic to which the record would have gone; None: not known."""
     cut: bool = True
     """True if the record had more than is kept of it here, or if nobody noted whether it had."""
     key: bytes | None = None
@@ -40,7 +39,8 @@ class QuarantineHeaders:
     """Headers that the record would have had."""
 
     def encode(self) -> list[Header]:
-        """As they are written: name → UTF-8, but bytes as they are; what is None is left out."""
+        """Encode the headers: name → UTF-8, but bytes as they are; headers that are None are left
+        out."""
         fields: dict[str, str | None] = {
             "shipper-reason": self.reason,
             "shipper-pipeline": self.pipeline,
@@ -60,8 +60,8 @@ class QuarantineHeaders:
 
 
 def decode_headers(headers: Iterable[ReadHeader]) -> QuarantineHeaders | None:
-    """None for a record that somebody else wrote there, with some of these headers or with numbers
-    that are none."""
+    """Decode the headers; None for a record that another program wrote with some of these headers,
+    or with numbers that are not valid."""
     given = [(name, value or b"") for name, value in headers]
     found = {name: value.decode(errors="replace") for name, value in given}
     timestamp = found.get("shipper-timestamp")

@@ -34,8 +34,8 @@ _SPARK_SEED = 42
 
 
 def spark_hash(value: bytes | None, seed: int = _SPARK_SEED) -> int:
-    """Spark's xxhash64 of a binary column, as an unsigned number. ``seed``: the hash of the column
-    before it."""
+    """Return Spark's xxhash64 of a binary column, as an unsigned number. ``seed``: the hash of the
+    column before it."""
     return seed if value is None else int(xxhash.xxh64_intdigest(value, seed))
 
 
@@ -47,7 +47,8 @@ class ChunkKey:
     first: int
     """Ordinal of the chunk's first record in its split."""
     topic: str
-    """Empty for a record that only says where the split ends, or which lines were dropped."""
+    """Topic of the records; empty for a record that only says where the split ends, or which lines
+    were dropped."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class ChunkValue:
     last: int
     """The exclusive end, as an ordinal: the chunk is [first, last)."""
     end: bool
-    """Whether the split ends at ``last``."""
+    """True if the split ends at ``last``."""
     records: int
     """Records of this topic in the interval: lines, also where many share a bundle; or lines that
     were dropped."""
@@ -71,7 +72,7 @@ class ChunkValue:
     run_id: str
     window: str
     partition: int | None = None
-    """Where all of them lie, if in one partition."""
+    """Partition of all records, if they are in one."""
     bundles: int | None = None
     """Kafka records that they were bundled into; None: each is a Kafka record of its own."""
     wire_bytes: int | None = None
@@ -87,10 +88,10 @@ class ChunkValue:
     """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records,
     and no others."""
     ordinals: str | None = None
-    """As text, see :func:`shipper.ledger.intervals.encode_ordinals`."""
+    """Ordinals as text, see :func:`shipper.ledger.intervals.encode_ordinals`."""
     swallowed: int | None = None
-    """Only with ``reasons``: how many more records these may be, as rows of CSV that a stray quote
-    made one. `quarantine.max_rate` counts them."""
+    """Number of further records that these may stand for, as rows of CSV that a stray quote joined;
+    only with ``reasons``. `quarantine.max_rate` counts them."""
     without: str | None = None
     """Ordinals of the interval that would belong to this topic and are not in it, since they were
     taken for quarantine."""
@@ -105,7 +106,7 @@ class ChunkValue:
     """ETag of the file in an object store, which changes even if an object is overwritten within a
     millisecond by as many bytes. None: the file system has no ETags."""
     read: int | None = None
-    """Only with ``end``: bytes of the file that the split accounts for, as the task counted them.
+    """Bytes of the file that the split accounts for, as the task counted them; only with ``end``.
     See :func:`shipper.ledger.fold.bytes_fit`. None: nobody can count them (bzip2, a line that is
     longer than `max_line`, a file that is quarantined whole)."""
     replay: bool | None = None
@@ -113,7 +114,7 @@ class ChunkValue:
     key is its ordinal. It is in quarantine as well, so it does not count among the split's lines.
     """
     head: str | None = None
-    """How the file's content begins, see :func:`shipper.ledger.heads.head_of`."""
+    """Head of the file's content, see :func:`shipper.ledger.heads.head_of`."""
 
 
 class ReplayKey(NamedTuple):
@@ -135,9 +136,9 @@ class MovedKey:
 
 @dataclass(frozen=True)
 class MovedValue(ChunkValue):
-    """What was delivered as the file that ``path``, ``size_bytes`` and ``modified_ms`` identify.
-    ``ordinals`` are the records in the split of the key. What adds up the records of topics leaves
-    these out, since they count as the former file's."""
+    """Records that were delivered as the file that ``path``, ``size_bytes`` and ``modified_ms``
+    identify. ``ordinals`` are the records in the split of the key. What adds up the records of
+    topics leaves these out, since they count as the former file's."""
 
     path: str = ""
     size_bytes: int = 0
@@ -157,7 +158,8 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation:
-    """Says which run may ship. Its offset is the generation's number: unique and growing."""
+    """Announcement of the run that may ship. Its offset is the generation's number: unique and
+    growing."""
 
     run_id: str
     tasks: int
@@ -232,15 +234,15 @@ class Invalidation:
 
 @dataclass(frozen=True)
 class Archive:
-    """Says that chunk records were moved from the topic to files beside the runs, which are part of
+    """Note that chunk records were moved from the topic to files beside the runs, which are part of
     the ledger from then on. Lies among the chunks, since it commits together with the tombstones of
     what was moved."""
 
     manifest: str
     """Name of the archive's manifest."""
     sha256: str
-    """Of the manifest, which holds those of all other files: nothing else can be taken for the
-    archive."""
+    """SHA-256 of the manifest, which holds those of all other files: nothing else can be taken for
+    the archive."""
     entries: int
     """Records in it, those of earlier archives included."""
     before: str
@@ -256,7 +258,7 @@ class NamedSnapshot:
 
     manifest: str
     sha256: str
-    """Of the manifest, which holds those of all other files."""
+    """SHA-256 of the manifest, which holds those of all other files."""
 
 
 @dataclass(frozen=True)

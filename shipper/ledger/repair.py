@@ -39,13 +39,13 @@ _WHAT_IS_LOST = {
 
 @dataclass(frozen=True)
 class Repair:
-    """What one repair did."""
+    """Result of one repair."""
 
     place: str
-    """As PARTITION:OFFSET."""
+    """Place as PARTITION:OFFSET."""
     why: str
     behind: str
-    """What was written behind the record, so that compaction removes it."""
+    """Description of what was written after the record, so that compaction removes the record."""
     generation: int
 
 
@@ -81,8 +81,8 @@ def repair(
     forget: bool,
     say: Callable[[str], None],
 ) -> Repair:
-    """Raises UsageError for a record that is none of the damaged, or whose loss would send data
-    twice unless ``forget``; LeaseHeld, ClusterError, Superseded."""
+    """Repair one damaged record. Raises UsageError for a record that is not damaged, or whose loss
+    would send data twice unless ``forget``; LeaseHeld, ClusterError, Superseded."""
     all_damage = damage(ledger)
     where = str(place)
     chosen = next((one for one in all_damage if one.place == place), None)

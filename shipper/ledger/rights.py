@@ -1,4 +1,4 @@
-"""What a user of a cluster must be allowed, and no more: the one list, which
+"""Rights that a user of a cluster needs, and no more: the one list, which
 docs/how-to/secure-a-cluster.md shows, tests grant and `shipper doctor` asks for."""
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Right:
     name: str
     operations: tuple[str, ...]
     prefixed: bool = False
-    """Of everything whose name begins with ``name``."""
+    """True for every resource whose name begins with ``name``."""
 
     def words(self) -> list[str]:
-        """As arguments of ``kafka-acls --add``."""
+        """Return the right as arguments of ``kafka-acls --add``."""
         operations = [word for operation in self.operations for word in ("--operation", operation)]
         return [
             f"--{self.resource}",
@@ -37,13 +37,13 @@ class Right:
 
 
 def transactional_prefix(pipeline: str, cluster: str) -> str:
-    """What the transactional.id of every lane begins with; see also
+    """Return the prefix of every lane's transactional.id; see also
     :func:`shipper.ledger.takeover.transactional_id`."""
     return f"{pipeline}.{cluster}."
 
 
 def topic_rights(pipeline: Pipeline) -> tuple[str, ...]:
-    """On each topic that records go to."""
+    """Return the operations needed on each topic that records go to."""
     reads = any(
         check.check == "read_back" and check.mode != "offsets" for check in pipeline.gates.delivery
     )
@@ -51,13 +51,13 @@ def topic_rights(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def ledger_rights(cluster: Cluster) -> tuple[str, ...]:
-    """On the ledger."""
+    """Return the operations needed on the ledger."""
     return ("Read", "Write", "DescribeConfigs", *(("Create",) if cluster.ledger.create else ()))
 
 
 def rights(pipeline: Pipeline, cluster: Cluster) -> list[Right]:
-    """All that the pipeline needs on the cluster. Read and Write imply Describe. Of topics that
-    only lines name (`matching`) nothing is said."""
+    """Return all rights that the pipeline needs on the cluster. Read and Write imply Describe. Of
+    topics that only lines name (`matching`) nothing is said."""
     topics = dict.fromkeys([*pipeline.listed_topics(), *pipeline.needed_topics()])
     found = [Right("topic", topic, topic_rights(pipeline)) for topic in topics]
     found.append(Right("topic", cluster.ledger_topic(pipeline.key), ledger_rights(cluster)))

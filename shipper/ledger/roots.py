@@ -1,4 +1,4 @@
-"""Where a source lies, and where it lay: the same file under another host, mount or scheme is the
+"""Present and former places of a source: the same file under another host, mount or scheme is the
 same file. Pure.
 
 The ledger has files by their whole paths, as they were when they were shipped. A *root* is the part
@@ -21,31 +21,31 @@ from shipper.types import SplitId
 @dataclass(frozen=True)
 class Roots:
     current: str = ""
-    """With a slash at its end; empty: nobody knows, and each path stands for itself."""
+    """Present root, with a slash at its end; empty: not known, and each path stands for itself."""
     former: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls, current: str | None, recorded: Sequence[str], formerly: Sequence[str] | None
     ) -> Roots:
-        """``recorded``: what the ledger has, the latest last. ``formerly``: what the configuration
-        says in its place."""
+        """Make the roots. ``recorded``: the ledger's roots, the latest last. ``formerly``: what the
+        configuration says in its place."""
         if current is None:
             current = recorded[-1] if recorded else ""
         former = recorded if formerly is None else formerly
         return cls(current, tuple(dict.fromkeys(root for root in former if root != current)))
 
     def now(self, path: str) -> str:
-        """Where the file lies now that the ledger knows by ``path``. What lies under the present
-        root stays where it is: a longer or a shorter pattern over the same folders moves no file.
-        """
+        """Return the present path of the file that the ledger knows by ``path``. What lies under
+        the present root stays where it is: a longer or a shorter pattern over the same folders
+        moves no file."""
         if not self.former or path.startswith(self.current):
             return path
         root = max((root for root in self.former if path.startswith(root)), key=len, default=None)
         return path if root is None else self.current + path[len(root) :]
 
     def names(self, paths: Iterable[str]) -> dict[str, str]:
-        """Every path by which the ledger may know one of ``paths`` → where that lies now."""
+        """Return every path by which the ledger may know one of ``paths`` → its present path."""
         found: dict[str, str] = {}
         for path in paths:
             now = self.now(path)
@@ -57,7 +57,7 @@ class Roots:
 
 
 def moved(entry: Decoded, path: str) -> Decoded:
-    """The entry, of the file at ``path``."""
+    """Return the entry, of the file at ``path``."""
     match entry:
         case (ChunkKey() as key, value):
             return ChunkKey(_at(key.split, path), key.first, key.topic), value

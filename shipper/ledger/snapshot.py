@@ -57,7 +57,8 @@ class SnapshotUnusable(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """Which log the records are of. A topic that was deleted and made anew has another id."""
+    """Identity of the log that the records belong to. A topic that was deleted and made anew has
+    another id."""
 
     pipeline: str
     cluster: str
@@ -70,27 +71,27 @@ class Origin:
 class Shard:
     name: str
     sha256: str
-    """Of the file as stored."""
+    """SHA-256 of the file as stored."""
     records: int
     paths: str
     """The hashes of the paths that it holds, see :func:`path_hashes`, four bytes each, in base64.
     All records of a path lie in one shard."""
     heads: str
-    """By which heads of files its records are found, see :func:`shipper.ledger.heads.index_of`, in
-    base64."""
+    """Index of the heads of files by which its records are found, see
+    :func:`shipper.ledger.heads.index_of`, in base64."""
 
     @property
     def has_room(self) -> bool:
         return self.records < SHARD_RECORDS
 
     def may_hold(self, hashes: frozenset[int]) -> bool:
-        """Whether one of these paths is in here. Of the shards that say so in a history of 100,000
-        files, one in 40,000 is wrong."""
+        """Return True if one of these paths may be in the shard. Of the shards that say so in a
+        history of 100,000 files, one in 40,000 is wrong."""
         packed = a2b_base64(self.paths)
         return not hashes.isdisjoint(struct.unpack(f"<{len(packed) // 4}I", packed))
 
     def may_begin_like(self, heads: Heads) -> bool:
-        """Whether one of its files may begin like those that are looked for, or was renamed."""
+        """Return True if one of its files may begin like the wanted ones, or was renamed."""
         return heads.may_be_in(a2b_base64(self.heads))
 
 
@@ -103,7 +104,7 @@ class Manifest:
     """Offset up to which the control partition is in here."""
     chunks_end: int
     standing: tuple[LogRecord, ...]
-    """Of the records that are about no file, those that still matter."""
+    """Records that are about no file and that still matter."""
     shards: tuple[Shard, ...]
     """Oldest first."""
 
@@ -117,7 +118,7 @@ class Manifest:
         return sum(shard.records for shard in self.shards)
 
     def covering(self, paths: Collection[str] | None) -> list[Shard]:
-        """Shards that may hold one of ``paths``; None: all."""
+        """Return the shards that may hold one of ``paths``; None: all."""
         if paths is None:
             return list(self.shards)
         hashes = path_hashes(paths)
@@ -125,7 +126,7 @@ class Manifest:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Two lines: the format with the checksum of the second, and the rest."""
+    """Encode a manifest in two lines: the format with the checksum of the second, and the rest."""
     fields = asdict(manifest) | {"standing": [_as_json(record) for record in manifest.standing]}
     body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
     head = json.dumps({"format": FORMAT, "sha256": sha256(body)}).encode()
@@ -133,7 +134,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Raises SnapshotUnusable."""
+    """Decode a manifest. Raises SnapshotUnusable."""
     try:
         head, body, _ = data.split(b"\n")
         about = json.loads(head)
@@ -156,7 +157,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def encode_shard(records: Iterable[LogRecord]) -> bytes:
-    """The same records give the same bytes."""
+    """Encode a shard. The same records give the same bytes."""
     lines = (
         b"%d\t%d\t%b\t%b\n" % (r.offset, r.timestamp_ms, r.key, r.value)
         for r in records
@@ -166,7 +167,7 @@ def encode_shard(records: Iterable[LogRecord]) -> bytes:
 
 
 def decode_shard(data: bytes, expected: Shard) -> list[LogRecord]:
-    """Raises SnapshotUnusable for other bytes than were written."""
+    """Decode a shard. Raises SnapshotUnusable for other bytes than were written."""
     if sha256(data) != expected.sha256:
         raise SnapshotUnusable(f"the checksum of {expected.name} is wrong")
     found = []
@@ -187,20 +188,20 @@ ByPath = Mapping[str, Mapping[bytes, LogRecord]]
 
 
 def path_hashes(paths: Iterable[str]) -> frozenset[int]:
-    """A CRC-32 for each. 100,000 files make 530 kB of a manifest and are looked through in some
-    milliseconds."""
+    """Return a CRC-32 for each path. 100,000 files make 530 kB of a manifest and are looked through
+    in some milliseconds."""
     return frozenset(crc32(path.encode()) for path in paths)
 
 
 def packed_hashes(paths: Iterable[str]) -> str:
-    """As a shard has them. The same paths give the same text."""
+    """Pack the hashes as a shard has them. The same paths give the same text."""
     hashes = sorted(path_hashes(paths))
     return b2a_base64(struct.pack(f"<{len(hashes)}I", *hashes), newline=False).decode()
 
 
 def _cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
-    """(paths, records) of each shard that these records become. Tombstones are dropped: nothing
-    earlier is left for them to hide."""
+    """Yield (paths, records) of each shard that these records become. Tombstones are dropped:
+    nothing earlier is left for them to hide."""
     whole = sum(len(records) for records in by_path.values()) <= 2 * SHARD_RECORDS
     paths: list[str] = []
     shard: list[LogRecord] = []
@@ -239,12 +240,12 @@ class StoredManifest(NamedTuple):
 
 
 class Newest(NamedTuple):
-    """What was found of a folder's manifests."""
+    """Usable manifest of a folder, and those that were skipped."""
 
     stored: StoredManifest | None
     """The latest one that can be used."""
     passed_over: list[str]
-    """Why later ones were not."""
+    """Reasons why later manifests were skipped."""
 
 
 class RecordStore:
@@ -253,14 +254,15 @@ class RecordStore:
     so which one is the latest does not depend on anybody's clock."""
 
     def __init__(self, uri: str, pipeline: str, *, durable: bool = False) -> None:
-        """``durable``: what is written to a local disk is there after a power failure too."""
+        """Make the store. ``durable``: what is written to a local disk survives a power failure,
+        too."""
         self.uri = uri.rstrip("/")
         self._pipeline = pipeline
         self._durable = durable
 
     def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> Newest:
-        """The latest manifest that is whole and that ``fits`` says nothing against. Those of the
-        topic ``topic_id`` come before others."""
+        """Return the latest manifest that is whole and to which ``fits`` has no objection. Those of
+        the topic ``topic_id`` come before others."""
         passed_over: list[str] = []
         try:
             names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
@@ -280,14 +282,14 @@ class RecordStore:
         return Newest(None, passed_over)
 
     def any(self) -> bool:
-        """Whether there is a manifest; True if the folder cannot be listed."""
+        """Return True if there is a manifest, or if the folder cannot be listed."""
         try:
             return bool(self._manifest_names())
         except OSError:
             return True
 
     def named(self, name: str, checksum: str) -> Manifest:
-        """Exactly this manifest. Raises SnapshotUnusable."""
+        """Return exactly this manifest. Raises SnapshotUnusable."""
         data = self._read(name)
         if sha256(data) != checksum:
             raise SnapshotUnusable(
@@ -314,7 +316,7 @@ class RecordStore:
         chunks_end: int,
         standing: list[LogRecord],
     ) -> StoredManifest:
-        """A manifest of what ``base`` holds with ``changes`` on top, and the shards that differ."""
+        """Write a manifest of ``base`` with ``changes`` on top, and the shards that differ."""
         fs = self._fs()
         fs.makedirs(self._path("shards"), exist_ok=True)
         hashes = path_hashes(changes)
@@ -357,9 +359,9 @@ class RecordStore:
                 os.close(handle)
 
     def clean_up(self, topic_id: str) -> None:
-        """Removes all manifests but the latest two of the topic, and the shards that neither of
-        them names. Somebody who is writing at this moment may lose a shard by it, and whoever reads
-        that manifest then finds it unusable."""
+        """Remove all manifests but the latest two of the topic, and the shards that neither of them
+        names. Somebody who is writing at this moment may lose a shard by it, and whoever reads that
+        manifest then finds it unusable."""
         fs = self._fs()
         kept: set[str] = set()
         names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
@@ -398,7 +400,8 @@ class RecordStore:
             raise SnapshotUnusable(f"{self.uri}/{name} cannot be read: {error}") from error
 
     def _records(self, shards: Collection[Shard]) -> Iterator[LogRecord]:
-        """Several at a time, since object stores answer slowly and many at once."""
+        """Yield the records of several shards at a time: object stores answer slowly, but many
+        requests at once."""
         waiting = list(shards)
         while waiting:
             batch, waiting = waiting[:_SHARDS_AT_ONCE], waiting[_SHARDS_AT_ONCE:]
@@ -448,7 +451,7 @@ def _rank(topic_id: str) -> Callable[[str], tuple[bool, str]]:
 
 
 class LedgerFolder:
-    """Where files of one pipeline's ledger on one cluster lie."""
+    """Folder of one pipeline's ledger files for one cluster."""
 
     def __init__(self, runs_uri: str, pipeline: str, cluster: str) -> None:
         self.runs = f"{runs_uri.rstrip('/')}/{pipeline}"

@@ -78,14 +78,15 @@ _SAY_EVERY = 1_000
 
 
 def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
-    """That of a replay begins as its pipeline's do, since ACLs go by that."""
+    """Return the lane's transactional.id. That of a replay begins as its pipeline's do, since ACLs
+    depend on the prefix."""
     own = original(pipeline)
     return f"{transactional_prefix(own, cluster)}{task}.{lane}{pipeline.removeprefix(own)}"
 
 
 @dataclass(frozen=True)
 class Takeover(LedgerState):
-    """What the new run knows of its files once nobody else can write."""
+    """State of the run's files once no earlier run can write any more."""
 
     generation: int = -1
     since: list[Committed] = field(default_factory=list)
@@ -106,7 +107,7 @@ class Announced(NamedTuple):
 
     generation: int
     to_fence: ToFence
-    """What covers the lanes of all runs before it."""
+    """Lanes of all runs before it."""
     earlier: list[GenerationKey]
     """Generations that can be forgotten once these lanes are fenced."""
 
@@ -153,7 +154,7 @@ def announce(
 
 
 def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
-    """``lanes``: by the name of the cluster."""
+    """Return the ids of the lanes. ``lanes``: by the name of the cluster."""
     return [
         transactional_id(pipeline, name, task, lane)
         for name, most in lanes.items()
@@ -163,19 +164,19 @@ def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
 
 
 class Fences:
-    """Fences for lanes of earlier runs, connected before anybody may be fenced: six of the ten
-    round trips that a new one takes need not be waited for then. Which lanes those will be is a
-    guess; a wrong one costs some connections."""
+    """Producers that fence lanes of earlier runs, connected before anybody may be fenced: six of a
+    new one's ten round trips then need not be waited for. Which lanes those will be is a guess; a
+    wrong one costs some connections."""
 
     def __init__(self, settings: LaneSettings, topic: str) -> None:
-        """``topic``: any that is there."""
+        """Make them. ``topic``: any that exists."""
         self._settings = settings.as_transactional()
         self._topic = topic
         self._begun: dict[str, Future[Fence]] = {}
         self._lock = threading.Lock()
 
     def connect(self, transactional_ids: Iterable[str]) -> None:
-        """Begins, with as many as are fenced at once. Never raises."""
+        """Begin to connect, as many as are fenced at once. Never raises."""
         with self._lock:
             for each in itertools.islice(transactional_ids, _FENCE_AT_ONCE):
                 if each not in self._begun:
@@ -210,7 +211,7 @@ class Fences:
             new.discard()
 
     def discard(self) -> None:
-        """Those that were connected in vain."""
+        """Discard the producers that were connected in vain."""
         with self._lock:
             begun, self._begun = self._begun, {}
         for each in begun.values():
@@ -220,9 +221,8 @@ class Fences:
 
 
 def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
-    """Ends the open transaction of every id and makes its producer useless; each has a minute of
-    its own. Raises ClusterError for the first that cannot be fenced; then some of the others are
-    not either."""
+    """Abort the open transaction of every id and fence its producer; each may take a minute. Raises
+    ClusterError for the first that cannot be fenced; then some of the others are not either."""
     stop = threading.Event()
 
     def fence_one(transactional_id: str) -> None:
@@ -318,7 +318,8 @@ def fence_earlier_runs(
 
 
 def _forget(ledger: LedgerLog, fenced: Fenced) -> None:
-    """Never raises: the next run then fences these lanes once more."""
+    """Forget the fenced generations. Never raises: otherwise the next run fences these lanes once
+    more."""
     try:
         if fenced.forget:
             ledger.write_control(fenced.forget)
@@ -335,8 +336,8 @@ def sole_run(
     run_id: str,
     say: Callable[[str], None],
 ) -> Iterator[int]:
-    """A run that ships no file, and writes to the ledger with one lane: holds the lease, and yields
-    its generation with the lanes of all earlier runs fenced. Raises LeaseHeld, ClusterError."""
+    """Run as a ship of no file, which writes to the ledger with one lane: hold the lease, and yield
+    the generation with the lanes of all earlier runs fenced. Raises LeaseHeld, ClusterError."""
     delivery = pipeline.delivery
     with HeldLease(
         ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say

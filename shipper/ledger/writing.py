@@ -86,8 +86,8 @@ def write_as_lane(
     ledger: LedgerLog, settings: LaneSettings, transactional_id: str, generation: int,
     records: Iterable[EncodedRecord],
 ) -> None:  # fmt: skip
-    """Raises KafkaFault, Superseded. Then some are written, and the same records again do
-    no harm."""
+    """Write ledger-only entries through a transactional lane. Raises KafkaFault, Superseded. Then
+    some are written, and the same records again do no harm."""
     transactions = Transactions(
         settings, transactional_id, ledger.topic, right_of(ledger, generation)
     )

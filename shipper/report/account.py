@@ -1,5 +1,4 @@
-"""What a run's results say when they are held against each other, per cluster and topic. Pure; the
-page draws it.
+"""Comparison of a run's results with each other, per cluster and topic. Pure; the page draws it.
 
 The sums of one cluster::
 
@@ -23,8 +22,8 @@ AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
 
 
 def dispositions(ship: ShipResult) -> dict[str, int]:
-    """What became of every line of a ship, by the tasks' receipts → lines: they add up to what was
-    read, and what needed not be, unless the ship failed."""
+    """Return disposition → lines of a ship, by the tasks' receipts: they add up to what was read,
+    and what need not be read, unless the ship failed."""
     return {
         "filtered": sum(ship.filtered.values()),
         "quarantined": sum(ship.quarantined.values()),
@@ -50,8 +49,8 @@ class Account:
 
     @property
     def read(self) -> int | None:
-        """None: Spark's count was lost, since it comes only with the end of a job that went
-        well."""
+        """Lines read; None: Spark's count was lost, since it comes only with the end of a job that
+        went well."""
         if self.ship is None or (self.ship_failed and self.ship.read == 0):
             return None
         return self.ship.read
@@ -70,7 +69,7 @@ class Account:
 
     @property
     def before(self) -> int:
-        """In the quarantine topic too."""
+        """Records already committed, in the quarantine topic too."""
         return sum(topic.before for topic in self.topics)
 
     @property
@@ -141,7 +140,7 @@ class Account:
 
     @property
     def ledger(self) -> int | None:
-        """None unless it was counted for every topic."""
+        """Records in the ledger; None unless they were counted for every topic."""
         counts = [topic.ledger for topic in self.topics if topic.ledger is not None]
         return sum(counts) if counts and len(counts) == len(self.topics) else None
 
@@ -166,7 +165,8 @@ class Account:
 
 
 def accounts(report: RunReport) -> list[Account]:
-    """One per cluster, in the plan's order; then those that only a later step knows."""
+    """Return one account per cluster, in the plan's order; then those that only a later step
+    knows."""
     plans = {plan.cluster: plan for plan in report.plan.clusters} if report.plan else {}
     ships = {ship.cluster: ship for ship in report.ships}
     gates = {gate.cluster: gate for gate in report.delivery_gates}
@@ -183,8 +183,8 @@ def accounts(report: RunReport) -> list[Account]:
 
 
 def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[TopicAccount, ...]:
-    """The ship step's figures, with the ledger's and the read-back's from the gate. The largest
-    topic first, then by name."""
+    """Return the ship step's figures, with the ledger's and the read-back's from the gate. The
+    largest topic first, then by name."""
     counted = {account.topic: account for account in gate.topics} if gate else {}
     shipped = {account.topic: account for account in ship.topics} if ship else counted
     topics = []
@@ -202,7 +202,7 @@ def _topics(ship: ShipResult | None, gate: DeliveryGateResult | None) -> tuple[T
 
 
 def _rank(topic: TopicAccount) -> tuple[bool, int, int, str]:
-    """The quarantine topic last."""
+    """Rank topics, the quarantine topic last."""
     return (
         topic.quarantine,
         -topic.delivered - topic.before - topic.parked,
@@ -254,7 +254,7 @@ def first_failure(steps: Sequence[RunStep]) -> RunStep | None:
 
 
 def steps(report: RunReport) -> list[RunStep]:
-    """All steps in the order of a run, with those that left no result."""
+    """Return all steps in the order of a run, with those that left no result."""
     if report.asked and report.asked.plan_only:
         return [RunStep("plan", None, report.plan)]
     found = [RunStep("plan", None, report.plan), RunStep("gate_source", None, report.gate_source)]

@@ -35,7 +35,7 @@ class Change(Result):
     field: str
     """Path of the key, as in the file."""
     before: list[str]
-    """As a user writes it; of a list, the entries that are gone. Empty: it was not there."""
+    """Lines as a user writes them; of a list, the removed entries. Empty: it was not there."""
     after: list[str]
     """The same of now."""
 
@@ -188,7 +188,7 @@ def _topics(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
 
 
 def _topics_of(pipeline: Pipeline) -> list[str]:
-    """Names, and of routes with a pattern the topic as written."""
+    """Return the names of the topics; of routes with a pattern, the topic as written."""
     patterns = [route.topic for route in pipeline.routes if route.matching is not None]
     in_quarantine = [pipeline.quarantine.topic] if pipeline.quarantine else []
     return [*pipeline.listed_topics(), *patterns, *in_quarantine]
@@ -377,7 +377,7 @@ def _flat(model: BaseModel, above: str = "") -> Iterator[tuple[str, list[str]]]:
 
 
 def _entry(value: Any, field: Any = None) -> str:
-    """One value in one line, with no secret."""
+    """Write one value in one line, without secrets."""
     if isinstance(value, BaseModel):
         fields = type(value).model_fields
         inside = (

@@ -17,7 +17,7 @@ _NONE = "–"
 
 
 def places(count: Count) -> dict[str, int]:
-    """Where the figure was counted → what was counted there."""
+    """Return place → figure that was counted there."""
     found = {
         "Spark": count.spark,
         "Receipts": count.receipts,
@@ -28,8 +28,8 @@ def places(count: Count) -> dict[str, int]:
 
 
 def astray(count: Count) -> dict[str, int]:
-    """Places that disagree → by how much, against what most of the others say; without a majority
-    all of them, against the first."""
+    """Return places that disagree → difference to what most of the others say; without a majority
+    all of them, compared with the first."""
     found = places(count)
     if count.agrees:
         return {}
@@ -41,7 +41,7 @@ def astray(count: Count) -> dict[str, int]:
 
 
 def disagreement(count: Count) -> str:
-    """``ledger 21 fewer``; where no two places agree, what each of them says stands in the row
+    """Return ``ledger 21 fewer``; empty if no two places agree, because the row shows all figures
     already."""
     off = astray(count)
     if len(off) == len(places(count)):
@@ -54,8 +54,8 @@ def disagreement(count: Count) -> str:
 
 
 def counted(account: Account, prefix: str) -> dict[str, Any]:
-    """The table of an account's figures; those that disagree first, if any do. ``prefix`` makes ids
-    unique on the page."""
+    """Return the table of an account's figures; those that disagree first, if any do. ``prefix``
+    makes ids unique on the page."""
     counts = account.counts
     shown = sorted(enumerate(counts), key=lambda entry: entry[1].agrees)[:MOST_COUNTS]
     asked = [

@@ -1,5 +1,5 @@
-"""What a run looked at and what it left out, tick by tick of the schedule: the one record that
-completeness is computed from. Pure.
+"""Record of what a run looked at and what it left out, tick by tick of the schedule: completeness
+is computed from it. Pure.
 
 A run notes each file that it left behind under the file's own tick, and each tick whose folders are
 empty. Whoever asks whether a tick is complete goes through these notes by time
@@ -19,7 +19,7 @@ from shipper.windows.window import Window, parse_window
 
 
 class LookedAt(Protocol):
-    """What one run looked at on one cluster."""
+    """Ticks that one run looked at on one cluster."""
 
     @property
     def at(self) -> Coverage: ...
@@ -117,7 +117,7 @@ def begun_again(found: Coverage, plan: PlanResult | None, cluster: str) -> Cover
 
 class _Note(NamedTuple):
     tick: str | None
-    """None: the run's window."""
+    """Tick of the file; None: the run's window."""
     code: str
     why: str
     file: LeftFile

@@ -15,7 +15,8 @@ from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, RunReport
 
 MOST_ROWS = 200
-"""Of 5,000 files a person reads the conspicuous ones; all of them are in report.json."""
+"""Rows of the table: of 5,000 files a person reads the conspicuous ones; all of them are in
+report.json."""
 _NONE = "–"
 
 
@@ -28,7 +29,7 @@ class FileRow:
     planned: PlannedFile | None
     counts: FileAccount | None
     unfinished: bool = False
-    """Whether the ship failed and nobody knows what became of the file."""
+    """True if the ship failed and nobody knows what became of the file."""
 
     @property
     def missing(self) -> int:
@@ -48,8 +49,8 @@ class FileRow:
 
     @property
     def rank(self) -> tuple[bool, bool, float, int, int, str, str]:
-        """Those that do not add up first, then those that were not finished, then the slowest, then
-        by records, then by size."""
+        """Key that sorts files which do not add up first, then unfinished ones, then the slowest,
+        then by records, then by size."""
         records = self.counts.records if self.counts else -1
         size = -self.planned.size_bytes if self.planned else 0
         return (
@@ -68,17 +69,18 @@ def ranked_files(report: RunReport, found: Sequence[Account]) -> list[FileRow]:
 
 
 def shown_files(report: RunReport, found: Sequence[Account]) -> list[FileRow]:
-    """Those that have a row of their own, in the order of the rows."""
+    """Return the files that have a row of their own, in the order of the rows."""
     return ranked_files(report, found)[:MOST_ROWS]
 
 
 def place_of_file(row: int) -> str:
-    """The id of a row."""
+    """Return the id of a row."""
     return f"file-{row}"
 
 
 def file_table(report: RunReport, found: Sequence[Account]) -> dict[str, Any]:
-    """Of 5,000 files a person reads the conspicuous ones; all of them are in report.json."""
+    """Return the table of files. Of 5,000 files a person reads the conspicuous ones; all of them
+    are in report.json."""
     files = ranked_files(report, found)
     shown = files[:MOST_ROWS]
     stem = common_folder([file.path for file in shown])
@@ -118,7 +120,7 @@ def _order(files: Sequence[FileRow], order: str, slow: bool) -> str:
 
 
 def _columns(files: Sequence[FileRow]) -> dict[str, str]:
-    """Without those that would be empty."""
+    """Return the columns without those that would be empty."""
     counted = any(file.counts for file in files)
     optional = dict.fromkeys(("Records", "Delivered", "Before"), counted)
     optional |= {
@@ -143,8 +145,8 @@ def _columns(files: Sequence[FileRow]) -> dict[str, str]:
 
 
 def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
-    """Every file on every cluster that counted it or failed over it, and once each planned file of
-    which neither is true."""
+    """Yield every file for every cluster that counted it or failed over it; otherwise yield each
+    planned file once."""
     planned = {file.path: file for file in report.plan.files} if report.plan else {}
     left = dict(planned)
     for account in found:
@@ -206,8 +208,8 @@ def left_out_table(report: RunReport) -> dict[str, Any]:
 
 
 def common_folder(paths: Sequence[str]) -> str:
-    """What all paths begin with, up to a slash; empty for fewer than two paths, where it would save
-    nothing."""
+    """Return the common beginning of all paths, up to a slash; empty for fewer than two paths,
+    where it would save nothing."""
     if len(paths) < 2:
         return ""
     first, last = min(paths), max(paths)

@@ -23,7 +23,8 @@ from shipper.report.throughput import coordinate
 RibbonKind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
 
 MOST_ROWS = 8
-"""With more topics the smallest ones share a row; the table below the picture names all of them."""
+"""Rows of topics; of more topics, the smallest ones share a row, and the table below the picture
+names all of them."""
 MOST_RULES = 4
 """Likewise of rules and of reasons."""
 _READ_X, _TOPIC_X = 30.0, 56.0
@@ -55,7 +56,7 @@ class Line:
 
 
 def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, Any]:
-    """The figure of one cluster. ``prefix`` makes its ids unique on the page."""
+    """Return the figure of one cluster. ``prefix`` makes its ids unique on the page."""
     lines = _lines(account, prefix)
     placed, height = _place(lines)
     says = closing(account)
@@ -91,8 +92,8 @@ def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, An
 
 
 def closing(account: Account) -> str:
-    """``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ where it
-    does not close."""
+    """Return ``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ if
+    the sum does not close."""
     right = [f"{number(account.delivered)} delivered", f"{number(account.before)} before"]
     right += [f"{number(count)} {what}" for what, count in _aside(account) if count]
     right += [f"{number(account.unconfirmed)} without a receipt"] if account.unconfirmed else []
@@ -115,7 +116,7 @@ def _aside(account: Account) -> list[tuple[str, int]]:
 
 
 def _verdict(account: Account) -> Iterator[str]:
-    """What the sum comes to, behind it."""
+    """Yield the verdict on the sum, which follows the sum."""
     if account.read is None:
         yield ". The step failed, and Spark's own count of the records was lost with it."
     elif account.gap == 0:
@@ -148,7 +149,7 @@ def _verdict(account: Account) -> Iterator[str]:
 
 
 def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str]]]:
-    """The sum of each column over the picture, and what stands below it."""
+    """Return the sum of each column above the picture, with its details below."""
     files, size = (
         (plural(len(plan.files), "file"), [format_bytes(plan.total_bytes)])
         if plan
@@ -166,7 +167,7 @@ def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str
 
 
 def _lines(account: Account, prefix: str) -> list[Line]:
-    """Topics, the largest first; then what was set aside; then what needs an explanation."""
+    """Return topics, the largest first; then what was set aside; then what needs an explanation."""
     topics = [topic for topic in account.topics if not topic.quarantine or topic.before]
     alone = topics if len(topics) <= MOST_ROWS else topics[: MOST_ROWS - 1]
     places = {topic.topic: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
@@ -215,7 +216,7 @@ def _line(name: str, topics: Sequence[TopicAccount], href: str) -> Line:
 def _set_aside(
     counts: Mapping[str, int], kind: RibbonKind, many: str, href: str | None
 ) -> Iterator[Line]:
-    """A row for each rule or reason, the largest first; the smallest ones share one."""
+    """Yield a row for each rule or reason, the largest first; the smallest ones share one."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     alone = ordered if len(ordered) <= MOST_RULES else ordered[: MOST_RULES - 1]
     for name, count in alone:
@@ -235,7 +236,7 @@ class _Placed:
     line: Line
     y: float
     height: float
-    """Of the label or of the ribbons, whichever is more."""
+    """Height of the label or of the ribbons, whichever is more."""
     thick: tuple[float, ...]
 
     @property
@@ -245,7 +246,7 @@ class _Placed:
 
 
 def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
-    """Rows from top to bottom, in em, and the height of them all."""
+    """Place rows from top to bottom, in em; return them and the height of them all."""
     total = sum(part.records for line in lines for part in line.parts) or 1
     placed, y = [], 0.0
     for line in lines:
@@ -259,7 +260,7 @@ def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
 def _ribbons(
     placed: Sequence[_Placed], read_share: float
 ) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Bands and nodes. The middle column holds what was read, and below it what was not.
+    """Return bands and nodes. The middle column holds what was read, and below it what was not.
 
     Everything starts at the top and only ever falls, since each row is at least as high as its
     ribbons: so no ribbon crosses another.

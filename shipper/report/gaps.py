@@ -50,7 +50,7 @@ class _ScheduleFile(BaseModel):
 
 
 def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
-    """Cluster → begin of the first window of the schedule. Empty if no run of the schedule has
+    """Read cluster → begin of the first window of the schedule. Empty if no run of the schedule has
     been. Raises StepResultError, OSError."""
     uri = _uri(runs_uri, pipeline)
     fs, path = fsspec.core.url_to_fs(uri)
@@ -76,9 +76,9 @@ def beginnings(
     *,
     keep: bool,
 ) -> dict[str, dt.datetime]:
-    """As ``read_beginnings``, with what a run over a window that begins at ``window_start`` adds: a
-    cluster that no run had before begins here; and the first run of all, at `schedule.start` if
-    there is one. ``keep``: writes it."""
+    """Return what ``read_beginnings`` returns, with what a run over a window that begins at
+    ``window_start`` adds: a cluster that no run had before begins there; and the first run of all,
+    at `schedule.start` if there is one. ``keep``: writes it."""
     kept = read_beginnings(runs_uri, pipeline)
     first = min(schedule_start, window_start) if schedule_start and not kept else window_start
     found = {cluster: kept.get(cluster, first) for cluster in clusters}
@@ -95,14 +95,14 @@ def _uri(runs_uri: str, pipeline: str) -> str:
 
 
 class Held(Protocol):
-    """What a cluster's ledger says."""
+    """Ledger of a cluster, as far as gaps ask it."""
 
     def window_complete(self, window: Window) -> bool:
-        """Whether it holds files of the window, all of them whole."""
+        """Return True if it holds files of the window, all of them complete."""
 
     def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Whether it has all of each: the very file that was left behind, or one that was written
-        on until later."""
+        """Return True if it has all of each file: the very file that was left behind, or one that
+        was written on until later."""
 
 
 def find_gaps(
@@ -111,8 +111,8 @@ def find_gaps(
     since: Mapping[str, dt.datetime],
     held: Callable[[str], Held | None],
 ) -> list[Gap]:
-    """``runs``: by time. ``since``: cluster → begin of its first window. ``held``: cluster → its
-    ledger, asked only where results do not tell; None if it cannot be had."""
+    """Find gaps. ``runs``: by time. ``since``: cluster → begin of its first window. ``held``:
+    cluster → its ledger, asked only where results do not tell; None if it cannot be had."""
     found, seen = [], {cluster: seen_on(runs, cluster) for cluster in since}
     for window in windows:
         for cluster, first in since.items():
@@ -182,9 +182,9 @@ def _touches(run: RunSeen, window: Window) -> bool:
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:
-    """For a run's report: what is not complete of the last windows that ended by ``until``, from
-    results alone. None: the pipeline has no schedule, or no run of it has been. Raises
-    StepResultError, OSError."""
+    """Return the gaps for a run's report: what is not complete of the last windows that ended by
+    ``until``, from results alone. None: the pipeline has no schedule, or no run of it has been.
+    Raises StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
     began = {
@@ -214,8 +214,8 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
 
 
 def merged(gaps: Sequence[Gap]) -> list[Gap]:
-    """Windows that follow each other, with one reason and no file to name, as one: START of the
-    first/END of the last."""
+    """Merge windows that follow each other, with one reason and no file to name, into one: START of
+    the first/END of the last."""
     found: list[Gap] = []
     for gap in sorted(gaps, key=lambda one: (one.cluster, one.window)):
         last = found[-1] if found else None

@@ -1,4 +1,4 @@
-"""How long the results of runs are kept: `keep` in config/shipper.yaml.
+"""Retention of run results: `keep` in config/shipper.yaml.
 
 Older windows go at the end of a run of their pipeline and by `shipper index`, some hundred at a
 time. Before they go, ``{runs_uri}/{pipeline}/pruned.json`` says up to when all windows of the
@@ -55,7 +55,7 @@ def horizon(pipeline: Pipeline, keep_seconds: float, now: dt.datetime) -> dt.dat
 
 
 def read_pruned(runs_uri: str, pipeline: str) -> Pruned:
-    """Raises StepResultError, OSError."""
+    """Read pruned.json. Raises StepResultError, OSError."""
     fs, path = fsspec.core.url_to_fs(_uri(runs_uri, pipeline))
     try:
         return Pruned.model_validate_json(bytes(fs.cat_file(path)))
@@ -106,7 +106,7 @@ def prune(runs_uri: str, pipeline: Pipeline, keep_seconds: float, now: dt.dateti
 
 
 def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
-    """The oldest first."""
+    """Return the windows that are too old, the oldest first."""
     windows = sorted(
         window_names(runs_uri, pipeline), key=lambda window: (window.end, window.start)
     )
@@ -114,7 +114,7 @@ def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
 
 
 def _open(runs_uri: str, pipeline: Pipeline, before: Pruned, end: dt.datetime) -> list[Window]:
-    """Windows of the schedule that end by ``end`` and are not complete by results."""
+    """Return the windows of the schedule that end by ``end`` and are not complete by results."""
     known = [parse_window(text) for text in before.open]
     first = {
         name: at
@@ -153,8 +153,8 @@ def _touch(one: Window, other: Window) -> bool:
 
 
 def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: dt.datetime) -> int:
-    """A window that was run again later keeps those runs: a backfill of long ago is no older than
-    it is."""
+    """Remove old windows. A window that was run again later keeps those runs: a backfill of an old
+    window is no older than its run."""
     fs, root = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     gone = 0
     for window in windows:
@@ -169,7 +169,7 @@ def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: d
 
 
 def _began(run_id: str, window: Window) -> dt.datetime:
-    """By the id; of an id that somebody else gave, the window's end."""
+    """Return when the run began, by its id; for an id that somebody else gave, the window's end."""
     try:
         return dt.datetime.strptime(run_id[:15], _RUN_STAMP).replace(tzinfo=dt.UTC)
     except ValueError:

@@ -41,12 +41,12 @@ R = TypeVar("R", bound=StepResult)
 #: last nothing is known.
 _LOOKED_AT = (0, 3, 20, 200)
 _MOST_LINES = 20
-"""Of one notice."""
+"""Lines of one notice, at most."""
 
 
 class Told:
-    """Of which windows of a pipeline somebody has been told what. Raises OSError where the files
-    cannot be reached."""
+    """Record of the late windows of a pipeline for which a notice was sent. Raises OSError where
+    the files cannot be reached."""
 
     def __init__(self, runs_uri: str, pipeline: str) -> None:
         self._uri = f"{runs_uri.rstrip('/')}/{pipeline}/told"
@@ -94,8 +94,8 @@ class Told:
 
 
 def due(schedule: Schedule, settle_seconds: float, window: Window) -> dt.datetime:
-    """When it must be there: by `deliver_within`; without it, when its files have settled and as
-    long again as the window is."""
+    """Return the deadline of the window: by `deliver_within`; without it, when its files have
+    settled and the window's length has passed again."""
     within = schedule.deliver_within_seconds
     patience = (
         settle_seconds + (window.end - window.start).total_seconds() if within is None else within
@@ -104,7 +104,7 @@ def due(schedule: Schedule, settle_seconds: float, window: Window) -> dt.datetim
 
 
 def overdue(pipeline: Pipeline, gaps: Collection[Gap], now: dt.datetime) -> list[Gap]:
-    """Those whose time is over. None without a schedule."""
+    """Return the gaps that are overdue. None without a schedule."""
     schedule, settle = pipeline.schedule, pipeline.source.settle_seconds
     return [
         gap for gap in gaps if schedule and due(schedule, settle, parse_window(gap.window)) <= now
@@ -112,12 +112,12 @@ def overdue(pipeline: Pipeline, gaps: Collection[Gap], now: dt.datetime) -> list
 
 
 def windows_of(gaps: Collection[Gap]) -> list[Window]:
-    """Each once, oldest first."""
+    """Return the windows of gaps, each once, oldest first."""
     return sorted({parse_window(gap.window) for gap in gaps}, key=lambda window: window.start)
 
 
 def missing_in_words(gaps: Sequence[Gap]) -> str:
-    """``Late: 3 windows of the schedule are not complete``."""
+    """Return ``Late: 3 windows of the schedule are not complete``."""
     count = len(windows_of(gaps))
     return (
         f"Late: {plural(count, 'window')} of the schedule {'is' if count == 1 else 'are'} not "
@@ -126,8 +126,8 @@ def missing_in_words(gaps: Sequence[Gap]) -> str:
 
 
 def causes(runs_uri: str, pipeline: str, gaps: Sequence[Gap]) -> list[str]:
-    """A line for each stretch of windows with one reason: cluster, which, why. Of the first window
-    whose run failed, what its report says."""
+    """Return a line for each stretch of windows with one reason: cluster, windows, reason. Of the
+    first window whose run failed, what its report says."""
     lines, asked = [], False
     for gap in merged(gaps):
         window, why = parse_window(gap.window), gap.why
@@ -148,14 +148,14 @@ def _first_cause(runs_uri: str, pipeline: str, window: Window) -> str | None:
 
 
 def newest(runs_uri: str, pipeline: str, window: Window) -> RunFolder | None:
-    """The folder of the window's last run; None if none has begun. Raises OSError."""
+    """Return the folder of the window's last run; None if none has begun. Raises OSError."""
     ids = run_ids(runs_uri, pipeline, window)
     return RunFolder(runs_uri, pipeline, window.start, window.end, ids[-1]) if ids else None
 
 
 def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
-    """Of a run that is not over, in one sentence: the step that is not done, what it said when it
-    failed, and which clusters have everything."""
+    """Return one sentence on a run that has not ended: the unfinished step, its message when it
+    failed, and the clusters that have everything."""
     there = [
         name
         for name in clusters
@@ -172,8 +172,8 @@ def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
 
 
 def _not_done(folder: RunFolder, clusters: Sequence[str]) -> list[tuple[str, StepResult | None]]:
-    """Steps in their order, one that has failed before one that is only not done; None: it left no
-    result yet."""
+    """Return the unfinished steps in their order, a failed one before one that has only not ended;
+    None: no result yet."""
     steps: list[tuple[str, type[StepResult]]] = [(PLAN, PlanResult), (GATE_SOURCE, GateResult)]
     for name in clusters:
         steps += [(f"{SHIP}:{name}", ShipResult), (f"{GATE_DELIVERY}:{name}", DeliveryGateResult)]
@@ -188,7 +188,8 @@ def _succeeded(result: StepResult | None) -> bool:
 
 
 def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
-    """None also of one that cannot be read: words are worth less than the notice."""
+    """Read a step's result; None also if it cannot be read: details are worth less than the
+    notice."""
     try:
         return folder.find(name, kind)
     except StepResultError:
@@ -226,16 +227,16 @@ def _knows_commits(gate: DeliveryGateResult) -> bool:
 
 
 def window_before(pipeline: Pipeline, window: Window) -> Window | None:
-    """The schedule's window in front of this one."""
+    """Return the schedule's window before this one."""
     return Ticks(pipeline.schedule).last_closed(window.start) if pipeline.schedule else None
 
 
 def fresh_until(
     runs_uri: str, pipeline: str, clusters: Collection[str], now: dt.datetime
 ) -> dict[str, dt.datetime]:
-    """Cluster → end of the latest window that is over and is there, by the delivery gates of all
-    runs and what they left out. A cluster on which none of the newest 200 is there is not in it.
-    Raises OSError."""
+    """Return cluster → end of the latest window that is over and complete, by the delivery gates of
+    all runs and what they left out. A cluster on which none of the newest 200 is there is not in
+    it. Raises OSError."""
     windows = sorted(
         (found for found in window_names(runs_uri, pipeline) if found.end <= now),
         key=lambda found: found.end,

@@ -11,7 +11,7 @@ from shipper.config.units import plural as plural
 
 
 def words(names: Sequence[str]) -> str:
-    """``["a", "b", "c"]`` → ``"a, b and c"``."""
+    """Return ``["a", "b", "c"]`` as ``"a, b and c"``."""
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
 
 
@@ -21,23 +21,23 @@ def utc(at: dt.datetime) -> dt.datetime:
 
 
 def clock(at: dt.datetime) -> str:
-    """``"11:00"``, or ``"11:00:07"`` where the seconds say something."""
+    """Return ``"11:00"``, or ``"11:00:07"`` if the seconds are not zero."""
     at = utc(at)
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
 
 
 def moment(at: dt.datetime) -> str:
-    """``"2026-11-21 11:00:07 UTC"``."""
+    """Return ``"2026-11-21 11:00:07 UTC"``."""
     return f"{utc(at):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration(start: dt.datetime, end: dt.datetime) -> str:
-    """``"1m5s"``; clocks of two machines may disagree, and then it is 0."""
+    """Return ``"1m5s"``; 0 if the clocks of two machines disagree."""
     return format_duration(max(0.0, (utc(end) - utc(start)).total_seconds()))
 
 
 def window(start: dt.datetime, end: dt.datetime) -> str:
-    """``"2026-11-21 11:00–12:00 UTC"``; with both dates where they differ."""
+    """Return ``"2026-11-21 11:00–12:00 UTC"``; with both dates if they differ."""
     start, end = utc(start), utc(end)
     if start.date() == end.date():
         return f"{start:%Y-%m-%d} {clock(start)}–{clock(end)} UTC"

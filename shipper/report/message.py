@@ -1,5 +1,5 @@
-"""In plain text: how a run ended, for whoever is told (what happened, the first cause in one
-sentence); and what a step did, in one line."""
+"""Plain texts of a run's outcome: the headline and the first cause in one sentence; and a step's
+result in one line."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ class Message:
     headline: str
     """``Failed while shipping to singapore, after 559,987 records``."""
     cause: str | None
-    """Of a failure the first cause, of a warning the first one, in one sentence; None: all
-    is well."""
+    """First cause of a failure, or the first warning, in one sentence; None: all is well."""
     step: RunStep | None
     """The step that failed first, or left no result."""
     clusters: tuple[str, ...]
@@ -64,7 +63,7 @@ def one_sentence(text: str) -> str:
 
 
 def _closed(report: RunReport, step: RunStep | None) -> str | None:
-    """Of a closed gate the first check that does not hold says more than that the gate is
+    """Return the first failed check of a closed gate, which says more than that the gate is
     closed."""
     if step is None or not isinstance(step.result, GateResult):
         return None
@@ -99,7 +98,7 @@ def _warnings(report: RunReport, found: list[Account]) -> list[str]:
 
 
 def _cluster(account: Account) -> str:
-    """``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
+    """Return ``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
     words = {
         "shipped": "shipped",
         "nothing": "nothing to ship",
@@ -122,7 +121,7 @@ def _cluster(account: Account) -> str:
 
 
 def summary(result: StepResult) -> str:
-    """What a step did, in one line, the last of its log: ``4,000 records sent; 120 were there
+    """Return one line on a step, the last of its log: ``4,000 records sent; 120 were there
     before``. Empty for a step that has nothing to say beyond its state. Holds figures and names of
     the configuration, never a file's name or a line."""
     if isinstance(result, PlanResult):
@@ -135,8 +134,8 @@ def summary(result: StepResult) -> str:
 
 
 def details(result: StepResult) -> list[str]:
-    """What a step found, a line for each figure that somebody may look for: the records of each
-    topic, each check that does not hold. They come before what the step did as a whole."""
+    """Return a step's findings, a line for each figure that somebody may look for: the records of
+    each topic, each failed check. They come before what the step did as a whole."""
     if isinstance(result, PlanResult):
         named = [
             f"left out: {file.entries()}: {file.reason}"

@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 
 
 def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
-    """Of one step, whether it succeeded or failed."""
+    """Yield the metrics of one step, whether it succeeded or failed."""
     if isinstance(result, RunReport):
         clusters = [cluster.cluster for cluster in result.plan.clusters] if result.plan else []
         yield from metrics_of_pipeline(
@@ -62,7 +62,7 @@ def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
 
 
 def metrics_of_run(report: RunReport, now: dt.datetime) -> Iterator[Metric]:
-    """Of all steps that the report has."""
+    """Yield the metrics of all steps that the report has."""
     steps = [report.gate_source, *report.ships, *report.delivery_gates, report]
     return (metric for step in steps if step for metric in metrics_of(step, now))
 
@@ -74,9 +74,9 @@ def metrics_of_pipeline(
     fresh_until: Mapping[str, dt.datetime],
     now: dt.datetime,
 ) -> Iterator[Metric]:
-    """How a pipeline stands. Also where nothing is missing, so that an alert can end; and of
-    clusters that got nothing, so that their age is seen to grow. Between two runs the moment itself
-    tells it: an alert subtracts it from its own clock. ``gaps``: None if nobody looked."""
+    """Yield the state of a pipeline. Also where nothing is missing, so that an alert can end; and
+    of clusters that got nothing, so that their age is seen to grow. Between two runs the moment
+    itself tells it: an alert subtracts it from its own clock. ``gaps``: None if nobody looked."""
     for name, until in fresh_until.items():
         tags = {"pipeline": pipeline, "cluster": name}
         yield Metric("gauge", "shipper.fresh_until", until.timestamp(), tags)
@@ -107,7 +107,7 @@ def _of_ship(result: ShipResult) -> Iterator[Metric]:
 
 
 def _of_gate(result: GateResult) -> Iterator[Metric]:
-    """One counter of each kind for each severity that the gate has, also when it is 0."""
+    """Yield one counter of each kind for each severity that the gate has, also when it is 0."""
     where = "source" if result.cluster is None else "delivery"
     tags = {"pipeline": result.pipeline, "gate": where} | (
         {"cluster": result.cluster} if result.cluster else {}
@@ -139,8 +139,8 @@ class MetricsFile:
     counter must; runs of several pipelines may share a file."""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError if the file cannot be written, or is somebody else's: before anything
-        is shipped."""
+        """Open the file. Raises UsageError if it cannot be written, or belongs to another program:
+        before anything is shipped."""
         self._path = path
         if path.suffix != ".prom":
             raise UsageError(
@@ -152,7 +152,7 @@ class MetricsFile:
             pass
 
     def add(self, metrics: Iterable[Metric]) -> None:
-        """Raises UsageError."""
+        """Add metrics. Raises UsageError."""
         with self._held() as values:
             for metric in metrics:
                 values[metric.series] = metric.value + (
@@ -171,7 +171,8 @@ class MetricsFile:
 
     @contextmanager
     def _held(self) -> Iterator[dict[str, float]]:
-        """Series → value, as the file has them. Another run that writes it waits."""
+        """Hold the file and yield series → value, as the file has them. Another run that writes it
+        waits."""
         try:
             with exclusive(self._path.with_name(f".{self._path.name}.lock")):
                 yield self._read()

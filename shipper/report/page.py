@@ -51,7 +51,7 @@ _FIRST_ROWS, _MOST_GAPS, _MOST_PLACES = 20, 200, 6
 
 @functools.cache
 def _template() -> Any:
-    """The page's template. File names, error texts and topics may be hostile: each value is
+    """Return the page's template. File names, error texts and topics may be hostile: each value is
     escaped, and characters that a reader cannot see (control characters, overrides of the writing
     direction, lone surrogates) are shown by their code."""
     files = resources.files("shipper.report")
@@ -82,7 +82,8 @@ def _legible(value: Any) -> Any:
 
 
 def _prose(value: str) -> str:
-    """A sentence of ours, with the text between backticks as code. A lone backtick stays one."""
+    """Return a sentence of ours, with the text between backticks as code. A lone backtick stays
+    one."""
     parts = _legible(value).split("`")
     if len(parts) % 2 == 0:
         return value
@@ -163,7 +164,7 @@ def _ran(account: Account) -> bool:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
-    """Each step with its status in words and the tone of that."""
+    """Yield each step with its status in words and the status's tone."""
     failed = False
     for step in steps(report):
         if step.result is None:
@@ -178,8 +179,8 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
 def _cause_at(
     report: RunReport, found: Sequence[Account], ending: Verdict
 ) -> list[tuple[str, str]]:
-    """Where on the page the first cause of a failure is shown: the check, the topic, the file, the
-    figure, or else the step. What is there, and the id of the element; at most
+    """Return where on the page the first cause of a failure is shown: the check, the topic, the
+    file, the figure, or else the step. What is there, and the id of the element; at most
     :data:`_MOST_PLACES`, the closest first."""
     step = ending.failed
     if step is None:
@@ -218,7 +219,7 @@ def _wrong_figures(found: Sequence[Account], step: RunStep) -> Iterator[tuple[st
 def _troubled_topics(
     found: Sequence[Account], step: RunStep, cause: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Those with parked records, and those that the cause names."""
+    """Yield the topics with parked records, and those that the cause names."""
     for place, account in enumerate(found):
         if account.cluster == step.cluster:
             for i, topic in enumerate(account.topics[:MOST_TOPICS]):
@@ -231,14 +232,14 @@ def _troubled_topics(
 def _troubled_files(
     files: Sequence[FileRow], step: RunStep, cause: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Those that the cause names, and those of which something is missing."""
+    """Yield the files that the cause names, and those of which something is missing."""
     for i, file in enumerate(files):
         if (file.missing and file.cluster == step.cluster) or (cause and file.path in cause):
             yield f"file {file.path.rpartition('/')[2]}", place_of_file(i)
 
 
 def _cluster(account: Account) -> dict[str, str]:
-    """One line of the verdict where a run has several clusters."""
+    """Return one line of the verdict, for a run with several clusters."""
     sent, there = plural(account.sent, "record"), plural(account.there, "record")
     if account.outcome == "shipped":
         mark, tone, says = "✓", "good", f"{sent} shipped"
@@ -260,8 +261,8 @@ def _cluster(account: Account) -> dict[str, str]:
 def _pointers(
     report: RunReport, found: Sequence[Account], shown: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Links to what a reader should still see, but for the sections in ``shown``, to which the
-    verdict has links already."""
+    """Return links to what a reader should still see, but for the sections in ``shown``, to which
+    the verdict has links already."""
     warnings = sum(not check.passed and check.severity == "warn" for _, check in checks(report))
     aside = sum(sum(account.quarantined.values()) for account in found)
     remarks = len(notes(report, found))
@@ -276,7 +277,7 @@ def _pointers(
 
 
 def _usual(report: RunReport) -> dict[str, Any] | None:
-    """The size of the runs before this one over windows of the same length: a backfill of a month
+    """Return the size of the earlier runs over windows of the same length: a backfill of a month
     says nothing about an hour."""
     before = [
         run
@@ -299,8 +300,8 @@ def _usual(report: RunReport) -> dict[str, Any] | None:
 
 
 def first_folder(plan: PlanResult) -> str:
-    """The pattern with the date of the window's beginning; the pattern itself if it cannot be
-    filled in."""
+    """Return the pattern with the date of the window's beginning; the pattern itself if it cannot
+    be filled in."""
     try:
         return plan.source.format(
             window_start=utc(plan.window_start), window_end=utc(plan.window_end)

@@ -27,10 +27,10 @@ from shipper.types import FileId
 from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
-"""On an object store each look takes a round trip."""
+"""Parallel requests: on an object store each takes a round trip."""
 _LOOKED_AT_PER_RUN = 5
-"""Of windows that have no run to show, this many are passed over for each that is wanted; a
-pipeline that has failed for weeks should not have all of its reports read by each run."""
+"""Windows without a run to show that are skipped for each wanted window; a pipeline that has failed
+for weeks should not have all of its reports read by each run."""
 
 S = TypeVar("S", bound="_LeftResult | StepResult")
 T = TypeVar("T")
@@ -83,8 +83,8 @@ def past_runs(
     wanted: Callable[[Window], bool] = lambda window: True,
     names: Collection[str] = (),
 ) -> list[PastRun]:
-    """The latest ``most`` windows that begin before ``before`` and have a run that succeeded,
-    oldest first; of each its last such run.
+    """Return the latest ``most`` windows that begin before ``before`` and have a run that
+    succeeded, oldest first; of each its last such run.
 
     ``wanted`` is asked before anything of a window is read. ``names``: others that the pipeline
     has, or had. What is no report, or is broken, is passed over. Empty if there is no such folder;
@@ -108,7 +108,7 @@ def past_runs(
 
 
 def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> Iterator[PastRun]:
-    """The window's runs that succeeded, the last one first; run ids sort by time."""
+    """Yield the window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(_names(fs, folder), reverse=True):
         report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
         if (
@@ -145,8 +145,8 @@ class WindowRun:
     window: Window
     run_id: str
     source_closed: bool | None
-    """Whether a check of the source gate did not hold; None: the gate left no result, or could not
-    be evaluated."""
+    """True if a check of the source gate failed; None: the gate left no result, or could not be
+    evaluated."""
     covered: dict[str, Coverage]
     """Cluster whose delivery gate has passed → what was complete there then."""
     failed: dict[str, Coverage] = field(default_factory=dict)
@@ -162,8 +162,8 @@ class WindowRun:
 def window_runs(
     runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime
 ) -> list[WindowRun]:
-    """The runs over windows that touch [start, end), by run id, and so by time. Empty if there are
-    none; raises OSError if they cannot be listed."""
+    """Return the runs over windows that touch [start, end), by run id, and so by time. Empty if
+    there are none; raises OSError if they cannot be listed."""
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     windows = [
         (window, name)
@@ -215,13 +215,13 @@ def delivered_files(
 
 
 def window_names(runs_uri: str, pipeline: str) -> list[Window]:
-    """The windows that have a folder of results. Raises OSError."""
+    """Return the windows that have a folder of results. Raises OSError."""
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     return [window for window, _ in _windows(fs, path)]
 
 
 def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
-    """Of the runs over exactly this window, the last one last. Raises OSError."""
+    """Return the ids of the runs over exactly this window, the last one last. Raises OSError."""
     fs, path = fsspec.core.url_to_fs(
         f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window.start, window.end)}"
     )
@@ -229,8 +229,8 @@ def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
 
 
 def run_folders(runs_uri: str, pipeline: str) -> list[tuple[Window, str, str]]:
-    """All runs of a pipeline: window, run id, and folder as a URL, by run id, and so by time. Empty
-    if there are none; raises OSError."""
+    """Return all runs of a pipeline: window, run id, and folder as a URL, by run id, and so by
+    time. Empty if there are none; raises OSError."""
     root = f"{runs_uri.rstrip('/')}/{pipeline}"
     fs, path = fsspec.core.url_to_fs(root)
     windows = _windows(fs, path)
@@ -250,8 +250,8 @@ def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
 
 @dataclass(frozen=True)
 class NotAgain:
-    """What a run that looks back leaves alone, since trying it again would fail again, and its own
-    window with it."""
+    """Windows and files that a run which looks back leaves alone, since a retry would fail
+    again."""
 
     closed: frozenset[Window]
     """Windows whose source gate is closed."""
@@ -278,9 +278,9 @@ def not_again(
     windows: Collection[Window],
     end: dt.datetime,
 ) -> NotAgain:
-    """By the last run over all of a window that came to it. ``windows``: those that are asked
-    about, which is why the larger results, too, of the runs from the first of them to ``end`` are
-    read."""
+    """Collect them, by the last run over the whole of a window that came to it. ``windows``: those
+    that are asked about, which is why the larger results, too, of the runs from the first of them
+    to ``end`` are read."""
     if not windows:
         return NotAgain(frozenset(), {}, {})
     runs = window_runs(runs_uri, pipeline, clusters, min(window.start for window in windows), end)
@@ -315,7 +315,7 @@ def not_again(
 
 
 def _since(later: Sequence[WindowRun], window: Window) -> bool:
-    """Whether one of the runs, all of which passed, was over all of the window."""
+    """Return True if one of the runs, all of which passed, covered the whole window."""
     return any(contains(run.window, window) for run in later)
 
 
@@ -333,7 +333,7 @@ _known: dict[tuple[str, type], Any] | None = None
 
 @contextlib.contextmanager
 def looked_at_once() -> Iterator[None]:
-    """Within the block list no folder twice, and read no gate's result twice. For one thread's
+    """List no folder twice, and read no gate's result twice, within the block. For one thread's
     block, in which nothing of it changes."""
     global _known
     _known = {}
@@ -352,7 +352,7 @@ def _once(path: str, kind: type, look: Callable[[], T]) -> T:
 
 
 def _names(fs: Any, path: str) -> Sequence[str]:
-    """Of what is in a folder; none if there is no such folder."""
+    """Return the names in a folder; none if there is no such folder."""
     return _once(path, list, lambda: _listed(fs, path))
 
 

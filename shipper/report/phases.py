@@ -1,4 +1,4 @@
-"""Where the time of a step went, as the step itself measures it."""
+"""Phases of a step, and their time, as the step itself measures it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Phases:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """The ``with`` block is (a part of) the phase ``name``."""
+        """Count the ``with`` block as (a part of) the phase ``name``."""
         if threading.get_ident() != self._thread:
             yield
             return
@@ -38,8 +38,8 @@ class Phases:
             self._open.pop()
 
     def move(self, seconds: float, of: str, to: str) -> None:
-        """``seconds`` that were counted for ``of`` belong to ``to``, which came before it, as
-        somebody else has found: at most as many as there are."""
+        """Move ``seconds`` that were counted for ``of`` to ``to``, which came before it, by another
+        measurement: at most as many as there are."""
         seconds = min(max(0.0, seconds), self._seconds.get(of, 0.0))
         if not seconds:
             return
@@ -53,13 +53,14 @@ class Phases:
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
     def seconds(self) -> dict[str, float]:
-        """In milliseconds' precision, in the order in which the phases first ended."""
+        """Return phase → seconds, in milliseconds' precision, in the order in which the phases
+        first ended."""
         return {
             name: round(seconds, 3) for name, seconds in self._seconds.items() if seconds >= 0.0005
         }
 
     def _turn(self) -> None:
-        """What has passed since the last turn belongs to the phase that is innermost now."""
+        """Count the time since the last turn for the phase that is innermost now."""
         now = self._clock()
         if self._open:
             self.add(self._open[-1], now - self._since)

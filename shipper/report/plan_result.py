@@ -1,5 +1,5 @@
-"""What planning leaves behind: the files of the window, and what each cluster lacks of them. The
-fields are published: see schema.py."""
+"""Result of planning: the files of the window, and what each cluster lacks of them. The fields are
+published: see schema.py."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class PlannedFile(KnownFile):
     uri: str = ""
     """The path as Spark's `_metadata.file_path` writes it, percent-encoded."""
     etag: str = ""
-    """As an object store says; empty where there is none."""
+    """ETag from an object store; empty if there is none."""
     splits: int
     left: bool = True
-    """Whether any cluster lacks a part of it."""
+    """True if any cluster lacks a part of it."""
     tick: str | None = None
     """START/END of the tick of the schedule that it belongs to, where the run's window has several;
     None: the window is one."""
@@ -60,21 +60,21 @@ class PlannedFile(KnownFile):
     """The clusters that lack a part of it. A cluster that could not be asked lacks what no earlier
     run is known to have delivered."""
     format: str = ""
-    """By its first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, …. Empty:
-    nobody looked, since no cluster lacks it."""
+    """Format by the first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, ….
+    Empty: nobody looked, since no cluster lacks it."""
     bom: bool = False
-    """Whether its content begins with a UTF-8 byte order mark."""
+    """True if the content begins with a UTF-8 byte order mark."""
     head: str = ""
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
     under another name. Empty: nobody looked."""
     problem: str = ""
-    """Why it cannot be read, with the remedy."""
+    """Reason why the file cannot be read, with the remedy."""
     passing: bool = False
-    """Whether another run may read it, since that is no fault of the file: out of reach (a DataNode
+    """True if another run may read it, because the file is not at fault: out of reach (a DataNode
     is down), or replaced since the plan."""
 
     def left_out(self, why: str) -> LeftOut:
-        """As a file that the run does without after all."""
+        """Return it as a file that the run does without after all."""
         return LeftOut(
             path=self.path,
             reason=why,
@@ -87,7 +87,7 @@ class PlannedFile(KnownFile):
 
     @property
     def unknown(self) -> bool:
-        """Whether nobody has looked at its beginning."""
+        """True if nobody has looked at its beginning."""
         return bool(self.size_bytes and not self.format and not self.problem)
 
 
@@ -106,14 +106,14 @@ class LeftOut(Result):
     more: list[str] = []
     """Paths of a few of the others."""
     warns: bool = False
-    """Whether somebody should hear of it: the file belongs to a window and nobody has shipped it
+    """True if the entry needs attention: the file belongs to a window and has not been shipped
     yet."""
     window: str | None = None
     """START/END of the tick of the schedule that it belongs to; None: the run's window."""
     clusters: list[str] = []
-    """Those that do not get it; empty: none does."""
+    """Clusters that do not get it; empty: none does."""
     size_bytes: int | None = None
-    """None: it was being written, so it will have another size."""
+    """Size in bytes; None: it was being written, so it will have another size."""
     modified_ms: int = 0
 
     def entries(self) -> str:
@@ -122,13 +122,13 @@ class LeftOut(Result):
 
 
 class LookedBack(Result):
-    """What a run of the schedule found in the folders of the windows before its own."""
+    """Folders of earlier windows, as a scheduled run found them."""
 
     start: dt.datetime
     """Begin of the first window that was looked at."""
     windows: int
     folders: int
-    """Those that the run's own window does not touch."""
+    """Number of folders that the run's own window does not touch."""
     files: int = 0
     """Files there that are done being written, shipped or not."""
 
@@ -150,31 +150,32 @@ class RecreatedTopic(Result):
 
 
 class ClusterPlan(Result):
-    """What one cluster already holds of the window, and what is left."""
+    """Files of the window that one cluster already holds, and those that it lacks."""
 
     cluster: str
     topics: list[str] = []
-    """Where its routes are others than the pipeline's own: as `topics` of the plan."""
+    """Topics, if the cluster's routes differ from the pipeline's own: as `topics` of the plan."""
     transform_digest: str = ""
-    """Of the records as they are to be there."""
+    """Digest of the records as this cluster gets them."""
     problem: str | None = None
-    """Why nothing can be shipped there right now (unreachable, topic missing, transform changed,
-    …), with the remedy."""
+    """Reason why nothing can be shipped there right now (unreachable, topic missing, transform
+    changed, …), with the remedy."""
     missing_topics: list[str] = []
     recreated: list[RecreatedTopic] = []
     """Topics that do not hold what the ledger says, since they were deleted after it was
     delivered."""
     in_the_clear: str = ""
-    """That records, or passwords too, can be read on their way there; empty if they cannot, or
-    never leave this machine."""
+    """Warning that records, or passwords too, can be read on their way there; empty if they cannot,
+    or never leave this machine."""
     warnings: list[str] = []
-    """What should be mended there before it costs data, such as a ledger with one replica."""
+    """Weaknesses of the cluster that should be repaired before they cost data, such as a ledger
+    with one replica."""
     complete_files: int = 0
     """Files whose every record is on the cluster, by the ledger."""
     partial_files: int = 0
     left_files: int = 0
     late_files: int = 0
-    """Of `left_files`: those that came late."""
+    """Number of late files among `left_files`."""
     left_bytes: int = 0
     """Bytes of the files that are left, as stored. Of a partial file all of them are read again,
     and only the rest is sent."""
@@ -196,12 +197,12 @@ class ClusterPlan(Result):
     rtt_ms: float | None = None
     """Measured round trip to the cluster, in milliseconds."""
     lanes: int | None = None
-    """Per task; with `batch_bytes` and `chunk_bytes` what the next ship would use, by the link as
-    measured now."""
+    """Number of lanes per task; with `batch_bytes` and `chunk_bytes` what the next ship would use,
+    by the link as measured now."""
     batch_bytes: int | None = None
     chunk_bytes: int | None = None
     tuning: str = ""
-    """Why, in one paragraph."""
+    """Reason for these sizes, in one paragraph."""
     looks_back_to: dt.datetime | None = None
     """Begin of the first window before the run's own whose files were held against this cluster's
     ledger; None: of none."""
@@ -219,12 +220,11 @@ class RecognisedFile(KnownFile):
     original: KnownFile
     """The file as which it was delivered."""
     complete: bool
-    """Whether all of it was delivered; else the rest is shipped."""
+    """True if all of it was delivered; else the rest is shipped."""
     grown: bool
-    """Whether it holds more than the original did."""
+    """True if it holds more than the original did."""
     records: int
-    """Of the original's records that are on the cluster, those that this file holds: all of
-    them."""
+    """Number of the original's records on the cluster that this file holds: all of them."""
     chunks: str
     """Hash of the chunks of the original that were proven. A ship that finds others refuses the
     plan."""
@@ -235,7 +235,7 @@ class RecognisedFile(KnownFile):
 
 
 class ReplayOf(Result):
-    """What was asked for with `shipper replay`."""
+    """Request of `shipper replay`."""
 
     pipeline: str
     """The one in whose file it is written."""
@@ -245,9 +245,9 @@ class ReplayOf(Result):
     """First event time that is shipped again; None: whatever the files hold."""
     end: dt.datetime | None = None
     topic_prefix: str = ""
-    """Empty: to the same topics."""
+    """Prefix of the topics; empty: the same topics."""
     command: list[str] = []
-    """That finishes it, if it did not end."""
+    """Command that continues it, if it did not end."""
 
 
 class PlanResult(StepResult):
@@ -263,34 +263,35 @@ class PlanResult(StepResult):
     """Names the reship: whoever asks with the same name again finishes it and begins none. Empty:
     the run's id."""
     reship_reason: str = ""
-    """Why it was asked for, in the words of whoever asked."""
+    """Reason for the reship, in the words of the person who asked."""
     replay: ReplayOf | None = None
-    """None: a run of the pipeline itself."""
+    """Replay; None: a run of the pipeline itself."""
     files: list[PlannedFile] = []
-    """All of the window, shipped or not; and of the windows before it, those that some cluster
+    """Files of the window, shipped or not; and of the windows before it, those that some cluster
     lacks."""
     left_out: list[LeftOut] = []
     empty: list[str] = []
     """START/END of the ticks of the schedule, of the window and of those that were looked back at,
     whose folders hold no file that is wanted."""
     looked_back: LookedBack | None = None
-    """None: the run did not look back."""
+    """Folders of earlier windows; None: the run did not look back."""
     sample_ratio: float = 1.0
-    """How well the beginning of some files compresses: uncompressed bytes per compressed byte."""
+    """Ratio of compression at the beginning of some files: uncompressed bytes per compressed
+    byte."""
     long_lines: bool = False
-    """Whether a line of over 64 kB was seen there."""
+    """True if a line of over 64 kB was seen there."""
     topics: list[str] = []
     """Topics known before reading; those with a `{column}` keep their placeholder."""
     clusters: list[ClusterPlan] = []
 
     def digest_for(self, cluster: str) -> str:
-        """The transform's, as the cluster is to have the records."""
+        """Return the digest of the transform, as the cluster is to have the records."""
         found = (each.transform_digest for each in self.clusters if each.cluster == cluster)
         return next(found, "") or self.transform_digest
 
     @property
     def own_files(self) -> list[PlannedFile]:
-        """Those of the run's own window."""
+        """Files of the run's own window."""
         return [file for file in self.files if file.late_window is None]
 
     @property
@@ -298,19 +299,19 @@ class PlanResult(StepResult):
         return [file for file in self.files if file.late_window is not None]
 
     def without_late_files(self, why: str) -> PlanResult:
-        """The plan of a run that leaves them out after all."""
+        """Return the plan of a run that leaves late files out after all."""
         left_out = [file.left_out(why) for file in self.late_files]
         return self.model_copy(
             update={"files": self.own_files, "left_out": [*self.left_out, *left_out]}
         )
 
     def files_for(self, cluster: str) -> list[PlannedFile]:
-        """What a ship to the cluster is about."""
+        """Return the files that a ship to the cluster is about."""
         return [file for file in self.files if file.late_window is None or cluster in file.late_for]
 
     @property
     def asker(self) -> str:
-        """In whose name files are shipped anew: the reship's if it has one of its own, else the
+        """Run id under which files are re-shipped: the reship's own id if it has one, else the
         run's."""
         return self.reship_id or self.run_id
 

@@ -1,4 +1,4 @@
-"""What `shipper preview` shows: lines as they were read, and the records that they would be. The
+"""Result of `shipper preview`: lines as they were read, and the records that they would become. The
 one result with log lines in it, and kept nowhere. `shipper test` compares the same."""
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ class PreviewedLine(Result):
 
     file: str
     record: int
-    """Its number in the file's first split, from 1."""
+    """Number of the record in the file's first split, from 1."""
     line: str
-    """As it was read."""
+    """Line as it was read."""
     outcome: Literal["shipped", "dropped", "quarantined", "fails"]
     """`fails`: it cannot be shipped, and there is no `quarantine`."""
     why: str | None = None
     """The rule or the reason."""
     topic: str | None = None
-    """None: it goes to no topic."""
+    """Topic; None: it goes to no topic."""
     value: str | None = None
     key: str | None = None
     headers: dict[str, str] = {}
@@ -32,7 +32,7 @@ class PreviewedLine(Result):
 class PreviewResult(StepResult):
     step: str = "preview"
     files: int = 0
-    """Of the window; lines of a few of them are shown."""
+    """Number of the window's files; lines of a few of them are shown."""
     lines: list[PreviewedLine] = []
     notes: list[str] = []
 
@@ -42,7 +42,7 @@ class SampleToRead(Result):
 
     pipeline: str
     cluster: str | None = None
-    """None: by the pipeline's own routes."""
+    """Cluster; None: by the pipeline's own routes."""
     is_text: bool
     """True if the file holds plain text, however the pipeline's files are packed."""
     file: str
@@ -55,6 +55,6 @@ class ReadSample(Result):
 
     lines: list[PreviewedLine] = []
     error: str | None = None
-    """Why it could not be read: a run would fail of it too."""
+    """Reason why it could not be read: a run would fail, too."""
     wrong: bool = False
     """True if the configuration is wrong, and not the sample."""

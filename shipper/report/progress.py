@@ -1,5 +1,5 @@
-"""How far a ship has come that is not over: a small file beside its run's results, which the
-Shipments page reads.
+"""Progress of a ship that has not ended: a small file beside its run's results, which the Shipments
+page reads.
 
 It says nothing that decides anything. The ship writes it every few seconds and removes it at its
 end, when the step's result says more; one that stays is of a process that was killed.
@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 
 
 class ShipProgress(Result):
-    """By the ledger on the target cluster: what is committed."""
+    """Committed records and bytes, by the ledger on the target cluster."""
 
     version: Literal[1] = 1
     cluster: str
     began: dt.datetime
-    """When Spark began to read."""
+    """Time when Spark began to read."""
     at: dt.datetime
     records: int
-    """Since then, without those that were dropped."""
+    """Records since then, without dropped ones."""
     bytes: int
-    """Of these, uncompressed."""
+    """Bytes of these records, uncompressed."""
     wire_bytes: int
     """The same as sent: compressed."""
     records_per_second: float
-    """Since the file before this one."""
+    """Records per second since the previous file."""
     splits: int
     splits_done: int
     parked: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class ShipProgress(Result):
 
     @property
     def seconds_left(self) -> float | None:
-        """If it goes on as until now; None: too early to say."""
+        """Seconds left if the rate stays as it was; None: too early to say."""
         share, seconds = (
             self.splits_done / max(1, self.splits),
             (self.at - self.began).total_seconds(),
@@ -54,7 +54,7 @@ class ShipProgress(Result):
 
 
 def file_of(cluster: str) -> str:
-    """Its name in the run's folder."""
+    """Return its name in the run's folder."""
     return f"progress.{cluster}.json"
 
 
@@ -69,7 +69,8 @@ class ProgressFile:
         self._thread = threading.Thread(target=self._write, name="progress-file", daemon=True)
 
     def tell(self, progress: ShipProgress) -> None:
-        """Returns at once. Of several that come while one is being written, the last is."""
+        """Pass figures on, and return at once. Of several that come while one is being written, the
+        last is."""
         self._latest = progress
         self._told.set()
 
@@ -104,8 +105,8 @@ class ProgressFile:
 
 
 def progress_of(folder: RunFolder, cluster: str) -> ShipProgress | None:
-    """None: the ship has written none, or is over. Raises StepResultError if the store does not
-    answer."""
+    """Read the progress. None: the ship has written none, or is over. Raises StepResultError if the
+    store does not answer."""
     text = folder.read_text(file_of(cluster))
     try:
         return ShipProgress.model_validate_json(text) if text else None

@@ -1,5 +1,5 @@
-"""Which pipeline of earlier was perhaps this one: it has no file any more, and its last run listed
-the same source."""
+"""Search for the former name of a pipeline: a pipeline without a file, whose last run listed the
+same source."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class RepairedRecord(Result):
     key: bytes | None
     headers: list[tuple[str, bytes]]
     why: str | None = None
-    """Why it is not to be sent."""
+    """Reason why it is not to be sent."""
 
 
 class RepairedResult(StepResult):

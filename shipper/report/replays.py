@@ -1,4 +1,4 @@
-"""What was asked for with `shipper replay`, kept beside the results:
+"""Requests of `shipper replay`, kept beside the results:
 ``{runs_uri}/{pipeline}.replay.{id}/replay.json``."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def _path(runs_uri: str, pipeline: str, replay: str) -> str:
 
 
 def keep_replay(runs_uri: str, pipeline: str, replay: Replay) -> None:
-    """Before anything is sent. Raises StepResultError."""
+    """Keep the request, before anything is sent. Raises StepResultError."""
     path = _path(runs_uri, pipeline, replay.id)
     try:
         write_whole(path, replay.model_dump_json(indent=1))
@@ -29,7 +29,7 @@ def keep_replay(runs_uri: str, pipeline: str, replay: Replay) -> None:
 
 
 def find_replay(runs_uri: str, pipeline: str, replay: str) -> Replay | None:
-    """None if there was none with this id. Raises StepResultError."""
+    """Read the request; None if there was none with this id. Raises StepResultError."""
     path = _path(runs_uri, pipeline, replay)
     try:
         with fsspec.open(path, "rb") as file:

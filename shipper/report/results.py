@@ -1,5 +1,5 @@
-"""What the steps of a run after planning leave behind, and the report of them all. The fields are
-published: see schema.py."""
+"""Results of a run's steps after planning, and the report of them all. The fields are published:
+see schema.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shipper.report.run_folder import Result, StepResult
 
 
 def write_checksum(checksum: int) -> str:
-    """Modulo 2^64, in 16 hex digits."""
+    """Write the checksum modulo 2^64, in 16 hex digits."""
     return f"{checksum % (1 << 64):016x}"
 
 
@@ -27,7 +27,7 @@ class CheckResult(Result):
     expected: str
     observed: str
     history: list[float] = []
-    """What the runs before had, oldest first, for a check that compares with them."""
+    """Figures of earlier runs, oldest first, for a check that compares with them."""
 
 
 class GateResult(StepResult):
@@ -36,16 +36,16 @@ class GateResult(StepResult):
     cluster: str | None = None
     checks: list[CheckResult] = []
     scope: str = ""
-    """What was looked at, such as `4 of 120 files`."""
+    """Extent of the look, such as `4 of 120 files`."""
     late_held_back: str | None = None
-    """Of the source gate: why the late files stay out of the run. With them a check would not hold;
-    the window's own files are right."""
+    """Reason why the late files stay out of the run (source gate). With them a check would not
+    hold; the window's own files are right."""
     scans: int = 0
-    """How often Great Expectations had the content read."""
+    """Number of times that Great Expectations had the content read."""
 
 
 def as_gated(plan: PlanResult, gate: GateResult) -> PlanResult:
-    """The plan as the source gate left it: what is shipped."""
+    """Return the plan as the source gate left it: what is shipped."""
     return plan.without_late_files(gate.late_held_back) if gate.late_held_back else plan
 
 
@@ -54,41 +54,42 @@ class TopicAccount(Result):
 
     topic: str
     quarantine: bool = False
-    """Whether it is the quarantine topic: what it got is quarantined, and in no sum of what was
+    """True for the quarantine topic: its records are quarantined, and in no sum of what was
     delivered."""
     delivered: int = 0
     """Sent by this run, by the receipts of the Spark tasks."""
     delivered_bytes: int = 0
-    """Of these, the bytes of values and keys, uncompressed."""
+    """Bytes of values and keys of these records, uncompressed."""
     before: int = 0
-    """On the cluster before this run, by the ledger: skipped, or in files that were not
+    """Records on the cluster before this run, by the ledger: skipped, or in files that were not
     even read."""
     ledger: int | None = None
-    """Of this window's files, in the ledger after the run, read anew. None: not counted yet."""
+    """Records of this window's files in the ledger after the run, read again. None: not counted
+    yet. None: not counted yet."""
     read_back: int | None = None
-    """What a read_committed consumer found in the topic of what this ship sent. None: not asked
+    """Records of this ship that a read_committed consumer found in the topic. None: not asked
     for."""
     parked: int = 0
     """Read and not sent, since the topic could not be written to until the end."""
     earlier: int = 0
-    """Of `before`, what an earlier attempt of this very run sent, by the ledger."""
+    """Records among `before` that an earlier attempt of this very run sent, by the ledger."""
     earlier_bytes: int = 0
-    """Of these, the bytes of values and keys, uncompressed."""
+    """Bytes of values and keys of these records, uncompressed."""
 
     @property
     def beyond(self) -> int | None:
-        """What the ledger holds beyond the receipts' count. None: the ledger was not counted."""
+        """Records in the ledger beyond the receipts' count. None: the ledger was not counted."""
         return None if self.ledger is None else self.ledger - self.delivered - self.before
 
     @property
     def read_beyond(self) -> int | None:
-        """What a consumer found beyond what this run sent, by the receipts. None: nobody read the
-        topic."""
+        """Records that a consumer found beyond those that this run sent, by the receipts. None:
+        nobody read the topic."""
         return None if self.read_back is None else self.read_back - self.delivered
 
     @property
     def agrees(self) -> Literal["yes", "no", "not counted"]:
-        """Whether the ledger's and the read-back's counts are the receipts'."""
+        """Comparison of the ledger's and the read-back's counts with the receipts'."""
         if self.beyond or self.read_beyond:
             return "no"
         return "not counted" if self.beyond is None and self.read_beyond is None else "yes"
@@ -108,10 +109,10 @@ class FileAccount(Result):
     quarantined: dict[str, int] = {}
     """Reason → records that this run sent to the quarantine topic."""
     seconds: float = 0.0
-    """What the Spark tasks spent on it: reading, and waiting for a free lane. Splits that were read
-    side by side add up."""
+    """Seconds that Spark's tasks spent on it: reading, and waiting for a free lane. Splits that
+    were read side by side add up."""
     unread: bool = False
-    """Not even read, because the ledger held all of it."""
+    """True if it was not even read, because the ledger held all of it."""
     checksums: dict[str, str] = {}
     """Topic → checksum of what this run delivered there, by the tasks: the sum of xxhash64(value),
     modulo 2^64, in 16 hex digits."""
@@ -135,13 +136,13 @@ class Count(Result):
     name: str
     """`read`, `filtered: RULE`, `quarantined: REASON`, or a topic."""
     spark: int | None = None
-    """By Spark's own observation, before and after each filter, in the run's first pass."""
+    """Count of Spark's own observation, before and after each filter, in the run's first pass."""
     receipts: int | None = None
-    """By the tasks, record by record as they sent them."""
+    """Count of the tasks, record by record as they sent them."""
     ledger: int | None = None
-    """In the ledger, read anew after the ship."""
+    """Count in the ledger, read again after the ship."""
     read_back: int | None = None
-    """In the topic, by a consumer that shares no code with the producer."""
+    """Count in the topic, by a consumer that shares no code with the producer."""
 
     @property
     def agrees(self) -> bool:
@@ -149,7 +150,7 @@ class Count(Result):
 
 
 class TimelinePoint(Result):
-    """What was committed in one interval that ends at `at`, by the ledger's broker timestamps."""
+    """Records committed in one interval that ends at `at`, by the ledger's broker timestamps."""
 
     at: dt.datetime
     records: int
@@ -157,7 +158,7 @@ class TimelinePoint(Result):
 
 
 class LanePoint(Result):
-    """What the lanes of all tasks did in a second."""
+    """Activity of the lanes of all tasks in one second."""
 
     at: dt.datetime
     in_flight_bytes: int
@@ -174,18 +175,19 @@ class LanePoint(Result):
 
 
 class LaneAccount(Result):
-    """What one lane of one task did in the whole ship."""
+    """Work of one lane of one task in the whole ship."""
 
     task: int
     lane: int
     transactions: int
     """Committed."""
     bytes: int
-    """Of records delivered, uncompressed."""
+    """Bytes of delivered records, uncompressed."""
     busy_seconds: float
-    """With a transaction under way; the rest of the ship's time it waited for the reader."""
+    """Seconds with a transaction under way; the rest of the ship's time it waited for the
+    reader."""
     reopened: int = 0
-    """How often it was thrown away and opened anew."""
+    """Number of times that it was reopened."""
 
 
 class ShipResult(StepResult):
@@ -209,15 +211,15 @@ class ShipResult(StepResult):
     read + unread = filtered + quarantined + delivered + before."""
     unread_files: int = 0
     by_earlier_attempts: int = 0
-    """Of the records that were there before, those that an earlier attempt of this very run had
-    sent: one that was killed, or was cleared."""
+    """Records already committed that an earlier attempt of this very run had sent: one that was
+    killed, or was cleared."""
     late_files: int = 0
     """Files of earlier windows that this run had to ship, since they came late or an earlier run
     did not get to them."""
     late_windows: int = 0
     """The windows that these belong to."""
     late_records: int = 0
-    """Of `delivered`, those of late files."""
+    """Delivered records of late files."""
     filtered: dict[str, int] = {}
     """Rule of `records.drop` → lines it took out, by the receipts."""
     quarantined: dict[str, int] = {}
@@ -233,12 +235,12 @@ class ShipResult(StepResult):
     where a read-back begins. -1: the partition had no leader to ask. None: not taken, since nothing
     was left to ship or `gates.delivery` has no `read_back`."""
     checksum: str | None = None
-    """Of the values of all lines that Spark read and that are to be shipped, by its own
+    """Checksum of the values of all lines that Spark read and that are to be shipped, by its own
     observation; as in FileAccount. None: not asked for (`gates.delivery` has no `checksum`), or the
     job failed."""
     checksum_added: str | None = None
-    """What the tasks added to it: byte order marks, which Spark's reader drops, put back; taken
-    off, what only they found unfit to ship."""
+    """Difference that the tasks made: byte order marks, which Spark's reader drops, are put back;
+    records that only the tasks found unfit to ship are taken off."""
     recreated: list[RecreatedTopic] = []
     """Topics that did not hold what the ledger says, since they were deleted before the ship, or
     during it."""
@@ -250,11 +252,11 @@ class ShipResult(StepResult):
     topics: list[TopicAccount] = []
     files: list[FileAccount] = []
     ship_seconds: float = 0.0
-    """From the first byte read to the last commit, without Spark's start."""
+    """Seconds from the first byte read to the last commit, without Spark's start."""
     task_retries: int = 0
     guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
     tuning: str = ""
-    """How lanes and batches were sized, and why."""
+    """Sizes of lanes and batches, with their reason."""
     wire_bytes: int = 0
     """Sent to the cluster, compressed, protocol included."""
     earlier_wire_bytes: int = 0
@@ -262,9 +264,9 @@ class ShipResult(StepResult):
     parked: dict[str, int] = {}
     """Topic → records that had to wait for it at some time."""
     possible_duplicates: int = 0
-    """At least once: records that were sent again after a fault."""
+    """Records that were sent again after a fault (at least once)."""
     lane_reopened: int = 0
-    """How often a lane was thrown away and opened anew (abort, timeout, broker gone)."""
+    """Number of times that a lane was reopened (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []
     lane_timeline: list[LanePoint] = []
     lane_accounts: list[LaneAccount] = []
@@ -282,7 +284,7 @@ class ShipResult(StepResult):
 
     @property
     def before(self) -> int:
-        """On the cluster already, in the quarantine topic too."""
+        """Records already committed, in the quarantine topic too."""
         return sum(topic.before for topic in self.topics)
 
 
@@ -291,7 +293,7 @@ class LeftFile(Result):
 
     path: str
     size_bytes: int | None = None
-    """None: it was being written, so it has another size by now."""
+    """Size in bytes; None: it was being written, so it has another size by now."""
     modified_ms: int = 0
 
 
@@ -302,7 +304,7 @@ class Uncovered(Result):
     """START/END."""
     why: str
     files: list[LeftFile] = []
-    """Those that were left out; empty: there was nothing to ship where something should be."""
+    """Files that were left out; empty: there was nothing to ship, although there should be."""
 
     @property
     def paths(self) -> list[str]:
@@ -310,7 +312,7 @@ class Uncovered(Result):
 
 
 class Coverage(Result):
-    """What of the schedule is complete on the cluster when the run's delivery gate has passed:
+    """Part of the schedule that is complete on the cluster when the run's delivery gate has passed:
     [start, end) without `uncovered`."""
 
     start: dt.datetime
@@ -328,7 +330,7 @@ class DeliveryGateResult(GateResult):
     """Topics that were deleted after this run, or a run before it, had delivered records of the
     window to them."""
     coverage: Coverage | None = None
-    """None: by a shipper that did not say; then it is the run's window."""
+    """Coverage; None in results of a version that did not note it: then it is the run's window."""
     topics: list[TopicAccount] = []
     """The ship step's account with `ledger` and `read_back` filled in."""
     account: list[Count] = []
@@ -346,7 +348,7 @@ class PastRun(Result):
     records: int
     """Lines of the window: read, or there already."""
     seconds: float
-    """From the plan's start to the report's end."""
+    """Seconds from the plan's start to the report's end."""
 
 
 class Gap(Result):
@@ -359,11 +361,11 @@ class Gap(Result):
     paths: list[str] = []
     """Files of it that no run has shipped, as far as they are known."""
     windows: int = 1
-    """How many windows of the schedule it stands for."""
+    """Number of windows of the schedule that it stands for."""
 
 
 class RunReport(StepResult):
-    """Everything about one run; `report.json`. The page shows nothing that is not in here."""
+    """Report on one run; `report.json`. The page shows nothing that is not in here."""
 
     step: str = "report"
     owner: str = ""
@@ -383,7 +385,7 @@ class RunReport(StepResult):
     """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and
     `error` say the same (of the run: reports written before 1.0 had the report's own there)."""
     page: str | None = None
-    """Where the HTML page lies."""
+    """Path of the HTML page."""
     config: str | None = None
     """The configuration's folder, where it is not `config` below the folder that the run was
     started in."""

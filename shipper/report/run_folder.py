@@ -1,5 +1,5 @@
-"""What each step of a run leaves behind: one JSON file per step, in the run's folder, always, also
-when it failed.
+"""Results of a run's steps: one JSON file per step, in the run's folder, always, also when the step
+failed.
 
 ::
 
@@ -46,18 +46,18 @@ class Result(BaseModel):
 
 
 class Asked(Result):
-    """What was asked of this run alone, beyond its window and `reship`."""
+    """Options of this run alone, besides its window and `reship`."""
 
     clusters: list[str] = []
-    """It ships to these alone; empty: to all of the pipeline's."""
+    """Clusters that the run ships to; empty: all of the pipeline's."""
     other_clusters: list[str] = []
-    """Those of the pipeline that get nothing from it."""
+    """Clusters of the pipeline that get nothing from it."""
     rate_limit: str = ""
     """A cap of its own, such as `5MB/s`."""
     skipped_checks: list[str] = []
     """Checks of the source gate that were left out."""
     skip_reason: str = ""
-    """Why, in the words of whoever asked."""
+    """Reason, in the words of the person who asked."""
     plan_only: bool = False
     """A dry run: planned and reported, nothing sent."""
 
@@ -78,32 +78,33 @@ class StepResult(Result):
     code: str | None = None
     """Code of `error`, such as `SHIP-303`."""
     final: bool = False
-    """Whether trying a failed step again, unchanged, cannot help."""
+    """True if trying a failed step again, unchanged, cannot help."""
     started_at: dt.datetime
     finished_at: dt.datetime
     asked: Asked | None = None
-    """None: nothing but the window."""
+    """Options; None: only the window."""
     phases: dict[str, float] = {}
-    """What the step spent its time on, in seconds. The first step of a process also says how long
-    Python took to begin, before `started_at`."""
+    """Phase of the step → seconds. The first step of a process also says how long Python took to
+    begin, before `started_at`."""
     source_requests: dict[str, int] = {}
-    """How often the step asked the object store that the files lie in: `LIST`, `HEAD`, `GET`. Of a
+    """Requests of the step to the object store that the files lie in: `LIST`, `HEAD`, `GET`. Of a
     step that succeeded, and of its driver alone where Spark's tasks run in other processes."""
 
 
 class _Begin(BaseModel):
-    """What any step's result says of its beginning."""
+    """Beginning of any step, as its result gives it."""
 
     started_at: dt.datetime
 
 
 def write_whole(target: str, text: str) -> None:
-    """To any URL that fsspec knows. On object stores a put is atomic; elsewhere a rename makes it
-    so.
+    """Write a whole file to any URL that fsspec knows. On object stores a put is atomic; elsewhere
+    a rename makes it so.
 
     There are file systems whose rename leaves a file alone that is there already, some without a
     word (WebHDFS answers false, which fsspec does not look at). So the part must be gone
-    afterwards; else the target is removed first, and for a moment nothing is there."""
+    afterwards; else the target is removed first, and for a moment nothing is there.
+    """
     fs, path = fsspec.core.url_to_fs(target)
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
     # two that write the same file at once must not meet in one part
@@ -141,12 +142,12 @@ class RunFolder:
 
     @staticmethod
     def name_of(start: dt.datetime, end: dt.datetime) -> str:
-        """Of a window's folder."""
+        """Return the name of a window's folder."""
         return f"{start.strftime(_STAMP)}--{end.strftime(_STAMP)}"
 
     @staticmethod
     def window_of(name: str) -> Window | None:
-        """Of a window's folder by its name; None for any other."""
+        """Return the window of a folder's name; None for any other."""
         try:
             start, end = (
                 dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC)
@@ -161,7 +162,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """Raises StepResultError for whatever stands between this process and the folder."""
+        """Raise StepResultError for whatever stands between this process and the folder."""
         try:
             yield
         except (OSError, ValueError, ImportError) as error:
@@ -175,20 +176,20 @@ class RunFolder:
             ) from error
 
     def make(self) -> None:
-        """So that what stands in the way is known before anything is done. Raises
+        """Make the folder, so that obstacles are known before anything is done. Raises
         StepResultError."""
         with self._reached():
             fs, path = fsspec.core.url_to_fs(self.uri)
             fs.makedirs(path, exist_ok=True)
 
     def write_text(self, name: str, text: str) -> str:
-        """Returns the path. Raises StepResultError."""
+        """Write a file, and return its path. Raises StepResultError."""
         with self._reached():
             write_whole(self.path(name), text)
         return self.path(name)
 
     def read_text(self, name: str) -> str | None:
-        """None if there is no such file. Raises StepResultError."""
+        """Read a file; None if there is no such file. Raises StepResultError."""
         with self._reached():
             fs, path = fsspec.core.url_to_fs(self.path(name))
             try:
@@ -197,7 +198,7 @@ class RunFolder:
                 return None
 
     def remove(self, name: str) -> None:
-        """Nothing happens if there is no such file. Raises StepResultError."""
+        """Remove a file. Nothing happens if there is no such file. Raises StepResultError."""
         with self._reached():
             fs, path = fsspec.core.url_to_fs(self.path(name))
             with contextlib.suppress(FileNotFoundError):
@@ -254,8 +255,8 @@ class RunFolder:
         return max((f"{_ATTEMPTS}/{each}" for each in found if ours.fullmatch(each)), default="")
 
     def find(self, name: str, kind: type[R]) -> R | None:
-        """The result of a step, or None if it left none. Raises StepResultError if it is not this
-        run's or unreadable."""
+        """Return the result of a step, or None if it left none. Raises StepResultError if it is not
+        this run's or unreadable."""
         text = self.read_text(f"{name}.json")
         if text is None:
             return None
@@ -283,8 +284,8 @@ class RunFolder:
             ) from error
 
     def need(self, name: str, kind: type[R]) -> R:
-        """The result of a step that must have succeeded. Raises StepResultError if it is missing or
-        failed."""
+        """Return the result of a step that must have succeeded. Raises StepResultError if it is
+        missing or failed."""
         result = self.find(name, kind)
         if result is None:
             raise StepResultError(

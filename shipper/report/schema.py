@@ -20,7 +20,7 @@ _PROMISE = (
 
 
 def report_schema() -> dict[str, Any]:
-    """Of the file as it is written."""
+    """Return the schema of the file as it is written."""
     schema = results.RunReport.model_json_schema(mode="serialization")
     models = {name: model for home in _HOMES for name, model in vars(home).items()}
     sections = {**schema["$defs"], schema.pop("title"): schema}

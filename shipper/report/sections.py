@@ -62,7 +62,7 @@ def _check(title: str, check: CheckResult, place: str) -> TableRow:
 
 
 def _before(history: Sequence[float]) -> str:
-    """``5 runs before: 11 to 13``."""
+    """Return ``5 runs before: 11 to 13``."""
     low, high = _figure(min(history)), _figure(max(history))
     return f"{plural(len(history), 'run')} before: {low if low == high else f'{low} to {high}'}"
 
@@ -72,8 +72,8 @@ def _figure(value: float) -> str:
 
 
 def topic_table(account: Account, prefix: str) -> dict[str, Any]:
-    """With the ledger's and the read-back's counts, which the account of the gate shows as well,
-    beside those of other places."""
+    """Return the table of topics, with the ledger's and the read-back's counts, which the account
+    of the gate shows as well, beside those of other places."""
     topics = account.topics
     columns = (
         {"Topic": "code"}
@@ -100,8 +100,8 @@ def _topic(topic: TopicAccount, place: str) -> TableRow:
 
 
 def _total(account: Account) -> list[TableRow]:
-    """Without a word on whether the counts agree: two topics that disagree in opposite directions
-    agree in their sum."""
+    """Return the row of the total, which does not say whether the counts agree: two topics that
+    disagree in opposite directions agree in their sum."""
     topics = account.topics
     read = [topic.read_back for topic in topics if topic.read_back is not None]
     total = TopicAccount(
@@ -146,7 +146,7 @@ def _agree(topic: TopicAccount) -> Cell:
 
 
 def notes(report: RunReport, found: Sequence[Account]) -> list[str]:
-    """What an operator should read, with the cluster where there is more than one."""
+    """Return notes for an operator, with the cluster if there is more than one."""
     several = len(found) > 1
     lines = []
     if report.plan and report.plan.reship:

@@ -40,22 +40,22 @@ class RunSeen(NamedTuple):
     passed: bool
     """True if the cluster's delivery gate has passed."""
     at: Coverage | None
-    """What it looked at, and what it left; None: it did not come so far."""
+    """Coverage that the run noted; None: it did not come so far."""
     closed: bool | None = None
     """True if a check of the source gate did not hold; None: the gate left no result, or could not
     be evaluated."""
     recreated: str = ""
-    """What the run found, if topics of the cluster do not hold what was delivered, since they were
+    """Finding of the run, if topics of the cluster do not hold what was delivered, since they were
     deleted."""
     doubt: str = ""
-    """Why a person should look at the run, although it passed."""
+    """Reason why a person should look at the run, although it passed."""
 
 
 class Standing(NamedTuple):
     state: str
     why: str = ""
     left: Sequence[Uncovered] = ()
-    """What is known to be left of the window, if runs have looked at all of it."""
+    """Rest of the window that is known to be missing, if runs have looked at all of it."""
 
     @property
     def complete(self) -> bool:
@@ -115,8 +115,9 @@ def _looks(runs: Iterable[RunSeen]) -> list[Look]:
 
 
 def _is_closed(window: Window, runs: Sequence[RunSeen], own: Sequence[RunSeen]) -> bool:
-    """A closed gate stays closed until a run over all of the window passes it: a person has to
-    look. But it takes nothing away that runs had delivered before it closed."""
+    """Return True if the gate is closed. A closed gate stays closed until a run over the whole
+    window passes it: a person has to look. But it takes nothing away that runs had delivered before
+    it closed."""
     closed: list[RunSeen] = []
     for run in own:
         if run.closed is not None:

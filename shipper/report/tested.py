@@ -28,9 +28,9 @@ class Difference(Result):
     field: ComparedField
     """`record`: one of the two is missing."""
     expected: str | None
-    """None: nothing was expected, or that the record does not have the field."""
+    """Expected value; None: nothing was expected, or that the record does not have the field."""
     found: str | None
-    """None: nothing was found."""
+    """Found value; None: nothing was found."""
 
 
 class CaseResult(Result):
@@ -44,7 +44,7 @@ class CaseResult(Result):
     """Records of the sample."""
     passed: bool
     error: str | None
-    """Why the sample could not be read."""
+    """Reason why the sample could not be read."""
     differences: list[Difference]
 
 
@@ -118,7 +118,8 @@ def _fields(
 
 
 def moment(milliseconds: int) -> str:
-    """``1793512800123`` → ``2026-11-01T06:00:00.123Z``; without the fraction if it is zero."""
+    """Return ``1793512800123`` as ``2026-11-01T06:00:00.123Z``; without the fraction if it is
+    zero."""
     try:
         time = dt.datetime.fromtimestamp(milliseconds // 1000, dt.UTC)
     except (OverflowError, ValueError, OSError):  # a year that Python does not have
@@ -128,7 +129,7 @@ def moment(milliseconds: int) -> str:
 
 
 def _outcome(record: Expectation | PreviewedLine) -> str:
-    """In words: ``shipped to logs.web``, ``dropped: health_checks``."""
+    """Return the outcome in words: ``shipped to logs.web``, ``dropped: health_checks``."""
     if record.outcome == "shipped":
         return f"shipped to {record.topic}" if record.topic else "shipped"
     return f"{record.outcome}: {record.why}"

@@ -1,4 +1,4 @@
-"""How fast a ship was: records per second over time, as committed, with the mean as a dashed line;
+"""Throughput of a ship: records per second over time, as committed, with the mean as a dashed line;
 and each lane by itself.
 
 A point counts the records that were committed since the point before it.
@@ -63,14 +63,14 @@ class RateSpan:
 
 
 def parked_seconds(ship: ShipResult) -> float:
-    """From the first sample with parked records to the last."""
+    """Return the seconds from the first sample with parked records to the last."""
     at = [point.at for point in ship.lane_timeline if point.parked_records]
     return (max(at) - min(at)).total_seconds() if at else 0.0
 
 
 def throughput(account: Account, ship: ShipResult, prefix: str) -> dict[str, Any]:
-    """Plot, sentence and lanes of one ship. The plot is None for fewer than two steps; lanes in
-    trouble are never left out."""
+    """Return plot, sentence and lanes of one ship. The plot is None for fewer than two steps; lanes
+    in trouble are never left out."""
     steps = spans(ship.timeline)
     lanes = ship.lane_accounts
     kept = sorted(sorted(range(len(lanes)), key=lambda i: (-lanes[i].reopened, i))[:MOST_LANES])
@@ -86,7 +86,7 @@ def throughput(account: Account, ship: ShipResult, prefix: str) -> dict[str, Any
 
 
 def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
-    """At most :data:`MOST_STEPS` spans without gaps.
+    """Return at most :data:`MOST_STEPS` spans without gaps.
 
     The first point does not say when its interval began; it is taken to be as long as the others,
     by their median.
@@ -164,7 +164,7 @@ def _lane(account: LaneAccount, ship_seconds: float, place: str) -> TableRow:
 
 
 def _plot(steps: Sequence[RateSpan]) -> dict[str, Any]:
-    """An area of steps over time, in a box of 1000 × 160 that is stretched to the width of the
+    """Draw an area of steps over time, in a box of 1000 × 160 that is stretched to the width of the
     plot, and its axes."""
     start, end = steps[0].start, steps[-1].end
     peak, mean = (
@@ -214,8 +214,8 @@ def _x_ticks(start: float, end: float) -> Iterator[tuple[str, str]]:
 
 
 def ticks(peak: float) -> list[float]:
-    """From 0 to just below or at the peak, in about four steps of 1, 2 or 5 times a power
-    of ten."""
+    """Return ticks from 0 to just below or at the peak, in about four steps of 1, 2 or 5 times a
+    power of ten."""
     if peak <= 0:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(peak / 4))

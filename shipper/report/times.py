@@ -1,5 +1,5 @@
-"""Where the time of a run went: a bar for each step, in its phases, all to the same scale. A slow
-run explains itself by it."""
+"""Time of a run: a bar for each step, in its phases, all to the same scale. A slow run explains
+itself by it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def times(report: RunReport) -> list[dict[str, Any]]:
-    """A bar for each step that said where its time went."""
+    """Return a bar for each step that reported its phases."""
     timed = [
         (step.title, _parts(step.result))
         for step in steps(report)
@@ -42,7 +42,7 @@ def times(report: RunReport) -> list[dict[str, Any]]:
 
 
 def requests(report: RunReport) -> str:
-    """Requests of all steps together: who pays for them wants to know."""
+    """Return the requests of all steps together: whoever pays for them wants to know."""
     found = sum(
         (Counter(step.result.source_requests) for step in steps(report) if step.result),
         Counter[str](),
@@ -52,7 +52,7 @@ def requests(report: RunReport) -> str:
 
 
 def _parts(result: StepResult) -> dict[str, float]:
-    """Phase → seconds, in their order; what belongs to none comes last."""
+    """Return phase → seconds, in their order; time outside of phases comes last."""
     within = sum(seconds for name, seconds in result.phases.items() if name != STARTING_PYTHON)
     rest = (utc(result.finished_at) - utc(result.started_at)).total_seconds() - within
     return {**result.phases, **({_REST: rest} if rest >= 0.001 else {})}

@@ -33,12 +33,12 @@ _AGAIN = "Remove the cause, then run the window again: it ships what is left."
 
 
 class Caveat(NamedTuple):
-    """Why a run should not be taken at its word, and the section of the page that shows it."""
+    """Reason not to trust a run, and the section of the page that shows it."""
 
     says: str
     section: str
     remedy: str = ""
-    """What to do about it, in sentences; empty where ``says`` tells it."""
+    """Remedy, in sentences; empty if ``says`` contains it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Verdict:
     cause: str | None = None
     """The first cause of a failure, in one paragraph with the remedy, as the failed step put it."""
     remedy: str | None = None
-    """What is where now, and what to do about the run as a whole."""
+    """State of the records, and what to do about the run as a whole."""
     command: str | None = None
     doubts: tuple[Caveat, ...] = ()
     failed: RunStep | None = None
@@ -99,7 +99,7 @@ def _doubtful(headline: str, doubts: tuple[Caveat, ...]) -> Verdict:
 
 
 def _shipped(shipped: list[Account]) -> str:
-    """``Shipped 1,200,000 records to each of frankfurt and singapore``; a total where they got
+    """Return ``Shipped 1,200,000 records to each of frankfurt and singapore``; a total if they got
     different numbers."""
     total = sum(account.delivered for account in shipped)
     aside = sum(sum(account.quarantined.values()) for account in shipped)
@@ -113,7 +113,7 @@ def _shipped(shipped: list[Account]) -> str:
 
 
 def _dry_run(found: list[Account]) -> str:
-    """``Dry run: nothing was sent; frankfurt lacks 3 files, singapore lacks nothing``."""
+    """Return ``Dry run: nothing was sent; frankfurt lacks 3 files, singapore lacks nothing``."""
     lacks = [f"{account.cluster} {_lacks(account.plan)}" for account in found if account.plan]
     return (
         f"Dry run: nothing was sent; {', '.join(lacks)}" if lacks else "Dry run: nothing was sent"
@@ -127,7 +127,7 @@ def _lacks(plan: ClusterPlan) -> str:
 
 
 def _but_asked(report: RunReport) -> str:
-    """What a person left out of this run."""
+    """Return what a person left out of this run."""
     if report.asked is None or report.asked.plan_only:
         return ""
     said = []
@@ -186,7 +186,7 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
 
 
 def _gone(report: RunReport) -> list[str]:
-    """Topics that do not hold what the ledger says, and that this run left so."""
+    """Return the topics that do not hold what the ledger says, and that this run left so."""
     places = [*(report.plan.clusters if report.plan else ()), *report.ships, *report.delivery_gates]
     return sorted({lost.topic for place in places for lost in place.recreated if not lost.resent})
 
@@ -199,8 +199,8 @@ def _command(report: RunReport, window: str) -> str:
 
 
 def _what_failed(report: RunReport, found: list[Account], first: RunStep | None) -> tuple[str, str]:
-    """Headline and remedy. Claims that nothing was sent only where a step before the first byte
-    says that it failed."""
+    """Return headline and remedy. Claims that nothing was sent only where a step before the first
+    byte says that it failed."""
     sent = sum(account.sent for account in found)
     if first is None or first.result is None:
         return _silent(report, first, sent)
@@ -227,7 +227,7 @@ def _what_failed(report: RunReport, found: list[Account], first: RunStep | None)
 
 
 def _elsewhere(found: list[Account], failed: str | None) -> str:
-    """``; frankfurt has everything``: one cluster's fault is no other's."""
+    """Return ``; frankfurt has everything``: one cluster's fault does not concern the others."""
     good = [
         account.cluster
         for account in found
@@ -242,7 +242,8 @@ def _elsewhere(found: list[Account], failed: str | None) -> str:
 
 
 def _silent(report: RunReport, missing: RunStep | None, sent: int) -> tuple[str, str]:
-    """The run failed and no step says so: one of them was killed, or never began."""
+    """Return headline and remedy of a run that failed without a step that says so: one of them was
+    killed, or never began."""
     if report.plan is None and not sent:
         return "Failed before there was a plan", f"No step that sends left a result. {_AGAIN}"
     after = f", after {plural(sent, 'record')}" if sent else ""
@@ -251,7 +252,7 @@ def _silent(report: RunReport, missing: RunStep | None, sent: int) -> tuple[str,
 
 
 def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
-    """Why a run that says it succeeded should not be taken at its word."""
+    """Return the reasons not to trust a run that reports success."""
     doubts = _contradictions(found)
     for account in found:
         aside = sum(account.quarantined.values())
@@ -294,7 +295,7 @@ def _in_quarantine(report: RunReport) -> str:
 
 
 def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
-    """What this run, and the runs before it, have left behind."""
+    """Return what this run, and the runs before it, have left behind."""
     left = [file for file in report.plan.left_out if file.warns] if report.plan else []
     doubts = []
     if left:
@@ -328,7 +329,7 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
 
 
 def _contradictions(found: list[Account]) -> list[Caveat]:
-    """Figures of ships that ended well and still do not fit together."""
+    """Return contradictions among the figures of ships that ended well."""
     doubts = []
     for account in found:
         if account.ship is None or account.ship_failed:
@@ -378,12 +379,12 @@ def _some(names: list[str]) -> str:
 
 
 def checks(report: RunReport) -> list[tuple[str, CheckResult]]:
-    """All checks that were evaluated, each with its gate's name, in the order of the page's
+    """Return all checks that were evaluated, each with its gate's name, in the order of the page's
     table."""
     return [(title, check) for title, gate in gates(report) for check in gate.checks]
 
 
 def gates(report: RunReport) -> list[tuple[str, GateResult]]:
-    """All gates that left a result, with the name that the page gives them."""
+    """Return all gates that left a result, with the name that the page gives them."""
     source = [("Source", report.gate_source)] if report.gate_source else []
     return [*source, *((f"Delivery, {gate.cluster}", gate) for gate in report.delivery_gates)]

@@ -1,4 +1,4 @@
-"""What the page's addresses answer, whoever serves them: Airflow's plugin, or
+"""Answers of the Shipments page's addresses, for whoever serves them: Airflow's plugin, or
 :mod:`shipper.shipments.server`. Reads only.
 
 ::
@@ -71,19 +71,20 @@ _ALWAYS = {
 
 
 class Rights(Protocol):
-    """What the person who asks may see."""
+    """Rights of the person who asks."""
 
     def pipelines(self) -> Collection[str] | None:
-        """None: all."""
+        """Return the pipelines that the person may see. None: all."""
 
     def may_see(self, pipeline: str) -> bool: ...
 
     def may_read_reports(self, pipeline: str) -> bool:
-        """Reports name files and topics, as the logs of tasks do."""
+        """Return True if the person may read reports, which name files and topics, as the logs of
+        tasks do."""
 
     def may_run(self, pipeline: str) -> bool:
-        """Whether the person may start runs of it. The page's buttons ask Airflow itself to, which
-        decides again."""
+        """Return True if the person may start runs of it. The page's buttons ask Airflow itself to,
+        which decides again."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ def respond(
     scheduler: Scheduler = NO_SCHEDULER,
     config_dir: Path | None = None,
 ) -> Response:
-    """``path``: decoded, below the page's folder. ``airflow``: where Airflow's own pages begin, if
-    this is one of them. ``config_dir``: whose pipelines are due; None: nobody looks, and all are
-    that were when the index was last brought up to date."""
+    """Answer a request. ``path``: decoded, below the page's folder. ``airflow``: where Airflow's
+    own pages begin, if this is one of them. ``config_dir``: whose pipelines are due; None: nobody
+    looks, and all are that were when the index was last brought up to date."""
     if path in _STATIC:
         name, kind = _STATIC[path]
         body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()
@@ -262,13 +263,13 @@ def _page(known: Known, window: Window, run_id: str) -> Response:
 
 
 def _lies_in(runs_uri: str, page: str) -> bool:
-    """On a disk a link could lead elsewhere."""
+    """Return True if the page lies below runs_uri. On a disk a link could lead elsewhere."""
     (fs, root), path = fsspec.core.url_to_fs(runs_uri), fsspec.core.url_to_fs(page)[1]
     return "file" not in fs.protocol or Path(path).resolve().is_relative_to(Path(root).resolve())
 
 
 def _known(index: Index, pipeline: str, rights: Rights) -> Known:
-    """Whether there is such a pipeline, only those learn who may see it."""
+    """Return the pipeline. Only a person who may see it learns whether it exists."""
     found = next((known for known in index.pipelines() if known.pipeline == pipeline), None)
     if not rights.may_see(found.dag_id if found else pipeline):
         raise Refused(HTTPStatus.FORBIDDEN, "this pipeline does not exist, or you may not see it")

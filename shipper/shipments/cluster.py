@@ -1,4 +1,4 @@
-"""What the page says of one cluster: what arrived there in a stretch of time, from which pipelines,
+"""Data of one cluster for the page: what arrived there in a stretch of time, from which pipelines,
 in which topics; and what is on its way."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shipper.shipments.live import live
 from shipper.windows.window import Window
 
 _COLUMNS = 96
-"""Of the picture of rates, at most."""
+"""Columns of the picture of rates, at most."""
 _STEPS = (300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400)
 _MOST_TOPICS = 500
 _MOST_LIVE = 20
@@ -51,7 +51,7 @@ def cluster_page(
 def _pipelines(
     index: Index, cluster: str, start: int, end: int, known: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Those that sent something in this time, most records first."""
+    """Return the pipelines that sent something in this time, most records first."""
     rows = index.db.execute(
         "SELECT pipeline, count(*), sum(records), sum(bytes), sum(wire_bytes), sum(quarantined), "
         "sum(parked), max(ended), max(ledger) FROM ships WHERE cluster = ? AND ended >= ? AND "
@@ -75,7 +75,7 @@ def _pipelines(
 def _rates(
     index: Index, cluster: str, start: int, end: int, step: int, known: Collection[str]
 ) -> list[list[int]]:
-    """[begin of the column, records, bytes], by the moment when each ship ended."""
+    """Return [begin of the column, records, bytes], by the moment when each ship ended."""
     sums: dict[int, list[int]] = {}
     rows = index.db.execute(
         "SELECT pipeline, ended / ?4, sum(records), sum(bytes) FROM ships WHERE cluster = ?1 AND "

@@ -1,5 +1,5 @@
-"""What the page says of one window: each cluster's state, the runs over it, and of the run that is
-looked at the sum, the gates, the clusters and the files, from its report."""
+"""Data of one window for the page: each cluster's state, the runs over it, and of one run the sum,
+the gates, the clusters and the files, from its report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shipper.windows.window import Window
 _MOST_FILES = 200
 """The report's own page has all of them."""
 _MOST_BYTES = 32 * 2**20
-"""Of a report that is read for a request."""
+"""Size limit of a report that is read for a request."""
 
 
 def detail(
@@ -33,8 +33,8 @@ def detail(
     run_id: str | None = None,
     scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """As JSON. ``run_id``: which run's report; by default that of the last one. ``scheduler``: who
-    knows of runs that left no report."""
+    """Return the window as JSON. ``run_id``: which run's report; by default that of the last one.
+    ``scheduler``: who knows of runs that left no report."""
     start, end = int(window.start.timestamp()), int(window.end.timestamp())
     runs = _runs(index, known.pipeline, start, end)
     looked_at = (
@@ -68,7 +68,8 @@ def detail(
 def _clusters(
     index: Index, known: Known, start: int, end: int, now: int, unreported: StartedRun | None
 ) -> list[dict[str, Any]]:
-    """Each cluster's state, by which run, and whether that was a run over another window."""
+    """Return each cluster's state, the run that decided it, and whether that was a run over another
+    window."""
     cells = {
         cluster: (state, run_id, ended)
         for cluster in known.clusters
@@ -121,8 +122,8 @@ def _clusters(
 def _elsewhere(
     index: Index, pipeline: str, run_id: str, start: int, end: int
 ) -> dict[str, int] | None:
-    """The window of the run, if it is another: a later run that looked back, or one over a longer
-    window."""
+    """Return the window of the run, if it is another: a later run that looked back, or one over a
+    longer window."""
     windows = index.db.execute(
         'SELECT start, "end" FROM runs WHERE pipeline = ? AND run_id = ?', (pipeline, run_id)
     ).fetchall()
@@ -132,7 +133,7 @@ def _elsewhere(
 
 
 def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, Any]]:
-    """Newest first, each with its clusters."""
+    """Return the runs, newest first, each with its clusters."""
     rows = index.db.execute(
         "SELECT run_id, cluster, state, began, ended, files, bytes, records, there, cause FROM "
         "runs "
@@ -165,7 +166,7 @@ def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, A
 
 
 def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None, str | None]:
-    """The report, or why it cannot be shown."""
+    """Return the report, or why it cannot be shown."""
     try:
         folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
         fs, path = fsspec.core.url_to_fs(folder.path("report.json"))
@@ -229,7 +230,8 @@ def _of_cluster(account: Account) -> dict[str, Any]:
 
 
 def _files(report: RunReport) -> list[dict[str, Any]]:
-    """The first files, with the records that went to each cluster in this run, or were there."""
+    """Return the first files, with the records that went to each cluster in this run, or were
+    already committed."""
     if report.plan is None:
         return []
     records: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""How the index gets its rows: from a run as it begins and as its report is written, and anew from
+"""Sources of the index's rows: a run as it begins and as its report is written, and a rebuild from
 all reports in `runs_uri`."""
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
 _AT_ONCE = 16
-"""On an object store each report takes a round trip."""
+"""Parallel requests: on an object store each report takes a round trip."""
 _READ_AT_ONCE = 100
 """Reports in memory, and in one transaction: others that write wait no longer than that."""
 
 
 def index_path(config_dir: Path) -> Path:
-    """`index` in config/shipper.yaml; by default `shipments.sqlite` in the folder `runs` beside the
-    configuration. Raises ConfigError."""
+    """Return `index` in config/shipper.yaml; by default `shipments.sqlite` in the folder `runs`
+    beside the configuration. Raises ConfigError."""
     return Path(resolve_uri(config_dir, load_platform(config_dir).index))
 
 
@@ -49,7 +49,7 @@ def begin(
     run_id: str,
     at: dt.datetime,
 ) -> None:
-    """The first step of a run says that it has begun. Raises IndexUnusable, ConfigError."""
+    """Note that a run has begun; called by its first step. Raises IndexUnusable, ConfigError."""
     start, end = _span(window)
     with _written(config_dir) as index:
         _know(index, config_dir, pipeline, runs_uri, at)
@@ -57,7 +57,8 @@ def begin(
 
 
 def feed(config_dir: Path, pipeline: Pipeline, runs_uri: str, report: RunReport) -> None:
-    """The report step says what became of the window. Raises IndexUnusable, ConfigError."""
+    """Note what became of the window; called by the report step. Raises IndexUnusable,
+    ConfigError."""
     with _written(config_dir) as index:
         _know(index, config_dir, pipeline, runs_uri, report.finished_at)
         _add(index, report, pipeline)
@@ -117,7 +118,7 @@ def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
 
 @dataclass
 class Rebuilt:
-    """What :func:`rebuild` did."""
+    """Result of :func:`rebuild`."""
 
     pipelines: int = 0
     runs: int = 0
@@ -127,7 +128,7 @@ class Rebuilt:
     pruned: int = 0
     """Windows whose results were removed, since they were too old (`keep`)."""
     problems: list[str] = field(default_factory=list)
-    """What could not be read."""
+    """Files that could not be read, with the reason."""
 
 
 def rebuild(
@@ -137,9 +138,9 @@ def rebuild(
     since: dt.datetime | None = None,
     say: Callable[[str], None] = print,
 ) -> Rebuilt:
-    """Brings the index up to what is in every pipeline's `runs_uri`: reads the reports that it
-    lacks. ``anew``: deletes it first. ``since``: only windows that begin then or later. Raises
-    IndexUnusable, ConfigError."""
+    """Update the index from every pipeline's `runs_uri`: read the reports that it lacks. ``anew``:
+    deletes it first. ``since``: only windows that begin then or later. Raises IndexUnusable,
+    ConfigError."""
     path, done = index_path(config_dir), Rebuilt()
     if anew:
         for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
@@ -205,7 +206,8 @@ def _bring_up_to_date(
 
 
 def _read(folder: str) -> RunReport | str | None:
-    """Or why it cannot be read. None: there is none, since the run was killed or is not over."""
+    """Read a report, or return why it cannot be read. None: there is none, since the run was killed
+    or is not over."""
     fs, path = fsspec.core.url_to_fs(f"{folder}/report.json")
     try:
         return RunReport.model_validate(json.loads(bytes(fs.cat_file(path))))

@@ -1,5 +1,4 @@
-"""What the page's grid shows: for each pipeline its windows in a stretch of time, each with its
-state.
+"""Data of the page's grid: for each pipeline its windows in a stretch of time, each with its state.
 
 A grid of 500 pipelines and 30 days of hours has 360,000 cells. So windows that follow each other,
 are as long, and have the same state go together, as one *segment*: ``[start, seconds of each, how
@@ -52,8 +51,8 @@ def grid(
     only: Collection[str] | None = None,
     scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """The windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``: DAGs
-    that may be seen; None: all. ``scheduler``: who knows of runs that left no report."""
+    """Return the windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``:
+    DAGs that may be seen; None: all. ``scheduler``: who knows of runs that left no report."""
     known = index.pipelines(only)
     shown = [one for one in known if not cluster or cluster in one.clusters]
     first, running = index.beginnings(cluster), _running(index, cluster, now)
@@ -98,7 +97,7 @@ def _cost(
     cluster: str,
     first: Mapping[str, int],
 ) -> int:
-    """At most this, in windows."""
+    """Return the largest possible number of windows."""
     windows, to_find = 0, dict[tuple[str, str], int]()
     for one in shown:
         (cells,) = index.db.execute(
@@ -171,7 +170,7 @@ def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cel
 def _segments(
     cells: list[Cell], between: Span, due: Due | None, now: int
 ) -> tuple[list[Segment], list[int]]:
-    """Segments, and how many cells of each state there are. Where windows overlap, whoever paints
+    """Return segments, and the number of cells of each state. Where windows overlap, whoever paints
     them lets a shorter one lie above. This loop is what a request costs."""
     found: list[Segment] = []
     counts = [0] * len(STATES)
@@ -223,8 +222,8 @@ def _with_running(cells: list[Cell], running: dict[Span, int], between: Span) ->
 
 
 def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]:
-    """Pipeline → windows that are being shipped, or whose run was killed, as the state's place in
-    STATES."""
+    """Return pipeline → windows that are being shipped, or whose run was killed, as the state's
+    place in STATES."""
     found: dict[str, dict[Span, int]] = {}
     rows = index.db.execute(
         'SELECT pipeline, start, "end", max(at) FROM begun WHERE ? IN (?, cluster) GROUP BY 1, 2, '
@@ -237,7 +236,7 @@ def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]
 
 
 def running_state(began: int, now: int) -> str:
-    """Of a window of which a run has left no report yet."""
+    """Return the state of a window whose run has left no report yet."""
     return SHIPPING if began > now - KILLED_AFTER_SECONDS else FAILED
 
 
@@ -259,7 +258,7 @@ class Due:
         self._schedule, self._settle, self._first, self._now = schedule, settle, first, now
 
     def between(self, start: int, end: int, until: int) -> Iterator[Cell]:
-        """Those that begin in [``start``, ``end``) and had ended by ``until``."""
+        """Yield the windows that begin in [``start``, ``end``) and had ended by ``until``."""
         start, end = max(start, self._first), min(end, self._now)
         for day in range(start // DAY, end // DAY + 1) if start < end else ():
             for begin, over in _ticks(self._schedule.cron, self._schedule.timezone, day):
@@ -274,13 +273,13 @@ class Due:
 
 @functools.lru_cache(maxsize=50_000)
 def _ticks(cron: str, timezone: str, day: int) -> tuple[Span, ...]:
-    """The windows of a schedule that begin in a day of UTC. To find one tick takes 50 µs, and many
-    pipelines have the same schedule."""
+    """Return the windows of a schedule that begin in a day of UTC. To find one tick takes 50 µs,
+    and many pipelines have the same schedule."""
     ticks = Ticks(Schedule.model_construct(cron=cron, timezone=timezone))
     return tuple(span for span in spans(ticks, day * DAY, (day + 1) * DAY) if span[0] >= day * DAY)
 
 
 def moment(text: str) -> int:
-    """Seconds since the epoch. Raises ValueError."""
+    """Parse a moment into seconds since the epoch. Raises ValueError."""
     at = dt.datetime.fromisoformat(text)
     return int((at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp())

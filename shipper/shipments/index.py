@@ -98,7 +98,7 @@ class IndexUnusable(ShipperError):
 
 
 class Known(NamedTuple):
-    """What the index keeps of a pipeline, so that no page reads its YAML."""
+    """Entry of a pipeline in the index, so that no page reads its YAML."""
 
     pipeline: str
     owner: str
@@ -110,7 +110,7 @@ class Known(NamedTuple):
     key: str
     """The name under which its results are kept."""
     retired: bool
-    """Whether the configuration had it no more when it was last read."""
+    """True if the configuration no longer had it when it was last read."""
     replay_of: str | None
     """The pipeline that it is a replay of, by its present name."""
 
@@ -126,8 +126,8 @@ class Index:
     def __init__(
         self, path: Path, *, make: bool = False, present: Collection[str] | None = None
     ) -> None:
-        """``make``: for writing, with its folder where there is none. ``present``: the pipelines
-        that have a file now, whose windows alone are due; None: nobody has looked. Raises
+        """Open the index. ``make``: for writing, with its folder if there is none. ``present``: the
+        pipelines that have a file now, whose windows alone are due; None: nobody has looked. Raises
         IndexUnusable."""
         self.path, self._present = path, present
         try:
@@ -174,7 +174,7 @@ class Index:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction. Raises sqlite3.Error, also if others write for longer than this one
+        """Hold one transaction. Raises sqlite3.Error, also if others write for longer than this one
         waits."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
@@ -187,7 +187,7 @@ class Index:
     def know(
         self, pipeline: Pipeline, runs_uri: str, beginnings: Mapping[str, dt.datetime]
     ) -> None:
-        """Keeps what the page needs of the pipeline. ``beginnings``: cluster → begin of the first
+        """Keep what the page needs of the pipeline. ``beginnings``: cluster → begin of the first
         window of its schedule."""
         for name in pipeline.formerly:
             self._rename(name, pipeline.name)
@@ -250,7 +250,7 @@ class Index:
                 )
 
     def retire(self, present: Collection[str]) -> None:
-        """Marks the pipelines that the configuration has no more; their runs stay."""
+        """Mark the pipelines that the configuration no longer has; their runs stay."""
         for known in self.pipelines():
             self.db.execute(
                 "UPDATE pipelines SET retired = ? WHERE pipeline = ?",
@@ -265,7 +265,7 @@ class Index:
         self.db.executemany("INSERT OR REPLACE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def begun_over(self, pipeline: str, start: int, end: int) -> list[tuple[str, int]]:
-        """Id and beginning of the runs over the window that have left no report, the latest
+        """Return id and beginning of the runs over the window that have left no report, the latest
         last."""
         return self.db.execute(
             'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? '
@@ -274,7 +274,7 @@ class Index:
         ).fetchall()
 
     def running(self, pipeline: str, start: int, end: int) -> dict[str, int]:
-        """Cluster → when the last of these runs began, of those that are for it."""
+        """Return cluster → when the last of these runs began, of those that are for it."""
         return dict(
             self.db.execute(
                 'SELECT cluster, max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = '
@@ -284,8 +284,8 @@ class Index:
         )
 
     def over(self, pipeline: str, start: int, end: int, run_id: str) -> None:
-        """The run has left its report, whatever it says. A run that began before and left none was
-        killed: this one stands for it too."""
+        """Note that the run has left its report, whatever it says. A run that began before and left
+        none was killed: this one stands for it too."""
         (at,) = self.db.execute(
             'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id '
             "= ?",
@@ -298,7 +298,7 @@ class Index:
         )
 
     def add(self, found: Iterable[Outcome], ticks: Ticks | None = None) -> None:
-        """What a report says, in whatever order reports come. ``ticks``: of the pipeline's
+        """Add what a report says; reports may come in any order. ``ticks``: of the pipeline's
         schedule, whose windows a run that looked back has seen too."""
         for outcome in found:
             row = (
@@ -483,8 +483,8 @@ class Index:
     def _standing(
         self, cluster: str, pipeline: str, span: Span, runs: Sequence[_Run], within: float | None
     ) -> _Cell | None:
-        """None: no run has a say. ``within``: of the pipeline, in seconds; None: no window of it is
-        ever late."""
+        """Return the cell. None: no run decides it. ``within``: of the pipeline, in seconds; None:
+        no window of it is ever late."""
         commit = self.db.execute(
             'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
             (cluster, pipeline, *span),
@@ -501,8 +501,8 @@ class Index:
         return found and _Cell(CODES[found.state], commit and commit[0] // 1000)
 
     def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:
-        """All clusters' cell of each window: the worst of them. A cluster that has none, and
-        should, misses the window."""
+        """Sum up all clusters' cells of each window: the worst of them counts. A cluster that has
+        none, and should, misses the window."""
         known = self.db.execute(
             "SELECT clusters FROM pipelines WHERE pipeline = ?", (by.pipeline,)
         ).fetchone()
@@ -562,8 +562,8 @@ class Index:
         return found
 
     def beginnings(self, cluster: str = ALL) -> dict[str, int]:
-        """Pipeline → begin of the first window of its schedule: of the cluster, or the earliest of
-        all."""
+        """Return pipeline → begin of the first window of its schedule: of the cluster, or the
+        earliest of all."""
         where, values = ("WHERE cluster = ?", (cluster,)) if cluster else ("", ())
         return dict(
             self.db.execute(
@@ -572,7 +572,7 @@ class Index:
         )
 
     def has(self, pipeline: str, start: int, end: int, run_id: str) -> bool:
-        """Whether the run's report is in it."""
+        """Return True if the run's report is in it."""
         found = self.db.execute(
             'SELECT 1 FROM runs WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? '
             "LIMIT 1",
@@ -585,14 +585,14 @@ class _Run(NamedTuple):
     """A row of ``looks``."""
 
     at: Span
-    """What it looked at, with its own window."""
+    """Span that the run looked at, with its own window."""
     seen: RunSeen
 
 
 class _Cell(NamedTuple):
     state: int
     at: int | None
-    """When the last record of the window was committed, in seconds; None: not known."""
+    """Time when the last record of the window was committed, in seconds; None: not known."""
 
 
 def _window(span: Span) -> Window:
@@ -604,7 +604,7 @@ def _ms(at: dt.datetime) -> int:
 
 
 def spans(ticks: Ticks, first: int, end: int) -> Iterator[Span]:
-    """The windows of the schedule that touch [first, end), in seconds."""
+    """Yield the windows of the schedule that touch [first, end), in seconds."""
     moments = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (first, end))
     for window in ticks.windows(*moments):
         yield int(window.start.timestamp()), int(window.end.timestamp())

@@ -14,13 +14,13 @@ from shipper.shipments.index import Known
 from shipper.windows.window import Window
 
 _MOST_RUNS = 5
-"""Of one window, at once."""
+"""Runs of one window, at once, at most."""
 
 
 def live(known: Known, window: Window, begun: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """``begun``: id and beginning of the window's runs that have left no report, the latest last.
-    As JSON, the latest first. A folder that cannot be read has no figures: the page shows them when
-    it can."""
+    """Return the window's runs under way. ``begun``: id and beginning of the window's runs that
+    have left no report, the latest last. As JSON, the latest first. A folder that cannot be read
+    has no figures: the page shows them when it can."""
     return [
         {
             "run_id": run_id,

@@ -19,12 +19,12 @@ from shipper.windows.window import Window
 _OTHER_WINDOWS = "incomplete"
 """The section of a report's page whose caveats are about other windows than its own."""
 _COVERED = (_OTHER_WINDOWS, "left-out")
-"""Those whose caveats are about files that are left: of which window, and until when, the coverage
-of the runs says."""
+"""Sections whose caveats are about files that are left: the coverage of the runs says of which
+window, and until when."""
 
 
 _MOST_TOPICS = 50
-"""Of one ship, those with the most records; the report has all of them."""
+"""Topics of one ship, those with the most records; the report has all of them."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Arrived:
     topic: str
     records: int
     bytes: int
-    """Of values and keys, uncompressed."""
+    """Bytes of values and keys, uncompressed."""
     quarantine: bool
     parked: int
     """Records that waited for it in vain."""
@@ -70,26 +70,26 @@ class Outcome:
     began: int
     ended: int
     files: int = 0
-    """Of the window itself, without those that came late for others."""
+    """Number of the window's own files, without those that came late for others."""
     bytes: int = 0
-    """Of these, as stored."""
+    """Bytes of these files, as stored."""
     records: int = 0
     """Sent by this run."""
     there: int = 0
     """Records of the window that were on the cluster before."""
     cause: str = ""
-    """Why it is not plainly shipped, in one paragraph."""
+    """Reason why it is not plainly shipped, in one paragraph."""
     seen: RunSeen | None = None
     committed: Mapping[str, dt.datetime] = field(default_factory=dict)
     """START/END of a window → when the last of its records that the run knows of was committed on
     the cluster."""
     sent: SentRecords | None = None
-    """None: no ship began."""
+    """Records that were sent. None: no ship began."""
 
 
 def outcomes(report: RunReport, clusters: Collection[str] = ()) -> list[Outcome]:
-    """One for each cluster that the run was about. ``clusters``: the pipeline's, of whose a run
-    that failed early may say nothing."""
+    """Return one outcome for each cluster that the run was about. ``clusters``: the pipeline's, of
+    whose a run that failed early may say nothing."""
     judged = verdict(report)
     found = {account.cluster: account for account in accounts(report)}
     if judged.state != "failed":
@@ -143,7 +143,7 @@ def _outcome(
 
 
 def _recreated(report: RunReport, account: Account) -> str:
-    """As :mod:`shipper.report.past_runs` reads it from the results."""
+    """Return the same as :mod:`shipper.report.past_runs` reads from the results."""
     if account.gate and account.gate.status != "failed":
         return ""
     found = (
@@ -153,8 +153,8 @@ def _recreated(report: RunReport, account: Account) -> str:
 
 
 def _committed(report: RunReport, account: Account, at: Coverage | None) -> dict[str, dt.datetime]:
-    """By the ledger. A report of before knew no better than when the run ended, of the windows that
-    it sent something of."""
+    """Return when each tick was committed, by the ledger. A report of before knew no better than
+    when the run ended, of the windows that it sent something of."""
     if at and at.committed is not None:
         return {tick: utc(moment) for tick, moment in at.committed.items()}
     plan, ship = report.plan, account.ship
@@ -233,7 +233,8 @@ def _doubts(
 
 
 def _source_closed(report: RunReport) -> bool | None:
-    """None: it left no result, or could not be evaluated."""
+    """Return True if the source gate is closed; None: it left no result, or could not be
+    evaluated."""
     gate = report.gate_source
     if gate is None or (gate.status == "failed" and not gate.checks):
         return None

@@ -68,7 +68,7 @@ class Everything:
         return True
 
     def may_run(self, pipeline: str) -> bool:
-        """Runs are started by the command line, not here."""
+        """Return False: runs are started by the command line, not by this server."""
         return False
 
 

@@ -24,7 +24,7 @@ class StartedRun(NamedTuple):
     state: Literal["queued", "running", "failed"]
     began: int
     ended: int | None
-    """None: it is not over."""
+    """Time of the end; None: it has not ended."""
     failed_in: str = ""
     """The first of its tasks that failed; empty: not asked, or none did."""
 
@@ -40,7 +40,7 @@ class Scheduler(Protocol):
 
 
 class NoScheduler:
-    """Without Airflow nobody knows more than the index."""
+    """Stand-in for a scheduler: without Airflow nobody knows more than the index."""
 
     def unsuccessful(
         self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False

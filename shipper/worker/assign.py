@@ -1,5 +1,5 @@
-"""Which rows of a slice go to which topic, which to quarantine and why, and which nowhere. Never a
-step per row, but for rows that are larger than their topic's limit."""
+"""Assignment of a slice's rows to topics, to quarantine with a reason, or to neither. Never a step
+per row, but for rows that are larger than their topic's limit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _BATCH_HEADER_BYTES = 61
 #: By so much the clocks of this machine and of the brokers may differ.
 _CLOCKS_DIFFER_MS = 10_000
 _MARGIN_SHARE = 0.1
-"""Of a bound on times: no margin is larger."""
+"""Largest margin of a bound on times, as a share."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,16 @@ class Rejection:
 
     reason: str
     topic: str | None
-    """Where they would have gone, if that is known."""
+    """Topic to which the rows would have gone, if known."""
     rows: Rows
     found_by_spark: bool = False
-    """Which then has left them out of its checksum, that of what it wants shipped."""
+    """True if Spark found them, which then has left them out of its checksum of the rows to
+    ship."""
 
 
 @dataclass
 class Assignment:
-    """What is to become of each row of a slice."""
+    """Assignment of each row of a slice."""
 
     shares: dict[str, Rows | None] = field(default_factory=dict)
     """Topic → its rows; None stands for all rows."""
@@ -85,7 +86,7 @@ class Assignment:
         return found
 
     def rejected_from(self, topic: str) -> list[Rows]:
-        """To be asked when all rows are assigned."""
+        """Return the rows rejected from ``topic``; to be asked when all rows are assigned."""
         return self._rejected_by_topic.get(topic, [])
 
 
@@ -97,7 +98,7 @@ class TimeBounds(NamedTuple):
 
 
 class RecordLimits:
-    """Which rows the topics take. Topics that were not known before reading are asked for when a
+    """Limits of the topics for rows. Topics that were not known before reading are asked for when a
     row could be too large for one."""
 
     def __init__(
@@ -109,8 +110,8 @@ class RecordLimits:
         max_topics: float = math.inf,
         seconds: float = 0.0,
     ) -> None:
-        """``listed``, ``max_topics``: as in the order; ``seconds``: how long a record may wait
-        until it is sent."""
+        """Make the limits. ``listed``, ``max_topics``: as in the order; ``seconds``: longest time
+        that a record may wait until it is sent."""
         self.compression = compression
         self._topics = topics
         self._listed = listed
@@ -120,7 +121,7 @@ class RecordLimits:
         """Topics that came from lines."""
 
     def beyond(self, names: Sequence[str]) -> set[int]:
-        """Indexes of the names, all of them from lines, that are more than `limits.max_topics`,
+        """Return the indexes of names, all of them from lines, that exceed `limits.max_topics`,
         counted over the task."""
         found: set[int] = set()
         for code, name in enumerate(names):
@@ -133,12 +134,12 @@ class RecordLimits:
         return found
 
     def surely(self, topic: str) -> int:
-        """A row of so many bytes fits, whatever it compresses to."""
+        """Return the size in bytes of a row that fits even if it does not compress."""
         known = self._topics.known(topic)
         return _SMALL_BYTES if known is None else max(0, known - BATCH_OVERHEAD_BYTES)
 
     def learn(self, topics: Collection[str]) -> None:
-        """Asks for those that are not known, all at once."""
+        """Ask for those topics that are not known, all at once."""
         self._topics.learn(topics)
 
     def limit(self, topic: str) -> TopicLimit:
@@ -159,9 +160,9 @@ class RecordLimits:
         return None if self.compression == "none" else pa.Codec(self.compression)
 
     def fits(self, topic: str, record: bytes) -> bool:
-        """Whether a batch with nothing else in it is one that the topic takes. ``record``: key,
-        headers and value. Near the limit it says no, since the producer's codec may do a little
-        worse than this one."""
+        """Return True if the topic accepts a batch with only this record. ``record``: key, headers
+        and value. Near the limit it says no, since the producer's codec may do a little worse than
+        this one."""
         size = len(record) + RECORD_OVERHEAD_BYTES
         margin = _BATCH_HEADER_BYTES
         if self._codec is not None and size + margin > self._topics.of(topic):
@@ -216,7 +217,7 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
 def _of_each(
     names: Sequence[str], codes: npt.NDArray[np.int64] | None, free: npt.NDArray[np.bool_] | None
 ) -> Iterator[tuple[int, Rows | None]]:
-    """(index of a name, its rows) for the names that have some; None stands for all rows."""
+    """Yield (index of a name, its rows) for the names that have some; None stands for all rows."""
     if codes is None or free is None:
         rows = None if free is None else np.flatnonzero(free)
         if rows is None or len(rows):
@@ -234,7 +235,7 @@ def _of_each(
 
 
 def dispositions_of(table: pa.Table) -> npt.NDArray[np.int64] | None:
-    """None if Spark says of every row that it is to be shipped."""
+    """Return the dispositions; None if Spark says of every row that it is to be shipped."""
     if "disposition" not in table.schema.names or (
         column := table.column("disposition")
     ).null_count == len(table):
@@ -294,7 +295,7 @@ def _by_topic(
 
 
 def _large(table: pa.Table, names: tuple[str, ...], limits: RecordLimits) -> Rows:
-    """Rows that could be too large for one of the topics."""
+    """Return the rows that could be too large for one of the topics."""
     sizes = _sizes(table)
     found = np.flatnonzero(sizes > min(map(limits.surely, names), default=0))
     if len(found):
@@ -311,7 +312,7 @@ def _fitting(
     table: pa.Table,
     limits: RecordLimits,
 ) -> Rows | None:
-    """``rows`` without those that are too large for ``topic``, which are rejected."""
+    """Return ``rows`` without those that are too large for ``topic``, which are rejected."""
     mine = large if rows is None else np.intersect1d(large, rows, assume_unique=True)
     too_large = np.array(
         [row for row in mine if not limits.fits(topic, _record(table, row))], np.int64
@@ -322,7 +323,7 @@ def _fitting(
 def _without(
     found: Assignment, topic: str, rows: Rows | None, wrong: Rows, reason: str, table: pa.Table
 ) -> Rows | None:
-    """``rows`` without those of ``wrong``, which are rejected."""
+    """Return ``rows`` without those of ``wrong``, which are rejected."""
     wrong = wrong if rows is None else np.intersect1d(wrong, rows, assume_unique=True)
     if len(wrong) == 0:
         return rows
@@ -359,7 +360,7 @@ class _Misfits:
 
 
 def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Bytes of each row's value and key."""
+    """Return the bytes of each row's value and key."""
     sizes = np.asarray(
         pc.fill_null(pc.binary_length(table.column("value")), 0).to_numpy(), np.int64
     )

@@ -30,17 +30,17 @@ class Chunk:
     to itself alone."""
 
     topic: str
-    """Empty for a chunk without records: then only the ledger record is written."""
+    """Topic; empty for a chunk without records: then only the ledger record is written."""
     values: Sequence[bytes | None]
     """Sliced batch by batch, so it may make its objects when it is asked for them."""
     size_bytes: int
-    """Of values and keys."""
+    """Bytes of values and keys."""
     ledger_key: bytes
     ledger_value: Callable[[int | None, str | None], bytes]
     """Given the partition that all records without a key went to (None if each has a key, or there
     is none), and the id of the topic that took them (None if nobody can tell, or there is none)."""
     label: str
-    """For people: which file and which records."""
+    """File and records of the chunk, for people."""
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[list[Header]] | None = None
     timestamps_ms: Sequence[int] | None = None
@@ -54,11 +54,11 @@ class Chunk:
     """The partition that earlier chunks of its sequence went to, if there are any; the pool chooses
     one for a sequence that begins."""
     lines: int | None = None
-    """What its records count as, if they are bundles of lines; None: each counts as one."""
+    """Number of lines, if the records are bundles of lines; None: each record counts as one."""
     split: int = 0
     """Spark's hash of the split that it is of."""
     entry: ChunkValue | None = None
-    """What the ledger will say of it, for who counts what is delivered."""
+    """Ledger's entry for the chunk, for whoever counts deliveries."""
     partition: int | None = None
     """Chosen by the lane that sends it."""
     records: int = field(init=False)
@@ -81,7 +81,7 @@ class Chunk:
         return self.some_without_key and self.records > 0
 
     def drop_records(self) -> None:
-        """Frees the memory; what identifies the chunk stays."""
+        """Free the memory; what identifies the chunk stays."""
         self.values, self.keys, self.headers, self.timestamps_ms = (), None, None, None
 
 
@@ -136,7 +136,7 @@ class Bundles:
 
 
 def bundled(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bundles:
-    """Joins consecutive values into bundles of at most ``max_bytes``, separators included; a longer
+    """Join consecutive values into bundles of at most ``max_bytes``, separators included; a longer
     value is a bundle of its own.
 
     ``all_lines``: no value holds a ``\\n``, so that none has to be looked for (as it is for a line
@@ -149,8 +149,7 @@ def bundled(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bund
 
 
 def _ends(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Where each value would begin, and the last one end, if every one were followed by a
-    separator."""
+    """Return where each value would begin, and the last one end, if a separator followed each."""
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[
         array.offset : array.offset + len(array) + 1
     ]
@@ -158,7 +157,7 @@ def _ends(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _alone(array: pa.Array, all_lines: bool) -> npt.NDArray[np.int64]:
-    """Numbers of the values that must not be joined."""
+    """Return the numbers of the values that must not be joined."""
     if all_lines and not array.null_count:
         return np.empty(0, np.int64)
     breaks = pc.fill_null(pc.match_substring(array, _SEPARATOR.decode()), True)

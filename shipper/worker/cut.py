@@ -1,5 +1,5 @@
-"""From Spark's Arrow batches to slices of splits: which rows belong to which split, where to cut,
-and reading ahead.
+"""Slices of splits, cut from Spark's Arrow batches: rows are told apart by split, cut, and read
+ahead.
 
 Rows of a split arrive one after the other and in file order; its ordinals count them. A slice is
 cut when it has enough bytes, but only when the next row is there: so it is always known whether the
@@ -44,16 +44,16 @@ class SplitSlice:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
-    """Of values."""
+    """Bytes of values."""
     marked: dict[int, list[int]] = field(default_factory=dict)
     """Mark (marks.py) → rows that have it."""
     ends_split: bool = False
     stored: int | None = None
-    """Only with ``ends_split``: bytes that the reader took from the stored file for the split; None
-    if the reader cannot say."""
+    """Bytes that the reader took from the stored file for the split; None if the reader cannot say.
+    Only with ``ends_split``."""
     unpacked: int | None = None
-    """Only with ``ends_split``: unpacked bytes that the reader counted for the split; None if the
-    reader cannot say."""
+    """Unpacked bytes that the reader counted for the split; None if the reader cannot say. Only
+    with ``ends_split``."""
     broken: bool = False
     """True if reading stopped here before the end of the split."""
 
@@ -67,7 +67,8 @@ class SplitSlice:
 
     @property
     def bytes_read(self) -> int | None:
-        """Of the lines as they were read, each with its end; None if one was not read whole."""
+        """Bytes of the lines as they were read, each with its end; None if a line was not read
+        completely."""
         if not self.batches:
             return 0
         if self.marked:
@@ -118,7 +119,7 @@ def split_slices(
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int, int]]:
-    """(split and mark, records, first row, end), one after the other."""
+    """Yield (split and mark, records, first row, end), one after the other."""
     if "ends" not in batch.schema.names:
         for number, start, end in _runs(batch.column("split")):
             yield number, batch, start, end
@@ -136,7 +137,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int, i
 def _unblocked(
     value: pa.BinaryArray, ends: pa.BinaryArray, hashes: pa.BinaryArray, row: int
 ) -> pa.RecordBatch:
-    """The records of a block, where they lie in memory."""
+    """Return the records of a block, where they lie in memory."""
     offsets, data, sums = (_content(column, row) for column in (ends, value, hashes))
     count = offsets.size // 4 - 1
     return pa.record_batch(
@@ -161,7 +162,7 @@ def _sizes(text: bytes | None) -> tuple[int | None, int | None]:
 
 
 def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
-    """(value, first row, end) of each run of equal values."""
+    """Yield (value, first row, end) of each run of equal values."""
     if len(split) == 0:
         return
     runs = pc.run_end_encode(split)
@@ -172,7 +173,7 @@ def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
 
 
 def _fitting(values: pa.Array, start: int, end: int, room: int) -> tuple[int, int]:
-    """How many rows from ``start`` have ``room`` bytes, one at least, and their bytes."""
+    """Return how many rows from ``start`` have ``room`` bytes, at least one, and their bytes."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[
         values.offset + start : values.offset + end + 1
     ]
@@ -181,9 +182,9 @@ def _fitting(values: pa.Array, start: int, end: int, room: int) -> tuple[int, in
 
 
 class Prefetch(Generic[T]):
-    """Iterates over ``source`` in a thread of its own, at most ``depth`` items ahead, from the
+    """Iterator over ``source`` in a thread of its own, at most ``depth`` items ahead, from the
     ``with`` block's beginning on: the JVM cuts and converts the next rows while the lanes open and
-    deliver the ones before.
+    deliver the earlier ones.
 
     What ``source`` raises is raised to the reader. Leaving the block ends the thread, also when
     items are left.

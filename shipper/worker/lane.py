@@ -57,12 +57,12 @@ _INVALID = ("INVALID_RECORD", "_INVALID_DIFFERENT_RECORD")
 
 
 class LaneState(Enum):
-    """Where a lane is; what its chunks are if it must stop there."""
+    """State of a lane; it says what its chunks are if the lane must stop there."""
 
     OPENING = "opening"
     IDLE = "idle"
     SENDING = "sending"
-    """Not delivered: only a commit delivers."""
+    """State in which nothing is delivered yet: only a commit delivers."""
     COMMITTING = "committing"
     """Unknown."""
     RECOVERING = "recovering"
@@ -80,14 +80,14 @@ Settle = Callable[[], Decided[Container[bytes]]]
 
 
 class Lane(threading.Thread):
-    """Takes transactions from its pool until there are no more."""
+    """Thread that takes transactions from its pool until there are no more."""
 
     def __init__(self, pool: LanePool, index: int, producer_id: str) -> None:
         super().__init__(name=f"lane {producer_id}", daemon=True)
         self.index = index
         self.state = LaneState.OPENING
         self.current: Sequence[Chunk] = ()
-        """What it is delivering."""
+        """Chunks that it is delivering."""
         self.work = LaneWork()
         self._pool = pool
         self._options = pool.options
@@ -104,9 +104,9 @@ class Lane(threading.Thread):
         """The records are acknowledged, and their ledger records are being written: a fault is the
         ledger topic's now."""
         self._refused_at = 0.0
-        """When (monotonic) the ledger's topic was first forbidden; 0: it is not."""
+        """Time (monotonic) when the ledger's topic was first forbidden; 0: it is not."""
         self._why = ""
-        """What went wrong in the transaction that is tried again."""
+        """Fault of the transaction that is retried."""
         self._transactions = Transactions(
             self._options.settings,
             producer_id,
@@ -152,12 +152,13 @@ class Lane(threading.Thread):
         return min(self._deadline, self._pool.give_up_at)
 
     def _wait_until(self, at: float) -> None:
-        """Or until the lane is to stop."""
+        """Wait until ``at``, or until the lane is to stop."""
         wait_until(lambda: min(at, self._pool.stop_at))
 
     @contextmanager
     def _untimed(self) -> Iterator[None]:
-        """What is waited for a cap on the rate does not count as time that was tried."""
+        """Exclude a block from the deadline: time spent in the rate limiter does not count towards
+        it."""
         began = time.monotonic()
         yield
         self._deadline += time.monotonic() - began
@@ -167,7 +168,7 @@ class Lane(threading.Thread):
             raise LaneStopped
 
     def _open(self) -> None:
-        """Every earlier producer with this lane's id is fenced when this returns."""
+        """Open the lane. On return, every earlier producer with this lane's id is fenced."""
         try:
             self._transactions.open(self._until)
         except KafkaFault as fault:
@@ -190,8 +191,9 @@ class Lane(threading.Thread):
         return min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _deliver(self, chunks: list[Chunk]) -> None:
-        """Returns when each chunk is committed, or handed back to the pool because its topic cannot
-        be written to. Raises DeliveryError at the deadline or for a fault that no retry mends."""
+        """Deliver the chunks: return when each chunk is committed, or handed back to the pool
+        because its topic cannot be written to. Raises DeliveryError at the deadline or for a fault
+        that no retry mends."""
         queue, pause = [chunks], _FIRST_PAUSE_SECONDS
         while queue:
             left = self._assign(queue.pop())
@@ -225,8 +227,7 @@ class Lane(threading.Thread):
         self.work.bytes += sum(chunk.size_bytes for chunk in committed)
 
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Gives every chunk its partition; hands back to the pool those that have to wait
-        for one."""
+        """Give every chunk its partition; hand back to the pool those that have to wait for one."""
         ready = []
         for chunk in chunks:
             partitions = self._pool.partitions_for(chunk)
@@ -246,16 +247,17 @@ class Lane(threading.Thread):
         return ready
 
     def _transaction(self, chunks: list[Chunk]) -> None:
-        """Batch by batch: filled, flushed, next. A second batch waiting behind the one in flight
-        makes librdkafka's thread of the broker spin, and what is flushed soon is still in the
-        processor's cache (measured: 0.83 CPU s per million lines with 0.5 MB at a time, 1.2 with 8
-        MB). The ledger records come last, when the records are there: with the first batch they
-        would save two round trips, but a transaction that is ended by mistake (docs/adr/0006) would
-        then leave a ledger that promises what was never sent.
+        """Send one transaction batch by batch: filled, flushed, next. A second batch waiting behind
+        the one in flight makes librdkafka's thread of the broker spin, and what is flushed soon is
+        still in the processor's cache (measured: 0.83 CPU s per million lines with 0.5 MB at a
+        time, 1.2 with 8 MB). The ledger records come last, when the records are there: with the
+        first batch they would save two round trips, but a transaction that is ended by mistake
+        (docs/adr/0006) would then leave a ledger that promises what was never sent.
 
         What a cap on the rate has it wait for, it waits for before the transaction begins, but for
         a part of the transaction's timeout: an open transaction that waits for the other lanes'
-        turns, too, would be ended by the broker and sent again, for ever."""
+        turns, too, would be ended by the broker and sent again, for ever.
+        """
         self.state = LaneState.SENDING
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
@@ -316,7 +318,7 @@ class Lane(threading.Thread):
             )
 
     def _ids_before(self, chunks: list[Chunk]) -> dict[str, str]:
-        """The topics' ids as they were before the transaction's first record. Raises
+        """Return the topics' ids as they were before the transaction's first record. Raises
         TopicRecreated, KafkaFault."""
         watch = self._options.topic_ids
         if watch is None:
@@ -329,8 +331,8 @@ class Lane(threading.Thread):
         return found
 
     def _unconfirmed(self, before: Mapping[str, str], now: PresentIds) -> set[str]:
-        """Topics whose ids nobody could confirm. Raises KafkaFault if a topic is not the one that
-        it was before the first record."""
+        """Return the topics whose ids nobody could confirm. Raises KafkaFault if a topic is not the
+        one that it was before the first record."""
         for topic, topic_id in now.items():
             if topic_id is None:
                 raise KafkaFault(
@@ -360,7 +362,7 @@ class Lane(threading.Thread):
     def _write_ledger(
         self, producer: LaneProducer, chunks: list[Chunk], topic_ids: Mapping[str, str]
     ) -> None:
-        """Returns when the ledger records are acknowledged."""
+        """Write the ledger records, and return when they are acknowledged."""
         self._writes_ledger = True
         with producer.faults():
             for chunk in chunks:
@@ -375,7 +377,7 @@ class Lane(threading.Thread):
         self._writes_ledger = False
 
     def _judge(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
-        """Returns if another try makes sense."""
+        """Judge a fault: return if a retry makes sense, else raise."""
         fault = self._with_cause(fault)
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
         ruling = ruling_on(fault.name)
@@ -407,9 +409,9 @@ class Lane(threading.Thread):
             ) from fault
 
     def _with_cause(self, fault: KafkaFault) -> KafkaFault:
-        """Of a batch with several records that a topic refuses, librdkafka says INVALID_RECORD,
-        whatever the broker found wrong with them: their keys are missing, or their times are wrong.
-        """
+        """Return the fault with its cause. For a batch with several records that a topic rejects,
+        librdkafka says INVALID_RECORD, whatever the broker found wrong with them: their keys are
+        missing, or their times are wrong."""
         if (
             fault.name not in _INVALID
             or fault.topic is None
@@ -419,7 +421,7 @@ class Lane(threading.Thread):
         return KafkaFault("INVALID_TIMESTAMP", fault.text, topic=fault.topic, value=fault.value)
 
     def _smaller_batches(self, fault: KafkaFault, chunks: list[Chunk]) -> None:
-        """Half the batch, until it is so small that it always fits; then a record must be too
+        """Halve the batch, until it is so small that it always fits; then a record must be too
         large, and is looked for."""
         topics = (
             {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
@@ -441,8 +443,8 @@ class Lane(threading.Thread):
         return True
 
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
-        """The transactions to try next. A topic that is to blame alone is parked; if several may
-        be, each goes alone. The ledger's is never parked: without it nothing can be sent."""
+        """Return the transactions to try next. A topic that is to blame alone is parked; if several
+        may be, each goes alone. The ledger's is never parked: without it nothing can be sent."""
         if self._writes_ledger or ruling_on(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
@@ -464,7 +466,8 @@ class Lane(threading.Thread):
 
 
 def _kind(fault: KafkaFault) -> type[ClusterRefuses | DeliveryError]:
-    """Of the error: one that nobody need try again, for what waiting does not change."""
+    """Return the class of the error: one that is not retried, for a fault that waiting does not
+    change."""
     return ClusterRefuses if ruling_on(fault.name).action is Action.FAIL else DeliveryError
 
 
@@ -495,14 +498,14 @@ class BatchSlice(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """By the chunk's average record."""
+        """Bytes, by the chunk's average record."""
         return self.chunk.size_bytes * (self.end - self.first) // max(1, self.chunk.records)
 
 
 def batches(
     chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]
 ) -> Iterator[list[BatchSlice]]:
-    """Cuts a transaction into rounds, each with about one batch for every partition that it writes
+    """Cut a transaction into rounds, each with about one batch for every partition that it writes
     to, in the order of the chunks.
 
     ``batch_bytes``: topic → size. A partition's batches are of equal size, and up to a tenth larger
@@ -547,9 +550,9 @@ def _per_record(chunk: Chunk) -> float:
 def isolating_batches(
     chunks: Sequence[Chunk], limits: Mapping[str, int]
 ) -> Iterator[list[BatchSlice]]:
-    """Batches of one slice each, in which a record that could be too large for its topic is alone:
-    if one of these is refused, the record itself is too large. ``limits``: topic → bytes that
-    always fit. Looks at every record."""
+    """Yield batches of one slice each, in which a record that could be too large for its topic is
+    alone: if such a batch is rejected, the record itself is too large. ``limits``: topic → bytes
+    that always fit. Looks at every record."""
     for chunk in chunks:
         limit = limits.get(chunk.topic, 0)
         first, room = 0, limit

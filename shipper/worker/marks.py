@@ -39,14 +39,14 @@ _SECOND = 1 << 62
 
 
 class Unmarked(NamedTuple):
-    """What the column `split` says of a row."""
+    """Meaning of a row's column `split`."""
 
     split: int
     mark: int | None
 
 
 def unmarked(number: int, splits: Container[int]) -> Unmarked:
-    """``splits``: those that there are."""
+    """Decode the column. ``splits``: those that exist."""
     if number not in splits:
         if ~number in splits:
             return Unmarked(~number, TOO_LONG)

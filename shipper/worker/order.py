@@ -1,5 +1,5 @@
-"""What the driver tells every task of a ship, or of a proof: which splits, what is there already,
-under which generation.
+"""Orders that the driver gives every task of a ship, or of a proof: the splits, what is already
+committed, and the generation.
 
 Loads no Arrow: the driver's steps import it.
 """
@@ -49,7 +49,7 @@ class OrderedSplit:
     partitions: dict[str, int] = field(default_factory=dict)
     """Topic → the partition that its latest records there went to; for ``in_order``."""
     quarantines: frozenset[str] = frozenset()
-    """Of these, the topics in which records of the split are in quarantine."""
+    """Topics among these in which records of the split are in quarantine."""
     counts_bytes: bool = False
     """The bytes of its lines are the file's own: plain text, line by line. Else the reader says
     what it took from the file."""
@@ -59,11 +59,11 @@ class OrderedSplit:
     of: int = 1
     """Number of splits of its file."""
     etag: str | None = None
-    """Of its file, in an object store."""
+    """ETag of the split's file, in an object store."""
     head: str | None = None
-    """Of its file: how the content begins."""
+    """Head of the split's file: how the content begins."""
     window: str | None = None
-    """Of the file, if that is not the run's."""
+    """Window of the file, if that is not the run's."""
     headers: tuple[Header, ...] = ()
     """Headers of each of its bundles: with bundles they depend on the file alone."""
 
@@ -77,7 +77,7 @@ class LaneOptions:
     ledger_topic: str
     ledger_partition: int
     deadline_seconds: float
-    """How long one transaction may be tried, and how long a chunk may wait for its topic."""
+    """Longest time for one transaction with its retries, and for a chunk to wait for its topic."""
     init_timeout_seconds: float = 60.0
     limits: TopicLimits = field(default_factory=TopicLimits)
     batch_bytes: int | None = None
@@ -86,17 +86,18 @@ class LaneOptions:
     parking_bytes: int = 64_000_000
     """Most bytes of chunks that wait in memory for their topics."""
     partitions: tuple[int, ...] | None = None
-    """Only these, for records without a key; all if None."""
+    """Partitions for records without a key; None: all."""
     share_partitions: bool = False
     """Each lane keeps to its own share of the partitions; not for chunks with a sequence, which
     have a partition of their own."""
     first_partition: int = 0
-    """Where the rotation begins, so that tasks side by side do not all write to the same one."""
+    """Partition where the rotation begins, so that parallel tasks do not all write to the same
+    one."""
     rate: RateLimit | NoLimit = field(default_factory=NoLimit)
     topics: tuple[str, ...] = ()
-    """To be written to, as far as is known."""
+    """Topics that will be written to, as far as known."""
     topic_ids: TopicIdWatch | None = None
-    """None: ledger records name no incarnation of their topics."""
+    """Watch of topic ids; None: ledger records name no incarnation of their topics."""
     gone_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not
     be one of them after all."""
@@ -104,21 +105,21 @@ class LaneOptions:
 
 @dataclass(frozen=True)
 class BundleOrder:
-    """How lines are bundled."""
+    """Settings of bundles."""
 
     max_bytes: int
     """Most bytes in a bundle, separators included."""
     all_lines: bool
-    """Whether values are lines as they were read, so that none can hold a ``\\n``."""
+    """True if values are lines as they were read, so that none can hold a ``\\n``."""
 
 
 @dataclass(frozen=True)
 class QuarantineOrder:
-    """What becomes of records that cannot be shipped."""
+    """Settings of the quarantine for records that cannot be shipped."""
 
     topic: str
     keep_bytes: int
-    """Of each value."""
+    """Bytes to keep of each value."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class ShipOrder:
     limits: Mapping[str, TopicLimit]
     """Topic → what it takes, as far as the driver knows."""
     lanes: int
-    """Of each task."""
+    """Number of lanes of each task."""
     chunk_size_bytes: int
     """Uncompressed bytes in a transaction, about."""
     topics: tuple[str, ...]
@@ -147,21 +148,21 @@ class ShipOrder:
     splits: dict[int, OrderedSplit]
     """Spark's hash of the split (see shipper.driver.files.split_hash) → split."""
     bundle: BundleOrder | None = None
-    """None: every line is a Kafka record."""
+    """Settings of bundles; None: every line is a Kafka record."""
     rules: tuple[str, ...] = ()
-    """Of `records.drop`. The frame's `disposition` column, if there is one, holds an index into
-    these and ``reasons`` behind them."""
+    """Rules of `records.drop`. The frame's `disposition` column, if there is one, holds an index
+    into these and ``reasons`` behind them."""
     reasons: tuple[str, ...] = ()
-    """Why Spark sends a record to quarantine."""
+    """Reasons for which Spark sends a record to quarantine."""
     quarantine: QuarantineOrder | None = None
-    """None: a record that cannot be shipped fails the ship."""
+    """Settings of the quarantine; None: a record that cannot be shipped fails the ship."""
     tasks: int = 1
     in_order: bool = False
     """Records of a file keep their order in a partition."""
     stall_seconds: float = 1800.0
     """A ship that makes no progress for so long is stopped."""
     rate_limit_bytes: int | None = None
-    """Per second, on the wire, over all tasks."""
+    """Limit in bytes per second, on the wire, over all tasks."""
     spark: str | None = None
     """Spark's minor version, for the ledger."""
     ratio: float = 1.0
@@ -193,14 +194,14 @@ class SplitToProve:
 
     parts: tuple[Part, ...]
     bom: bool
-    """As OrderedSplit has it."""
+    """True as OrderedSplit has it."""
     counts_bytes: bool
     skipped_bytes: int
 
 
 @dataclass(frozen=True)
 class ProofOrder:
-    """What the tasks of a proof are told."""
+    """Order for the tasks of a proof."""
 
     splits: Mapping[int, SplitToProve]
     """Spark's hash of the split → split."""
@@ -208,7 +209,7 @@ class ProofOrder:
     rules: int
     """Number of rules in `records.drop`; a disposition below it is a dropped line."""
     keep_bytes: int
-    """Of each quarantined value."""
+    """Bytes to keep of each quarantined value."""
 
 
 @functools.cache

@@ -19,12 +19,12 @@ _NAMED = 10
 
 
 class ParkingPlace(NamedTuple):
-    """Where a chunk is to go."""
+    """Topic, and maybe partition, that a chunk waits for."""
 
     topic: str
     partition: int | None = None
-    """Of a chunk that keeps its order: it waits for this one. None: any that can be written to will
-    do."""
+    """Partition that a chunk waits for because it keeps its order. None: any that can be written to
+    will do."""
 
     def __str__(self) -> str:
         return (
@@ -58,15 +58,15 @@ class Parking:
         return bool(self._waiting)
 
     def __contains__(self, place: ParkingPlace) -> bool:
-        """Whether somebody waits for it."""
+        """Return True if a chunk waits for the place."""
         return place in self._waiting
 
     def places(self) -> list[ParkingPlace]:
-        """Those that somebody waits for, the earliest chunk's first."""
+        """Return the places that chunks wait for, the earliest chunk's first."""
         return sorted(self._waiting, key=lambda place: self._waiting[place][0].serial)
 
     def records(self) -> dict[str, int]:
-        """Topic → records that wait for it."""
+        """Return topic → number of records that wait for it."""
         found: dict[str, int] = {}
         for place, chunks in self._waiting.items():
             found[place.topic] = found.get(place.topic, 0) + sum(chunk.counted for chunk in chunks)
@@ -76,19 +76,20 @@ class Parking:
         return [chunk for chunks in self._waiting.values() for chunk in chunks]
 
     def waited_seconds(self, place: ParkingPlace) -> float:
-        """Since the first chunk came that still waits for it, or others that waited with it."""
+        """Return the seconds since the first chunk came that still waits for the place, or others
+        that waited with it."""
         return time.monotonic() - self._since[place]
 
     def holds_up(self, chunk: Chunk, place: ParkingPlace) -> bool:
-        """Whether the chunk has to come here too: nobody waits any more for its place, or it must
-        not overtake what waits or was not sent."""
+        """Return True if the chunk must be parked, too: its place was given up, or it must not
+        overtake a chunk that waits or was not sent."""
         if chunk.sequence is None:
             return place in self.given_up
         others_wait = place in self._waiting or ParkingPlace(place.topic) in self._waiting
         return others_wait or place in self.given_up or self._comes_behind_unsent(chunk)
 
     def has_room_for(self, chunk: Chunk, place: ParkingPlace) -> bool:
-        """True for one that is not going to be sent anyway."""
+        """Return True if the chunk may be parked. Also True for a chunk that will not be sent."""
         fits = self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
         return fits or place in self.given_up or self._comes_behind_unsent(chunk)
 
@@ -105,7 +106,7 @@ class Parking:
         self.bytes += chunk.size_bytes
 
     def take(self, place: ParkingPlace, count: int | None = None) -> list[Chunk]:
-        """Lets the first ``count`` chunks go; all, if None."""
+        """Take the first ``count`` chunks; all, if None."""
         waiting = self._waiting[place]
         count = len(waiting) if count is None else count
         self._keep(place, waiting[count:])
@@ -149,8 +150,8 @@ class Parking:
 
 
 class Admission:
-    """Which chunks may be sent right now, and which wait, and until when: what the topics say and
-    what is parked, taken together. Its owner holds its own lock around every call."""
+    """Decision which chunks may be sent now, and which wait and until when: topics' states and
+    parked chunks, taken together. Its owner holds its own lock around every call."""
 
     def __init__(self, topics: Topics, parking_bytes: int, deadline_seconds: float) -> None:
         self._topics = topics
@@ -158,12 +159,12 @@ class Admission:
         self.parking = Parking(parking_bytes)
         self._probes: set[Chunk] = set()
         self._forbidden: set[ParkingPlace] = set()
-        """Of those that were given up: for want of an ACL."""
+        """Places that were given up because an ACL is missing."""
 
     def may_go_to(self, chunk: Chunk) -> tuple[int, ...]:
-        """The partitions that the chunk may be sent to right now; nothing if it has to wait, behind
-        others or for its topic. The one answer to that question, for who hands a chunk over, who
-        sends it, and who lets go what waits."""
+        """Return the partitions that the chunk may be sent to right now; none if the chunk has to
+        wait, behind others or for its topic. The one answer to that question, for who hands a chunk
+        over, who sends it, and who lets go what waits."""
         if not chunk.records:
             return (0,)  # it goes to the ledger alone
         place = self._place(chunk)
@@ -183,9 +184,9 @@ class Admission:
     def admit(
         self, chunks: Iterable[Chunk], wait_until: Callable[[Callable[[], bool]], object]
     ) -> list[Chunk]:
-        """Parks those that may not be sent right now; returns the others. While there is no room it
-        waits, by calling ``wait_until`` with what must come true; that lets go of the owner's lock
-        meanwhile."""
+        """Park the chunks that may not be sent right now; return the others. While there is no room
+        it waits, by calling ``wait_until`` with what must come true; that lets go of the owner's
+        lock meanwhile."""
         going = []
         for chunk in chunks:
             if not self.may_go_to(chunk):
@@ -197,9 +198,10 @@ class Admission:
         return going
 
     def _should_not_wait(self, chunk: Chunk) -> bool:
-        """Whether it makes no sense to wait for room before the chunk is parked: there is some, or
-        there is none soon. Reading on makes sense only while something can be sent; and while some
-        of what is parked goes in a moment, since its topic may be usable, there is room soon."""
+        """Return True if it makes no sense to wait for room before the chunk is parked: there is
+        room, or there is none soon. Reading on makes sense only while something can be sent; and
+        while some of what is parked goes in a moment, since its topic may be usable, there is room
+        soon."""
         if self.parking.has_room_for(chunk, self._place(chunk)):
             return True
         topics = self._topics
@@ -214,8 +216,8 @@ class Admission:
         self.parking.park(chunk, self._place(chunk))
 
     def let_go(self) -> list[Chunk]:
-        """Those that waited and may be sent now, in their order. What waited too long is
-        given up."""
+        """Return the chunks that waited and may be sent now, in their order. What waited too long
+        is given up."""
         going: list[Chunk] = []
         for place in self.parking.places():
             if place not in self.parking:
@@ -248,8 +250,8 @@ class Admission:
         self._probes.difference_update(chunks)
 
     def raise_given_up(self) -> None:
-        """Raises TopicMissing if something could not be written to until the deadline,
-        ClusterRefuses if all of that was for want of an ACL."""
+        """Raise TopicMissing if a topic could not be written to until the deadline, or
+        ClusterRefuses if an ACL was missing for all of them."""
         places = sorted(self.parking.given_up, key=str)
         if not places:
             return

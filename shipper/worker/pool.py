@@ -51,7 +51,7 @@ _NEVER = float("inf")
 
 @dataclass
 class ClosedPool:
-    """What became of the chunks that were submitted, but for those that stayed unsent (see
+    """Outcome of the chunks that were submitted, but for those that stayed unsent (see
     :meth:`LanePool.unsent`)."""
 
     delivered: int = 0
@@ -85,17 +85,17 @@ class LanePool:
         *,
         right: RightToShip[Any] | None = None,
     ) -> None:
-        """``right``: asked by each lane between its opening and its first record; ``settle``, if
-        None."""
+        """Make the pool. ``right``: asked by each lane between its opening and its first record;
+        ``settle``, if None."""
         self.options = options
         self.right = right or RightToShip(settle)
         self.settle = settle
         self._tell_delivered = delivered
         self.rate = BrokerRate(options.rate)
         self.stop_at = _NEVER
-        """When (monotonic) lanes stop sending."""
+        """Time (monotonic) when lanes stop sending."""
         self.give_up_at = _NEVER
-        """When they stop waiting for the answer to a commit."""
+        """Time (monotonic) when lanes stop waiting for the answer to a commit."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
         self._changed = threading.Condition()
@@ -135,11 +135,12 @@ class LanePool:
     def open(
         self, topics: Sequence[str] = (), announce: Callable[[], object] = lambda: None
     ) -> None:
-        """Opens all lanes at once: initialising costs some ten round trips each. Returns when every
+        """Open all lanes at once: initialising costs some ten round trips each. Returns when every
         one has fenced its past.
 
         ``announce`` is what must have happened before the first of them may fence anybody; they
-        connect meanwhile. ``topics``: those that are known already are looked up, too."""
+        connect meanwhile. ``topics``: those that are known already are looked up, too.
+        """
         self._topics.start()
         for lane in self._lanes:
             lane.start()
@@ -151,7 +152,7 @@ class LanePool:
             self._raise_failure()
 
     def submit(self, chunks: list[Chunk]) -> None:
-        """Hands over the chunks of one transaction. Never waits for metadata; blocks while every
+        """Hand over the chunks of one transaction. Never waits for metadata; blocks while every
         lane is busy, or while no topic at all can be written to and the parking is full. Raises
         what made a lane fail."""
         with self._changed:
@@ -173,11 +174,11 @@ class LanePool:
         self._lane_wait_seconds += time.monotonic() - began
 
     def _wait_until(self, holds: Callable[[], bool]) -> None:
-        """Or until a lane fails."""
+        """Wait until ``holds`` is true, or until a lane fails."""
         self._changed.wait_for(lambda: self._failures or holds())
 
     def drain(self) -> None:
-        """Returns when everything submitted is delivered, or left unsent since its topic stayed
+        """Wait until everything submitted is delivered, or left unsent because its topic stayed
         unusable or the parking was full. Raises what made a lane fail."""
         with self._changed:
             self._wait_until(
@@ -188,8 +189,8 @@ class LanePool:
             self._raise_failure()
 
     def close(self, timeout_seconds: float) -> ClosedPool:
-        """Stops sending, and returns in ``timeout_seconds`` at the latest, in which commits under
-        way may still be answered."""
+        """Stop sending, and return within ``timeout_seconds``, in which commits under way may still
+        be answered."""
         now = time.monotonic()
         with self._changed:
             self.stop_at, self.give_up_at = now, now + max(0.0, timeout_seconds - 0.5)
@@ -203,15 +204,15 @@ class LanePool:
 
     @property
     def reopened(self) -> int:
-        """How often a lane was thrown away and opened anew."""
+        """Number of times that a lane was reopened."""
         return sum(lane.work.reopened for lane in self._lanes)
 
     def work(self) -> list[LaneWork]:
-        """What each lane did until now."""
+        """Return the work of each lane until now."""
         return [lane.work for lane in self._lanes]
 
     def parked(self) -> dict[str, int]:
-        """Topic → records that wait in memory for it."""
+        """Return topic → number of records that wait in memory for it."""
         with self._changed:
             return self._parking.records()
 
@@ -221,7 +222,7 @@ class LanePool:
         return self._parking.parked_records
 
     def sent(self) -> SentBytes:
-        """By librdkafka's count: of a lane that is open, as of a second ago."""
+        """Return the bytes sent, by librdkafka's count: of an open lane, as of a second ago."""
         return reduce(SentBytes.plus, (lane.sent() for lane in self._lanes), SentBytes())
 
     def sample(self) -> LaneSample:
@@ -237,13 +238,13 @@ class LanePool:
         )
 
     def unsent(self) -> dict[str, int]:
-        """Topic → records that were not delivered since it could not be written to: given up, or no
-        room to wait for it."""
+        """Return topic → number of records that were not delivered because the topic could not be
+        written to: given up, or without room to wait."""
         with self._changed:
             return dict(self._parking.unsent)
 
     def raise_given_up(self) -> None:
-        """Raises TopicMissing if a topic could not be written to for ``deadline_seconds``,
+        """Raise TopicMissing if a topic could not be written to for ``deadline_seconds``, or
         ClusterRefuses if an ACL forbids it."""
         with self._changed:
             self._admission.raise_given_up()
@@ -251,7 +252,7 @@ class LanePool:
     # What the lanes ask and tell. Any lane may call at any time.
 
     def wait_for_permission(self) -> None:
-        """Until it is announced that this pool's lanes fence others, or the pool closes."""
+        """Wait until it is announced that this pool's lanes fence others, or the pool closes."""
         while not self._permission.wait(_LOOK_SECONDS) and self.stop_at == _NEVER:
             pass
 
@@ -295,8 +296,8 @@ class LanePool:
         )
 
     def lower_batch_bytes(self, topic: str) -> bool:
-        """Halve the batches of ``topic``; return False if they are so small already that they fit
-        whatever they hold."""
+        """Halve the batches of ``topic``; return False if they are so small already that they
+        always fit."""
         fits = self.options.limits.surely(topic)
         with self._changed:
             if self.batch_bytes(topic) <= fits:
@@ -330,8 +331,8 @@ class LanePool:
                 self._call_back(chunk.topic, chunk.sequence)
 
     def _call_back(self, topic: str, sequence: int) -> None:
-        """What is ready already, and must not overtake a chunk that has just been parked, is parked
-        behind it."""
+        """Call back ready chunks. A chunk that must not overtake one that has just been parked is
+        parked behind it."""
         for chunks in list(self._ready):
             for chunk in [
                 chunk for chunk in chunks if (chunk.topic, chunk.sequence) == (topic, sequence)
@@ -347,7 +348,7 @@ class LanePool:
             self._changed.notify_all()
 
     def _send_parked(self) -> None:
-        """Called by the topics' thread."""
+        """Send parked chunks; called by the topics' thread."""
         with self._changed:
             self._ready.extend([chunk] for chunk in self._admission.let_go())
             self._changed.notify_all()

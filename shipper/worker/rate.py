@@ -28,7 +28,7 @@ _FASTER, _SLOWER = 1.1, 0.9
 
 @dataclass(frozen=True)
 class Pace:
-    """When the bytes of one transaction may go: evenly, from ``begins`` (monotonic seconds) on for
+    """Schedule of one transaction's bytes: evenly, from ``begins`` (monotonic seconds) on for
     ``seconds``."""
 
     begins: float
@@ -36,23 +36,23 @@ class Pace:
     size_bytes: int
 
     def after(self, sent_bytes: int) -> float:
-        """When more may go than ``sent_bytes``."""
+        """Return the time when more than ``sent_bytes`` may be sent."""
         return self.begins + self.seconds * sent_bytes / max(1, self.size_bytes)
 
     def begin_at(self, most_seconds: float) -> float:
-        """When to begin, so that what is sent evenly takes no more than that. Where it would, what
-        comes first goes at once."""
+        """Return the time to begin, so that an even pace takes no more than ``most_seconds``. Where
+        it would, what comes first goes at once."""
         return self.begins + max(0.0, self.seconds - most_seconds)
 
 
 class NoLimit:
     def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
-        """At once."""
+        """Return the pace of now: without a limit, a turn comes at once."""
         return Pace(0.0, 0.0, size_bytes)
 
 
 class RateLimit:
-    """Lets ``bytes_per_second()`` pass, shared by all threads that ask.
+    """Rate limiter: lets ``bytes_per_second()`` pass, shared by all threads that ask.
 
     They take turns, each for as long as its bytes take: so none has a transaction open while others
     send. What was not used is kept for a tenth of a second only, so that a pause is not made up for
@@ -68,8 +68,8 @@ class RateLimit:
         self._free_at = 0.0
 
     def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
-        """Waits until all that was asked for before may have been sent, or the time (monotonic
-        seconds) is over."""
+        """Wait until all bytes of earlier turns may have been sent, or the time (monotonic seconds)
+        is over."""
         while not self._next.acquire(timeout=_LOOKS_EVERY_SECONDS):
             if time.monotonic() >= until():
                 return Pace(0.0, 0.0, size_bytes)
@@ -107,7 +107,7 @@ class BrokerRate:
         self._lock = threading.Lock()
         self._rate = math.inf
         self._guesses = True
-        """Until the first turn at a learned rate."""
+        """True until the first turn at a learned rate."""
         self._sent: deque[tuple[float, int]] = deque()
         """Pairs of monotonic seconds and bytes sent, of the window and since the first
         throttling."""
@@ -164,6 +164,7 @@ class BrokerRate:
 
 
 def wait_until(at: Callable[[], float]) -> None:
-    """``at``: monotonic seconds; may become less while it is waited for."""
+    """Wait until ``at`` (monotonic seconds). The deadline is read again while waiting and may move
+    earlier."""
     while (left := at() - time.monotonic()) > 0:
         time.sleep(min(left, _LOOKS_EVERY_SECONDS))

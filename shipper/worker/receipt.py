@@ -1,4 +1,5 @@
-"""What a task returns to the driver: what it read, and what became of it, as JSON; or its error.
+"""Receipts that tasks return to the driver: what a task read, and what became of it, as JSON; or
+its error.
 
 An error comes through Spark's text, which quotes log lines. So it is marked by a seal, which no log
 line can know.
@@ -17,13 +18,13 @@ from shipper.ledger.records import ChunkValue
 
 @dataclass(frozen=True)
 class LaneSample:
-    """What the lanes of a task do at a moment."""
+    """State of a task's lanes at a moment."""
 
     at: float
     """Seconds since the epoch."""
     in_flight_bytes: int
     wire_bytes: int
-    """Until now."""
+    """Bytes sent on the wire until now."""
     busy_lanes: int
     waited_seconds: float
     """The reader for a lane, until now."""
@@ -34,13 +35,13 @@ class LaneSample:
 
 @dataclass
 class LaneWork:
-    """What a lane did until now."""
+    """Work of a lane until now."""
 
     transactions: int = 0
     bytes: int = 0
     """Committed, uncompressed."""
     busy_seconds: float = 0.0
-    """With a transaction under way, faults and their repair included."""
+    """Seconds with a transaction under way, faults and their repair included."""
     reopened: int = 0
     retried_records: int = 0
     """Sent again after a fault."""
@@ -50,17 +51,17 @@ class LaneWork:
 
 @dataclass
 class SplitReceipt:
-    """What a task did with one split."""
+    """Work of a task on one split."""
 
     records: int = 0
     already_there: int = 0
-    """On the cluster already, in quarantine too."""
+    """Records already committed, in quarantine too."""
     delivered: int = 0
     checksums: dict[str, int] = field(default_factory=dict)
     """Topic → sum of xxhash64(value) over the records delivered there, modulo 2^64."""
     adjusted: int = 0
-    """What the checksum of the values as shipped has beyond that of the values as Spark read them,
-    modulo 2^64; of all records, those that were already there too."""
+    """Difference between the checksum of the values as shipped and that of the values as Spark read
+    them, modulo 2^64; over all records, already committed ones too."""
     filtered: dict[str, int] = field(default_factory=dict)
     """Rule → lines that it took."""
     quarantined: dict[str, int] = field(default_factory=dict)
@@ -72,7 +73,8 @@ class SplitReceipt:
     """Bytes of its lines as they were read, each with its end; None if one was too long to be read
     whole."""
     seconds: float = 0.0
-    """From the chunk before its first one to its last one: reading, and waiting for a free lane."""
+    """Seconds from the chunk before its first one to its last one: reading, and waiting for a free
+    lane."""
 
     def add_read(self, size: int | None) -> None:
         self.read = None if size is None or self.read is None else self.read + size
@@ -92,7 +94,7 @@ class SplitReceipt:
 
 @dataclass
 class TopicReceipt:
-    """What a task sent to one topic."""
+    """Records that a task sent to one topic."""
 
     delivered: int = 0
     bytes: int = 0
@@ -101,13 +103,13 @@ class TopicReceipt:
 
 @dataclass
 class Receipt:
-    """What a task returns. With ``error`` set the rest says what was done until then."""
+    """Result of a task. With ``error`` set the rest says what was done until then."""
 
     task: int
     retries: int = 0
     """Attempts of this task before this one."""
     splits: dict[int, SplitReceipt] = field(default_factory=dict)
-    """By Spark's hash of the split."""
+    """Spark's hash of the split → receipt."""
     topics: dict[str, TopicReceipt] = field(default_factory=dict)
     lane_reopened: int = 0
     parked: dict[str, int] = field(default_factory=dict)
@@ -120,7 +122,7 @@ class Receipt:
     unconfirmed: dict[str, str] = field(default_factory=dict)
     """Topic → why nobody could tell its id, where some chunks carry none."""
     possible_duplicates: int = 0
-    """At least once: records that were sent again after a fault."""
+    """Records that were sent again after a fault (at least once)."""
     wire_bytes: int = 0
     throttled_seconds: float = 0.0
     """Seconds for which brokers throttled this task's connections, for example by a quota."""
@@ -130,7 +132,7 @@ class Receipt:
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None
-    """When the last transaction was committed."""
+    """Time when the last transaction was committed."""
     error: str | None = None
     error_kind: str | None = None
     """Class name in shipper.errors."""
@@ -147,7 +149,8 @@ class Receipt:
             self.topic(topic).already_there += records
 
     def count_delivered(self, split: int, topic: str, chunk: ChunkValue) -> None:
-        """``chunk`` is certainly in Kafka. Dropped lines (no topic) count when they are read."""
+        """Count ``chunk``, which is certainly in Kafka. Dropped lines (no topic) count when they
+        are read."""
         if not topic:
             return
         mine, there = self.split(split), self.topic(topic)
@@ -160,8 +163,8 @@ class Receipt:
         there.bytes += chunk.bytes
 
     def take_over(self, split: int, topic: str, chunk: ChunkValue) -> None:
-        """A chunk of this task's earlier attempts: already there for this attempt, and delivered by
-        this ship all the same."""
+        """Count a chunk of this task's earlier attempts: already committed for this attempt, but
+        delivered by this ship."""
         mine = self.splits.get(split)
         if mine is None or not chunk.records or not topic:
             # another task's split, one that this attempt did not get to, or dropped lines, which
@@ -201,12 +204,12 @@ class Receipt:
 
 @dataclass
 class SplitSums:
-    """What a task of a proof found in one split."""
+    """Sums that a task of a proof computed for one split."""
 
     lines: int = 0
     ended: bool = False
     read: int | None = None
-    """As ChunkValue has it, once the split has ended."""
+    """Bytes as ChunkValue has it, once the split has ended."""
     counts: list[int] = field(default_factory=list)
     """Records of each part."""
     checksums: list[int] = field(default_factory=list)

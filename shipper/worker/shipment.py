@@ -1,5 +1,5 @@
-"""From slices to transactions: what of a slice is not on the cluster yet, in chunks that are handed
-over together."""
+"""Transactions from slices: the part of a slice that is not on the cluster yet, in chunks that are
+handed over together."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ AtCommit = Callable[[ChunkValue], ChunkValue]
 
 
 class AlreadyThere:
-    """What of the order's splits is on the cluster already: when the run took over, and what this
-    task's earlier attempts committed since."""
+    """Records of the order's splits that are already committed: when the run took over, and by this
+    task's earlier attempts since."""
 
     def __init__(self, splits: dict[int, OrderedSplit]) -> None:
         self._intervals: dict[tuple[SplitId, str], IntervalSet] = {}
@@ -74,26 +74,26 @@ class AlreadyThere:
             self._ends_known.add(key.split)
 
     def gaps(self, split: SplitId, topic: str, first: int, end: int) -> list[Interval]:
-        """What of [first, end) is not in ``topic``; for no topic, the lines whose disposition the
-        ledger does not have."""
+        """Return the parts of [first, end) that are not in ``topic``; for no topic, the lines whose
+        disposition the ledger does not have."""
         there = self._intervals.get((split, topic))
         return there.gaps(first, end) if there else [Interval(first, end)]
 
     def quarantines(self, split: SplitId) -> set[str]:
-        """Topics in which records of the split are in quarantine."""
+        """Return the topics in which records of the split are in quarantine."""
         return self._quarantines.get(split, set())
 
     def end_known(self, split: SplitId) -> bool:
         return split in self._ends_known
 
     def home(self, split: SplitId, topic: str) -> int | None:
-        """The partition that its latest records in ``topic`` went to, if they went to one."""
+        """Return the partition of the split's latest records in ``topic``, if they went to one."""
         return self._homes.get((split, topic))
 
 
 @dataclass
 class _Transaction:
-    """What is gathered to be sent in one transaction."""
+    """Chunks that are gathered to be sent in one transaction."""
 
     chunks: list[Chunk] = field(default_factory=list)
     bytes: int = 0
@@ -104,8 +104,8 @@ class _Transaction:
 
 
 class TaskShipment:
-    """Gathers the chunks of slices into transactions of about ``chunk_size_bytes``, and counts
-    every record in the receipt.
+    """Collector of the chunks of slices into transactions of about ``chunk_size_bytes``, which
+    counts every record in the receipt.
 
     Where files keep their order, one is gathered for each lane, and files that share a lane share
     it. So no more waits here than the lanes hold, however many files there are.
@@ -115,7 +115,8 @@ class TaskShipment:
         self, order: ShipOrder, limits: RecordLimits, receipt: Receipt, *,
         submit: Callable[[list[Chunk]], None], at_commit: AtCommit,
     ) -> None:  # fmt: skip
-        """``submit`` takes the chunks of one transaction, and blocks while all lanes are busy."""
+        """Make the shipment. ``submit`` takes the chunks of one transaction, and blocks while all
+        lanes are busy."""
         self._order = order
         self._there = AlreadyThere(order.splits)
         self._predecessors: list[Committed] = []
@@ -124,12 +125,12 @@ class TaskShipment:
         self._submit = submit
         self._at_commit = at_commit
         self._transactions: dict[int | None, _Transaction] = {}
-        """What is gathered, by lane where the order of files tells which one it must be."""
+        """Gathered chunks, by lane if the order of files decides the lane."""
         self._busy_since = time.monotonic()
 
     def begin(self, committed: Decided[list[Committed]]) -> None:
-        """To be called when the lanes are open. ``committed``: what is on the cluster since the run
-        took over."""
+        """Begin, when the lanes are open. ``committed``: what is on the cluster since the run took
+        over."""
         for chunk in committed.answer:
             self._there.add(chunk)
             if chunk.value.generation == self._order.generation:
@@ -137,7 +138,7 @@ class TaskShipment:
         self._busy_since = time.monotonic()
 
     def ship(self, part: SplitSlice) -> None:
-        """Hands over every record of the slice that is not on the cluster yet. Transactions are
+        """Hand over every record of the slice that is not on the cluster yet. Transactions are
         looked at between slices, so that what goes to quarantine shares the transaction of the
         records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
         if part.split not in self._order.splits:
@@ -166,13 +167,13 @@ class TaskShipment:
                 self._submit(self._transactions.pop(lane).chunks)
 
     def finish(self) -> None:
-        """Hands over what is left. Raises what made a lane fail."""
+        """Hand over what is left. Raises what made a lane fail."""
         while self._transactions:
             self._submit(self._transactions.popitem()[1].chunks)
 
     def count_predecessors(self) -> None:
-        """What this task's earlier attempts committed was already there for this one, and was
-        delivered by this ship all the same."""
+        """Count what this task's earlier attempts committed: already committed for this attempt,
+        but delivered by this ship."""
         numbers = (
             {split.id: number for number, split in self._order.splits.items()}
             if self._predecessors
@@ -268,10 +269,11 @@ class _SliceShipment:
             yield self._end_chunk()
 
     def _agrees_with_reader(self) -> bool:
-        """True unless the bytes of the split's lines are not those that the reader made: then the
-        split has no end, and is never complete.
+        """Return True unless the bytes of the split's lines differ from those that the reader made:
+        then the split has no end, and is never complete.
 
-        The end of the last line, which is counted, may be missing in the file."""
+        The end of the last line, which is counted, may be missing in the file.
+        """
         unpacked, read = self._part.unpacked, self._mine.read
         if self._split.counts_bytes or unpacked is None or read is None:
             return True
@@ -285,8 +287,8 @@ class _SliceShipment:
         return None if self._mine.read is None else self._mine.read + self._split.skipped_bytes
 
     def _adjust_for_bom(self, shipped: Rows | None) -> None:
-        """``shipped``: rows that lie in a topic, or will. The mark that is put back is in no hash
-        that Spark computed."""
+        """Add the byte order mark that is put back. ``shipped``: rows that lie in a topic, or will.
+        The mark that is put back is in no hash that Spark computed."""
         if self._split.bom and self._part.first == 0 and (shipped is None or 0 in shipped[:1]):
             without = self._part.table.column("value")[0].as_py()
             self._adjust(spark_hash(UTF8_BOM + without) - spark_hash(without))
@@ -305,7 +307,7 @@ class _SliceShipment:
         return self._there.gaps(self._split.id, topic, self._part.first, self._part.end)
 
     def _rows_in(self, topic: str) -> npt.NDArray[np.bool_]:
-        """For each row, whether it is in ``topic`` if it belongs there."""
+        """Return for each row whether it is in ``topic`` if it belongs there."""
         there = np.ones(self._part.rows, np.bool_)
         for first, end in self._gaps(topic):
             there[first - self._part.first : end - self._part.first] = False
@@ -345,8 +347,8 @@ class _SliceShipment:
         yield from self._quarantine_chunks(new)
 
     def _without_quarantined(self, rows: Rows) -> tuple[Rows, list[Rows]]:
-        """The rows that are in no quarantine, and those that are; which are counted as already
-        there."""
+        """Return the rows that are in no quarantine, and those that are, which are counted as
+        already committed."""
         found = []
         for topic, there in self._in_quarantine.items():
             hit = there[rows]
@@ -356,8 +358,8 @@ class _SliceShipment:
         return rows, found
 
     def _send(self, topic: str, rows: Rows | None, rejected: list[Rows]) -> Iterator[Chunk]:
-        """``rows``: those that go to ``topic``, all if None; ``rejected``: those that would go
-        there."""
+        """Yield the chunks of ``topic``. ``rows``: those that go there, all if None; ``rejected``:
+        those that would have gone there."""
         part = self._part
         if self._in_quarantine:
             rows, found = self._without_quarantined(np.arange(part.rows) if rows is None else rows)
@@ -395,8 +397,8 @@ class _SliceShipment:
         *,
         ends_split: bool,
     ) -> Chunk:
-        """The records ``ordinals`` of [first, end). ``missing``: those of the interval that belong
-        to the topic and are in quarantine."""
+        """Make a chunk of the records ``ordinals`` of [first, end). ``missing``: those of the
+        interval that belong to the topic and are in quarantine."""
         table = self._rows(ordinals)
         values, names = table.column("value"), table.schema.names
         checksum = sum(
@@ -453,7 +455,8 @@ class _SliceShipment:
         return self._part.table.take(pa.array(ordinals - self._part.first))
 
     def _quarantine_chunks(self, rejected: Sequence[Rejection]) -> Iterator[Chunk]:
-        """Each so small that the ledger's record of it is. Nothing without a quarantine."""
+        """Yield quarantine chunks, each so small that its ledger record is small. Nothing without a
+        quarantine."""
         quarantine = self._order.quarantine
         if not rejected or quarantine is None:
             return
@@ -509,8 +512,8 @@ class _SliceShipment:
         own: Sequence[Header],
         timestamp_ms: int | None,
     ) -> list[Header]:
-        """``of_part``: Spark saw only a part of the record, and made key, headers and time
-        of it."""
+        """Return the headers of a quarantined record. ``of_part``: Spark saw only a part of the
+        record, and derived key, headers and time from it."""
         sizes = [len(key or b""), *(len(value) for _, value in own)]
         if of_part or max(sizes) > quarantine.keep_bytes or sum(sizes) > _MOST_BESIDE_BYTES:
             cut, key, own = True, None, ()
@@ -531,12 +534,13 @@ class _SliceShipment:
         return headers.encode()
 
     def _dropped_chunk(self, first: int, end: int, filtered: dict[str, int]) -> Chunk:
-        """For the ledger alone. ``filtered``: rule → lines of [first, end) that it took."""
+        """Make a chunk for the ledger alone. ``filtered``: rule → lines of [first, end) that it
+        took."""
         entry = replace(self._nothing, last=end, records=sum(filtered.values()), filtered=filtered)
         return self._chunk("", first, entry)
 
     def _end_chunk(self) -> Chunk:
-        """For the ledger alone: the split ends with the slice."""
+        """Make a chunk for the ledger alone: the split ends with the slice."""
         return self._chunk(
             "",
             self._part.end,
@@ -581,7 +585,7 @@ class _SliceShipment:
 
 
 def _parts(gaps: Sequence[Interval], without: Rows) -> Iterator[Interval]:
-    """The gaps, cut so that the ledger's record of what is missing in one stays small."""
+    """Yield the gaps, cut so that the ledger's record of what is missing in one stays small."""
     for first, end in gaps:
         for cut in _within(without, first, end)[MOST_RUNS::MOST_RUNS].tolist():
             yield Interval(first, cut)
@@ -595,7 +599,7 @@ def _within(ordinals: Rows, first: int, end: int) -> Rows:
 
 
 def runs(ordinals: Rows) -> Iterator[Interval]:
-    """Of consecutive numbers, as long as they can be."""
+    """Yield runs of consecutive numbers, as long as they can be."""
     if len(ordinals):
         breaks = np.flatnonzero(np.diff(ordinals) > 1)
         firsts, ends = ordinals[np.r_[0, breaks + 1]], ordinals[np.r_[breaks, -1]] + 1

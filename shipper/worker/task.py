@@ -62,7 +62,7 @@ _IDS_SECONDS = 10.0
 
 
 class TaskError(Exception):
-    """What fails the attempt. Its text is for the driver, see shipper.worker.receipt."""
+    """Error that fails the attempt. Its text is for the driver, see shipper.worker.receipt."""
 
 
 class _Without:
@@ -77,9 +77,9 @@ class _Without:
 
 
 def _let_pyarrow_do_without_pandas() -> None:
-    """With its first array pyarrow imports pandas, should it ever meet a frame: a second of CPU in
-    every new worker, while the cluster waits. It looks once in a process, so it is enough that
-    there is none at that moment."""
+    """Keep pyarrow from importing pandas with its first array: that costs a second of CPU in every
+    new worker, while the cluster waits. It looks once in a process, so it is enough that there is
+    none at that moment."""
     if "pandas" in sys.modules:
         return
     without = _Without("pandas")
@@ -91,7 +91,7 @@ def _let_pyarrow_do_without_pandas() -> None:
 
 
 def get_ready() -> None:
-    """What a worker does once, whatever it ships."""
+    """Prepare a worker, once, whatever it ships."""
     _let_pyarrow_do_without_pandas()
 
 
@@ -103,11 +103,12 @@ def ship_task(
     attempt: int,
     tries_before: int,
 ) -> Receipt:
-    """``task``: its number; ``attempt``: of all attempts of all tasks, by which later ones are
-    told; ``tries_before``: of this task.
+    """Ship one task. ``task``: its number; ``attempt``: number among all attempts of all tasks,
+    which tells later ones; ``tries_before``: earlier attempts of this task.
 
     Raises TaskError for what another attempt may mend, but not in the last one; everything else
-    that is known is in the receipt. What nobody foresaw is raised as it is."""
+    that is known is in the receipt. What nobody foresaw is raised as it is.
+    """
     get_ready()
     client, common = ClusterClient(cluster), order.lane_options
     patience = Patience.of(common.settings.transaction_timeout_ms / 1000, common.deadline_seconds)
@@ -163,15 +164,15 @@ class TaskAttempt:
     """
 
     def __init__(self, order: ShipOrder, ledger: LedgerLog, task: int, number: int) -> None:
-        """``number``: of all attempts of all tasks."""
+        """Make an attempt. ``number``: among all attempts of all tasks."""
         self._order = order
         self._ledger = ledger
         self._key = AttemptKey(order.generation, task, number)
         self.active_tasks = 1
-        """How many tasks share the rate limit, when somebody looked last."""
+        """Number of tasks that share the rate limit, as last counted."""
 
     def connect(self) -> None:
-        """Never raises."""
+        """Connect. Never raises."""
         self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
@@ -268,8 +269,8 @@ class TaskLanes:
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
     def open(self) -> Decided[list[Committed]]:
-        """Announces this attempt, opens the lanes (which fences the task's earlier attempts), and
-        returns what is committed then.
+        """Announce this attempt, open the lanes (which fences the task's earlier attempts), and
+        return what is committed then.
 
         The first attempt of a task has nothing to learn: since the driver took over and read the
         ledger, nobody else could commit anything of this task's splits. So it need not wait for the
@@ -287,20 +288,20 @@ class TaskLanes:
         return self._attempt.committed_keys()
 
     def at_commit(self, chunk: ChunkValue) -> ChunkValue:
-        """With what is known of it only now."""
+        """Return the chunk's value with what is known only at its commit."""
         parked = tuple(sorted(self.pool.parked())) or None
         return replace(chunk, wire_bytes=int(chunk.bytes / self._ratio()), parked=parked)
 
     def finish(self) -> None:
-        """Returns when everything is delivered. Raises what made a lane fail, and TopicMissing for
-        a topic that stayed unusable."""
+        """Wait until everything is delivered. Raises what made a lane fail, and TopicMissing for a
+        topic that stayed unusable."""
         self.pool.drain()
         self._close(self._settings.transaction_timeout_ms / 1000)
         self.pool.raise_given_up()
 
     def abandon(self) -> None:
-        """After a failure: a commit that is under way may still be answered, nothing else
-        is sent."""
+        """Abandon the ship after a failure: a commit that is under way may still be answered,
+        nothing else is sent."""
         self._close(15.0)
 
     def _close(self, timeout_seconds: float) -> None:
@@ -317,14 +318,14 @@ class TaskLanes:
             self._sampler.join()
 
     def _count_delivered(self, chunks: Sequence[Chunk]) -> None:
-        """Called by the pool, one lane at a time. Nobody else writes to the fields that it adds to,
-        before the pool is closed."""
+        """Count delivered chunks; called by the pool, one lane at a time. Nobody else writes to the
+        fields that it adds to, before the pool is closed."""
         for chunk in chunks:
             if chunk.entry is not None:
                 self._receipt.count_delivered(chunk.split, chunk.topic, chunk.entry)
 
     def fill_receipt(self) -> None:
-        """With what the lanes delivered until now."""
+        """Fill the receipt with what the lanes delivered until now."""
         pool, receipt = self.pool, self._receipt
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
@@ -348,9 +349,9 @@ class TaskLanes:
         return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
     def _sample(self) -> None:
-        """Until the end: what the lanes do, once a second; and, for a share of the rate, how many
-        tasks there are. Whatever goes wrong once is tried again: a sampler that ends keeps the rate
-        at what it was, and the page without its samples."""
+        """Sample until the end: the state of the lanes, once a second; and, for a share of the
+        rate, the number of tasks. Whatever goes wrong once is tried again: a sampler that ends
+        keeps the rate at what it was, and the page without its samples."""
         looked_at = time.monotonic()
         while not self._done.wait(_SAMPLE_SECONDS):
             with _going_on("no sample of the lanes can be taken right now"):

@@ -86,20 +86,21 @@ class Ready:
 
 @dataclass(frozen=True)
 class Broken:
-    """Something that cannot become a pipeline's DAG, and why: one message for each fault."""
+    """Configuration that cannot become a pipeline's DAG, and why: one message for each fault."""
 
     dag_id: str
     faults: tuple[str, ...]
     pipeline: Pipeline | None = None
-    """As it was when its file could last be read."""
+    """Pipeline as it was when its file could last be read."""
     pools: Mapping[str, str] = field(default_factory=dict)
     removed: bool = False
     """True if there is no file any more: somebody removed it, most likely on purpose."""
 
 
 def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
-    """Never raises. With ``only``, a DAG's id, its pipeline alone is read if it can be. What
-    secrets and other references stand for need not be known here: the steps know it."""
+    """Read all pipelines. Never raises. With ``only``, a DAG's id, its pipeline alone is read if
+    it can be. What secrets and other references stand for need not be known here: the steps know
+    it."""
     if only is not None:
         try:
             pipeline = load_pipeline(config_dir, only, EVERYTHING)
@@ -142,8 +143,8 @@ def describe(error: Exception) -> str:
 
 
 def _free_ids(taken: set[str]) -> Callable[[str], str]:
-    """File stem → a legal DAG id that nothing else has: that of its pipeline, when the file was
-    right."""
+    """Return a function from file stem to a legal DAG id that nothing else has: that of its
+    pipeline, when the file was right."""
 
     def free(stem: str) -> str:
         dag_id = re.sub(r"[^\w.-]", "_", stem, flags=re.ASCII)[:200] or CONFIG_DAG_ID
@@ -156,7 +157,7 @@ def _free_ids(taken: set[str]) -> Callable[[str], str]:
 
 
 def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
-    """A DAG for every pipeline, and one for everything that cannot be read or built."""
+    """Yield a DAG for every pipeline, and one for everything that cannot be read or built."""
     faults: dict[str, tuple[str, ...]] = {}
     for entry in read_catalog(config_dir, only):
         broken = entry if isinstance(entry, Broken) else None
@@ -178,7 +179,7 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
 
 
 class _NothingToShow(Exception):
-    """There is no earlier state of a broken pipeline that could stand in its place."""
+    """Signal that there is no earlier state of a broken pipeline that could stand in its place."""
 
 
 def pipeline_dag(
@@ -189,9 +190,9 @@ def pipeline_dag(
     *,
     removed: bool = False,
 ) -> DAG:
-    """With ``faults``, ``pipeline`` is what its file said before it was broken: every task is
-    there, and fails with them. ``pools``: see :class:`Ready`. ``removed``: there will be no new run
-    of the schedule."""
+    """Make the DAG of a pipeline. With ``faults``, ``pipeline`` is what its file said before it was
+    broken: every task exists, and fails with them. ``pools``: see :class:`Ready`. ``removed``:
+    there will be no new run of the schedule."""
     schedule = None if removed else pipeline.schedule
     label, tag = (_REMOVED, _REMOVED_TAG) if removed else (_BROKEN, _BROKEN_TAG)
     check_notifiers(pipeline, config_dir)
@@ -265,12 +266,13 @@ def add_tasks(
 
 
 def _of(pipeline: Pipeline) -> dict[str, Any]:
-    """What each task has, whatever the DAG's default arguments say."""
+    """Return the arguments of each task, whatever the DAG's default arguments say."""
     return {"owner": pipeline.owner, **RETRIES}
 
 
 def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
-    """Its runs are named by their windows and begin when these have settled."""
+    """Return the timetable: its runs are named by their windows and begin when these have
+    settled."""
     catches_up = schedule.catchup and not schedule.start
     return (EveryWindow if catches_up else Windows)(
         schedule.cron, schedule.timezone, settle_seconds
@@ -278,8 +280,8 @@ def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
 
 
 def broken_dag(broken: Broken) -> DAG:
-    """A DAG in the place of one that cannot be made. It has no schedule: a red run every hour would
-    say no more."""
+    """Make a DAG in place of one that cannot be made. It has no schedule: a red run every hour
+    would say no more."""
     dag = DAG(
         dag_id=broken.dag_id,
         dag_display_name=f"{broken.dag_id} ({_BROKEN})",
@@ -345,8 +347,8 @@ def _operator(
 
 
 def delivered_asset(pipeline: str, cluster: str) -> Asset:
-    """The asset that is updated when the cluster has a window of the pipeline, with the receipt as
-    the event's ``extra``."""
+    """Return the asset that is updated when the cluster has a window of the pipeline, with the
+    receipt as the event's ``extra``."""
     return Asset(f"shipper://{cluster}/{pipeline}")
 
 
@@ -359,8 +361,8 @@ def _of_pool(pool: str) -> str:
 
 
 def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
-    """Counted from the window's end for a scheduled run, which is queued when its files have
-    settled; for any other from when it is queued."""
+    """Return the deadline: counted from the window's end for a scheduled run, which is queued when
+    its files have settled; for any other from when it is queued."""
     within = pipeline.schedule and pipeline.schedule.deliver_within_seconds
     if not within:
         return None
@@ -376,9 +378,9 @@ def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
 
 
 def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
-    """Each step gives up by itself, and the report says so. Airflow's own time-out is for what no
-    step can end: a task that nobody starts. It skips the report too, so the notice comes from here.
-    """
+    """Return Airflow's own time-out. Each step gives up by itself, and the report says so.
+    Airflow's own time-out is for what no step can end: a task that nobody starts. It skips the
+    report too, so the notice comes from here."""
     after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
     if not after:
         return {}
@@ -391,8 +393,8 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
 
 
 def _params(pipeline: Pipeline) -> dict[str, Param]:
-    """Every type allows null: Airflow's form marks a field without it as required. What has a
-    section is folded there."""
+    """Return the DAG's params. Every type allows null: Airflow's form marks a field without it as
+    required. What has a section is folded there."""
     moment: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     word: dict[str, Any] = {"type": ["null", "string"], "section": _RARE}
     switch: dict[str, Any] = {"type": ["null", "boolean"]}
@@ -465,8 +467,8 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
 def _choice(
     default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any
 ) -> Param:
-    """Some of some words. Airflow's form offers ``examples``; what is not among them is refused
-    when the run is asked for."""
+    """Return a param that is a selection of some words. Airflow's form offers ``examples``; what is
+    not among them is refused when the run is asked for."""
     words = list(of)
     return Param(
         list(default),
@@ -480,7 +482,7 @@ def _choice(
 
 
 def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
-    """Nothing, where no check can be left out."""
+    """Return the param for skipping checks; none if no check can be skipped."""
     if not names:
         return {}
     return {

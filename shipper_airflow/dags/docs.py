@@ -1,4 +1,4 @@
-"""What Airflow's docs tab says of a pipeline: its schedule, routes and gates, where its reports
+"""Texts of Airflow's docs tab for a pipeline: its schedule, routes and gates, where its reports
 are, and its file as it is written."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LONGEST = 20_000
 def page(
     pipeline: Pipeline, config_dir: Path | None, pools: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Markdown. Without ``config_dir`` it goes without the file. ``pools``: cluster → Airflow's
-    pool, of clusters that name one."""
+    """Return the page in Markdown. Without ``config_dir`` it goes without the file. ``pools``:
+    cluster → Airflow's pool, of clusters that name one."""
     source, gates = pipeline.source, pipeline.gates
     rows = {
         "schedule": _schedule(pipeline),
@@ -84,7 +84,7 @@ def _schedule(pipeline: Pipeline) -> str:
 
 
 def _check(check: GateCheck) -> str:
-    """With what it was told, as far as that is not the default."""
+    """Return the check with its arguments, as far as they are not the default."""
     told = check.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"check", "severity", "column"}
     )
@@ -94,12 +94,13 @@ def _check(check: GateCheck) -> str:
 
 
 def _cell(text: str) -> str:
-    """Of a table, between backquotes."""
+    """Return a cell of a table, between backquotes."""
     return " ".join(text.split()).replace("|", "\\|").replace("`", "'")
 
 
 def _file(pipeline: Pipeline, config_dir: Path) -> str:
-    """Its YAML. References to secrets stay references; what may be one in plain text is hidden."""
+    """Return the pipeline's YAML. References to secrets stay references; what may be one in plain
+    text is hidden."""
     try:
         text = (config_dir / "pipelines" / f"{pipeline.name}.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -114,13 +115,13 @@ def _file(pipeline: Pipeline, config_dir: Path) -> str:
 
 
 def _fenced(text: str) -> str:
-    """In a fence that no line of it can end."""
+    """Put the text into a fence that none of its lines can end."""
     fence = "`" * max(3, 1 + max((len(found) for found in re.findall("`+", text)), default=0))
     return f"{fence}yaml\n{text.rstrip()}\n{fence}"
 
 
 def _may_be_secret(pipeline: Pipeline) -> list[str]:
-    """Plain values that are named like a secret, and addresses that a notifier is given: a
+    """Return plain values that are named like a secret, and addresses that a notifier is given: a
     webhook's is one. The longest first, so that none is left half."""
     given = [
         _leaves("conf", pipeline.runner.conf),
@@ -136,7 +137,7 @@ def _may_be_secret(pipeline: Pipeline) -> list[str]:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Texts, each with the name that it has."""
+    """Yield texts, each with its name."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield from _leaves(str(key), one)

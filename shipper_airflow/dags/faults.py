@@ -1,4 +1,4 @@
-"""What is wrong in the configuration, and what its files said when they were right: both beside
+"""Faults of the configuration, and its files as they were when they were right: both beside
 Airflow's own files, on this machine alone."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shipper.errors import ConfigError
 SHOWN_SECONDS = 86_400.0
 """Time that a pipeline's DAG stays after its file was removed."""
 _REMOVED = "removed"
-"""Empty file beside a copy, as old as the removal."""
+"""Name of an empty file beside a copy, as old as the removal."""
 
 
 class BrokenConfigurationError(Exception):
@@ -34,7 +34,7 @@ class OtherVersionError(Exception):
 
 
 def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
-    """For :func:`raise_faults`. ``faults``: DAG → messages; none: all is well."""
+    """Keep faults for :func:`raise_faults`. ``faults``: DAG → messages; none: all is well."""
     with suppress(OSError):
         path = _folder_of(config_dir) / ".faults.json"
         if not faults:
@@ -46,7 +46,8 @@ def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None
 
 
 def raise_other_version(dags: Path, written_by: str) -> None:
-    """Raises OtherVersionError if the files in ``dags`` are not of the installed version."""
+    """Raise OtherVersionError if the files in ``dags`` were written by another version than the
+    installed one."""
     if (installed := version("shipper")) != written_by:
         raise OtherVersionError(
             f"shipper {written_by} wrote these files, and Airflow has shipper {installed}. The "
@@ -55,7 +56,7 @@ def raise_other_version(dags: Path, written_by: str) -> None:
 
 
 def raise_faults(config_dir: Path) -> None:
-    """Raises BrokenConfigurationError with what the latest parse of the DAGs found, if it found
+    """Raise BrokenConfigurationError with what the latest parse of the DAGs found, if it found
     something."""
     try:
         faults: dict[str, list[str]] = json.loads(
@@ -112,13 +113,13 @@ class LastGood:
         self._copies = _folder_of(config_dir)
 
     def _copy_of(self, name: str) -> Path:
-        """A configuration's folder with this pipeline alone: its file, and the platform's as it was
-        then."""
+        """Return a configuration's folder with this pipeline alone: its file, and the platform's as
+        it was then."""
         return self._copies / name
 
     def keep(self, name: str) -> None:
-        """Copies the pipeline's file and the platform's if they are others than the copies. Where
-        nothing can be written there is no copy."""
+        """Copy the pipeline's file and the platform's if they differ from the copies. Where nothing
+        can be written there is no copy."""
         with suppress(OSError):
             for file in (f"pipelines/{name}.yaml", PLATFORM):
                 _keep(self._config_dir / file, self._copy_of(name) / file)
@@ -140,7 +141,8 @@ class LastGood:
                     shutil.rmtree(copy, ignore_errors=True)
 
     def find(self, name: str) -> Pipeline | None:
-        """None if there is no copy, or no longer one that can be read."""
+        """Return the pipeline of the copy; None if there is no copy, or no longer one that can be
+        read."""
         try:
             return load_pipeline_alone(self._copy_of(name), name, EVERYTHING)
         except (ConfigError, OSError):
@@ -160,7 +162,7 @@ def _keep(source: Path, copy: Path) -> None:
 
 
 def _looks(path: Path) -> tuple[int, int] | None:
-    """None: there is none."""
+    """Return size and time of a file; None: there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -33,11 +33,11 @@ class TaskSpec:
     cluster: str | None = None
     """Tasks of one cluster are shown as one group."""
     one_at_a_time: bool = False
-    """Whether it waits for the same task of other runs: backfills overlap scheduled runs."""
+    """True if it waits for the same task of other runs: backfills overlap scheduled runs."""
     always: bool = False
-    """Whether it runs whatever became of the tasks before it."""
+    """True if it runs whatever became of the tasks before it."""
     some_suffice: bool = False
-    """Whether it runs when some of the tasks before it were skipped, and the others went well."""
+    """True if it runs when some of the tasks before it were skipped, and the others succeeded."""
 
     @property
     def task_id(self) -> str:
@@ -45,12 +45,13 @@ class TaskSpec:
 
 
 def group_id(cluster: str) -> str:
-    """``to_frankfurt``; the prefix keeps a cluster named ``plan`` from taking a task's id."""
+    """Return ``to_frankfurt``; the prefix keeps a cluster named ``plan`` from taking a task's
+    id."""
     return f"to_{cluster}"
 
 
 def pipeline_tasks(clusters: Sequence[str]) -> list[TaskSpec]:
-    """All tasks, each after those that it depends on."""
+    """Return all tasks, each after those that it depends on."""
     shipping = [task for cluster in clusters for task in _to_cluster(cluster)]
     gates = tuple(task.task_id for task in shipping if task.name == GATE_DELIVERY)
     return [

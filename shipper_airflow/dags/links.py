@@ -21,7 +21,7 @@ _REPORTS, _SHIPMENTS = "shipper/api/report", "shipper/shipments"
 
 
 class ReportLink(BaseOperatorLink):
-    """To the page of the task's run. A run's steps share it; it is there when the report is
+    """Link to the page of the task's run. A run's steps share it; it is there when the report is
     made."""
 
     name = "Report"
@@ -31,8 +31,8 @@ class ReportLink(BaseOperatorLink):
 
 
 class WindowLink(BaseOperatorLink):
-    """To the window on the Shipments page: what is on each cluster, by the ledger, and all of its
-    runs."""
+    """Link to the window on the Shipments page: its state on each cluster, by the ledger, and all
+    of its runs."""
 
     name = "Window"
 
@@ -41,8 +41,9 @@ class WindowLink(BaseOperatorLink):
 
 
 def report_url(job: Job, folder: RunFolder) -> str:
-    """For a browser: the page itself where results are on the web, else by the plugin, which asks
-    for the person's rights. Empty for a dry run, which the page does not know."""
+    """Return the report's address for a browser: the page itself if results are on the web, else by
+    the plugin, which asks for the person's rights. Empty for a dry run, which the page does not
+    know."""
     if folder.uri.startswith(("http://", "https://")):
         return folder.path("report.html")
     if job.plan_only:
@@ -58,7 +59,7 @@ def report_url(job: Job, folder: RunFolder) -> str:
 
 
 def window_url(job: Job) -> str:
-    """For a browser; empty for a dry run."""
+    """Return the window's address for a browser; empty for a dry run."""
     return "" if job.plan_only else window_page(job.pipeline.name, job.window_start, job.window_end)
 
 
@@ -71,7 +72,7 @@ def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
 
 
 def run_page(dag_id: str, run_id: str) -> str:
-    """Airflow's own page of the run."""
+    """Return the address of Airflow's own page of the run."""
     return f"{base_url()}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Notice:
-    """What templates know as ``notice``. What is not known is None."""
+    """Notice as templates see it, as ``notice``. What is not known is None."""
 
     event: str
     """``failure``, ``late``, ``warning`` or ``success``."""
@@ -83,7 +83,7 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """All of it, in plain lines."""
+        """Notice in plain lines."""
         facts = [
             ("First cause", self.cause) if self.event == "failure" else ("Look at", self.cause),
             ("Failed at", self.at),
@@ -100,8 +100,8 @@ class Notice:
 
 
 def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
-    """Raises ConfigError, with file and line, for a notifier that is not there or does not take its
-    arguments."""
+    """Raise ConfigError, with file and line, for a notifier that does not exist or does not take
+    its arguments."""
     for index, entry in enumerate(pipeline.notify):
         if fault := fault_of(entry.notifier, entry.with_):
             field = f"notify[{index}].notifier"
@@ -123,7 +123,8 @@ class RunEnded:
         resolved_by: str = RESOLVE_WINDOW,
         key: str = "return_value",
     ) -> None:
-        """``resolved_by``: the task that says which run it is, by the XCom ``key``."""
+        """Make the callback. ``resolved_by``: the task that says which run it is, by the XCom
+        ``key``."""
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.failed = failed
@@ -131,7 +132,7 @@ class RunEnded:
 
     @property
     def prefix(self) -> str:
-        """What the ids of the run's tasks begin with, in a DAG that has others too."""
+        """Prefix of the ids of the run's tasks, in a DAG that has others too."""
         return self.resolved_by.removesuffix(RESOLVE_WINDOW)
 
     def __call__(self, context: Context) -> None:
@@ -182,10 +183,10 @@ class RunTimedOut:
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
-    """Airflow's callback for a run that missed its deadline. It runs in a process of its own,
-    without the task's context: ``context`` has the run as the REST API shows it, and the deadline.
-    A window of which somebody was told is not told again: a run that is cleared has a new deadline.
-    """
+    """Send a notice for a run that missed its deadline; Airflow's callback. It runs in a process of
+    its own, without the task's context: ``context`` has the run as the REST API shows it, and the
+    deadline. A window of which somebody was told is not told again: a run that is cleared has a new
+    deadline."""
     folder, run = Path(config_dir), context["dag_run"]
     spec = _as_last_read(folder, pipeline)
     window = _window_of(spec, run, None)
@@ -202,8 +203,8 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:
-    """A file that is broken for a moment must not swallow the notice. Raises ConfigError where it
-    never could be read."""
+    """Return the pipeline as last read: a file that is broken for a moment must not swallow the
+    notice. Raises ConfigError where it never could be read."""
     try:
         return load_pipeline(config_dir, name)
     except ConfigError:
@@ -217,7 +218,8 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
 def _why_late(
     pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], window: Window | None
 ) -> str | None:
-    """By what the run's steps have left; what Airflow knows of it where they left nothing yet."""
+    """Return why the run is late, by what its steps have left; by Airflow's states if they left
+    nothing yet."""
     from shipper.report.late import newest, where_it_stands
 
     stands = _stands(run)
@@ -323,8 +325,8 @@ def _look_back(
     *,
     failed: bool,
 ) -> None:
-    """Once a run has ended: tells which windows of the schedule are late, the run's own and those
-    before it."""
+    """Look back once a run has ended: tell which windows of the schedule are late, the run's own
+    and those before it."""
     from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, dt.datetime.now(dt.UTC)
@@ -402,9 +404,9 @@ def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
 def send(
     pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_of_failure: bool = False
 ) -> bool:
-    """By every notifier that wants to hear of the event; of a window that failed only those that do
-    not hear of failures. Returns whether it is done with: somebody was told, or there is nobody to
-    tell."""
+    """Send a notice through every notifier that subscribes to the event; of a window that failed
+    only through those that do not subscribe to failures. Returns whether it is done with: somebody
+    was told, or there is nobody to tell."""
     heard = [
         entry
         for entry in pipeline.notify
@@ -452,7 +454,7 @@ def _hears(entry: Notify, event: str) -> bool:
 def _run_and_report(
     ended: RunEnded, context: Context
 ) -> tuple[dict[str, Any] | None, RunReport | None]:
-    """What the run's first task said of it, and its report; None for what is not there."""
+    """Return what the run's first task said of it, and its report; None for what does not exist."""
     from shipper.report.results import RunReport
     from shipper_airflow.dags.operators import folder_of, job_of
 
@@ -483,7 +485,8 @@ def _of_ended_run(
     report: RunReport | None,
     window: Window | None,
 ) -> Notice:
-    """Whatever is missing: a notice without its cause is better than none."""
+    """Make the notice of an ended run, whatever is missing: a notice without its cause is better
+    than none."""
     from shipper.report.message import message, one_sentence
 
     pipeline, told = ended.pipeline, None

@@ -1,5 +1,5 @@
-"""What runs in a task. A DAG file only constructs these, so what costs time to import is imported
-in ``execute``."""
+"""Operators of the DAGs' tasks. A DAG file only constructs these, so what costs time to import is
+imported in ``execute``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StepFailed(SystemExit):
         super().__init__(1)
         self.message = message
         self.final = final
-        """Whether trying again, unchanged, cannot help."""
+        """True if a retry without a change cannot help."""
 
     def __str__(self) -> str:
         return self.message
@@ -123,7 +123,7 @@ class PipelineOperator(BaseOperator):
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.report_url = self.window_url = ""
-        """Of the run that this task is of, when it has begun."""
+        """Addresses of this task's run, once it has begun."""
         self._child: Child | None = None
         self._ships: list[ShipResult] = []
 
@@ -174,7 +174,8 @@ class PipelineOperator(BaseOperator):
         self.report_url, self.window_url = report_url(job, folder_of(job)), window_url(job)
 
     def _wait_until_settled(self, window: Window) -> None:
-        """Raises AirflowRescheduleException if that takes longer than a task may hold a worker."""
+        """Wait until the window has settled. Raises AirflowRescheduleException if that takes longer
+        than a task may hold a worker."""
         settled = opens_at(window, self.pipeline.source.settle_seconds)
         seconds = (settled - dt.datetime.now(dt.UTC)).total_seconds()
         if seconds <= 0:
@@ -200,13 +201,13 @@ class PipelineOperator(BaseOperator):
         return self._child.run(self._pass_on, within_seconds), self._child
 
     def _pass_on(self, line: str) -> None:
-        """A line of the child's log at the level that its first words name."""
+        """Log a line of the child at the level that its first words name."""
         level = _LEVEL.search(line[:60])
         self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
 
     def _fail(self, failure: Failure) -> NoReturn:
-        """The words that matter last: what the step's own log has said in full, in a sentence; what
-        nobody has said, whole."""
+        """Fail with the words that matter last: what the step's own log has said in full, in a
+        sentence; what nobody has said, whole."""
         from shipper.report.message import one_sentence
 
         lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
@@ -233,13 +234,14 @@ class PipelineOperator(BaseOperator):
                 self.log.exception("the metrics of %s could not be sent", result.step)
 
     def on_kill(self) -> None:
-        """Called by the signal handler of the task's process."""
+        """Stop the child; called by the signal handler of the task's process."""
         if self._child is not None:
             self._child.ask_to_stop()
 
 
 class ResolveWindow(PipelineOperator):
-    """Says which window the run ships and gives the run its id, for the tasks after it, by XCom.
+    """Operator that finds the run's window and gives the run its id, for the tasks after it, by
+    XCom.
 
     A scheduled run begins when the window's files have settled. A run by hand whose data interval
     has just ended waits once, until that moment, without holding a worker. One that was asked for a
@@ -249,8 +251,8 @@ class ResolveWindow(PipelineOperator):
     template_fields = ("asks",)
 
     def __init__(self, *, asks: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        """``asks``: in place of the DAG run's params. Templates are rendered in it; what is empty
-        then is not asked for."""
+        """Make the task. ``asks``: instead of the DAG run's params. Templates are rendered in it;
+        what is empty then is not asked for."""
         super().__init__(**kwargs)
         self.asks = asks
 
@@ -285,7 +287,7 @@ class ShipperStep(PipelineOperator):
         self.give_up_after_seconds = give_up_after_seconds
         """Counted from when the run's window was resolved, or a task of it was cleared."""
         self.faults = tuple(faults)
-        """Of the configuration as it is now; ``pipeline`` is then what it was before."""
+        """Faults of the configuration as it is now; ``pipeline`` is then what it was before."""
 
     @leaves_word
     def execute(self, context: Context) -> dict[str, Any] | None:
@@ -339,8 +341,8 @@ class ShipperStep(PipelineOperator):
     def _of_the_run(
         self, context: Context, report: StepResult | None, folder: RunFolder
     ) -> Failure | None:
-        """The report is written. It fails only when the run did and no other task shows it: one
-        cause is one red task."""
+        """Judge the report step. The report is written. It fails only when the run did and no other
+        task shows it: one cause is one red task."""
         from shipper_airflow.dags.step import Failure, failed_tasks
 
         cause = getattr(report, "first_cause", None)
@@ -380,7 +382,7 @@ def _window_of(job: Job) -> str:
 
 
 def _attempt(ti: Any) -> str:
-    """Nothing of a first one."""
+    """Return the attempt's number in words; empty for the first one."""
     number = getattr(ti, "try_number", 1) or 1
     return f", attempt {number}" if number > 1 else ""
 
@@ -407,7 +409,7 @@ def _refuse_broken(faults: Sequence[str], log: Any) -> None:
 def job_of(
     run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: tuple[str, ...]
 ) -> Job:
-    """``run``: what the run's first task said of it."""
+    """Make the job. ``run``: what the run's first task said of it."""
     from shipper.asked import dry_runs_uri
 
     options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
@@ -428,7 +430,8 @@ def job_of(
 
 
 def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
-    """What a run was asked for, in the form or as JSON. All clusters are none in particular."""
+    """Return the options of a run, from the form or from JSON. All clusters are none in
+    particular."""
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
@@ -439,7 +442,7 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
 
 
 def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
-    """What is wrong with what a run was asked for: a word that nobody knows would otherwise change
+    """Return what is wrong with the options of a run: an unknown key would otherwise change
     nothing, unseen."""
     from shipper.asked import contradiction
     from shipper.config.rules import suggestion
@@ -456,8 +459,8 @@ def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> 
 
 
 def reship_of(dag_run: Any, reason: str) -> dict[str, Any]:
-    """A reship of this DAG run. Its id is the same however often the run or a task of it is
-    cleared, so it is done once."""
+    """Return the options of this DAG run's reship. Its id is the same however often the run or a
+    task of it is cleared, so it is done once."""
     asked = json.dumps(
         [dag_run.dag_id, dag_run.run_id, dag_run.conf or {}], sort_keys=True, default=str
     )
@@ -469,13 +472,13 @@ def reship_of(dag_run: Any, reason: str) -> dict[str, Any]:
 
 
 def _by(dag_run: Any, reason: str) -> str:
-    """The reason, on one line, and who gave it."""
+    """Return the reason, on one line, and who gave it."""
     who = getattr(dag_run, "triggering_user_name", None)
     return f"{' '.join(reason.split())} ({f'{who}, ' if who else ''}DAG run {dag_run.run_id})"
 
 
 def _in_words(asked: JobOptions, run: Mapping[str, Any]) -> str:
-    """What this run does otherwise than a run of the schedule, for the log."""
+    """Return how this run differs from a scheduled run, for the log."""
     said = [
         "a dry run: nothing is sent" if asked.plan_only else "",
         f"to {', '.join(asked.to_clusters)} alone" if asked.to_clusters else "",
@@ -503,8 +506,8 @@ def folder_of(job: Job) -> RunFolder:
 
 
 def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
-    """What a consumer of the asset's event needs to read the window, and what a person asks about
-    it: what is there, what this run sent, what was asked of it, which checks hold, and where the
+    """Return what a consumer of the asset's event needs to read the window, and what a person asks
+    about it: what is committed, what this run sent, its options, which checks hold, and where the
     report will lie (it is made when every cluster is done)."""
     from shipper.report.results import DeliveryGateResult, RunReport
 
@@ -530,7 +533,7 @@ def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
 
 
 def _receipt_of_run(report: RunReport, folder: RunFolder) -> dict[str, Any]:
-    """What each cluster's receipt says, and whether the run succeeded."""
+    """Return what each cluster's receipt says, and whether the run succeeded."""
     return {
         "window_start": report.window_start.isoformat(),
         "window_end": report.window_end.isoformat(),

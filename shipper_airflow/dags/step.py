@@ -1,6 +1,6 @@
-"""What a task does with its step: gives it secrets, runs it in a process (its log line by line,
-gone when the task is gone), and says what became of it by exit code and result. Then its figures,
-as metrics of Airflow.
+"""Execution of a step by a task: it gets its secrets, runs in a process (its log line by line, gone
+when the task is gone), and its outcome is judged by exit code and result. Then its figures, as
+metrics of Airflow.
 
 Imported when a task runs, not when a DAG is parsed.
 """
@@ -56,9 +56,9 @@ class Child:
     waiting, and KILL after the grace, to the loop."""
 
     def __init__(self, job: Job, given: Mapping[str, str] | None = None) -> None:
-        """``given``: what the references to Airflow's connections stand for."""
+        """Make the child. ``given``: what the references to Airflow's connections stand for."""
         self.gave_up = False
-        """Whether the process was stopped because its time was over."""
+        """True if the process was stopped because its time was over."""
         self.last_line = ""
         """Last line that the process wrote."""
         self._stop_at: float | None = None
@@ -80,9 +80,9 @@ class Child:
         )
 
     def run(self, on_line: Callable[[str], None], within_seconds: float | None = None) -> int:
-        """Returns the exit code; below zero it is the signal that ended the process. What is not
-        done ``within_seconds`` is stopped, and :attr:`gave_up` says so. Whatever is raised here,
-        such as a task's timeout, stops the whole process group first."""
+        """Run the child and return its exit code; below zero it is the signal that ended the
+        process. What is not done ``within_seconds`` is stopped, and :attr:`gave_up` says so.
+        Whatever is raised here, such as a task's timeout, stops the whole process group first."""
         if within_seconds is not None:
             self._stop_at = time.monotonic() + within_seconds
         try:
@@ -99,8 +99,8 @@ class Child:
         ask_to_stop(self._process.pid, self._runner)
 
     def _lines(self) -> Iterator[bytes]:
-        """Ends when the pipe is closed, or when the process is gone and its leftovers (a JVM that
-        has not noticed yet) are silent."""
+        """Yield lines until the pipe is closed, or until the process is gone and its leftovers (a
+        JVM that has not noticed yet) are silent."""
         assert self._process.stdout is not None
         pipe, pending = self._process.stdout.fileno(), b""
         while True:
@@ -138,9 +138,9 @@ class Child:
 
 
 def given(config_dir: Path, pipeline: str) -> dict[str, str]:
-    """Reference (``airflow:CONNECTION.password``) → value, for all that the pipeline's clusters
-    refer to, asked of Airflow by the task that needs it. Holds secrets. One that Airflow does not
-    have is left out: the step says so, for that cluster alone."""
+    """Return reference (``airflow:CONNECTION.password``) → value, for all that the pipeline's
+    clusters refer to, asked of Airflow by the task that needs it. Holds secrets. One that Airflow
+    does not have is left out: the step says so, for that cluster alone."""
     asked = sorted(
         reference.name
         for reference in references(config_dir, pipeline)
@@ -177,14 +177,14 @@ _KINDS: dict[str, type[StepResult]] = {
 class Failure:
     message: str
     final: bool
-    """Whether trying again, unchanged, cannot help."""
+    """True if a retry without a change cannot help."""
     said: bool = False
-    """Whether the step's own log has it already."""
+    """True if the step's own log has it already."""
 
 
 def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | None:
-    """What the step left, or None. One that an earlier attempt left (``since`` is this one's start)
-    is none. Raises StepResultError."""
+    """Return the step's result, or None. One that an earlier attempt left (``since`` is this one's
+    start) is none. Raises StepResultError."""
     result = folder.find(step.replace(":", "."), _KINDS[step.partition(":")[0]])
     return result if result is not None and result.finished_at >= since else None
 
@@ -202,9 +202,9 @@ def gave_up(step: str, after_seconds: float) -> Failure:
 def failure_of(
     step: str, exit_code: int, result: StepResult | None, folder: RunFolder, last_line: str = ""
 ) -> Failure | None:
-    """None: the step did its work and says so. A missing result is a failure whatever the exit
-    code; ``last_line`` of its log then says why, as of a configuration that was broken when it
-    began."""
+    """Return the failure. None: the step did its work and says so. A missing result is a failure
+    whatever the exit code; ``last_line`` of its log then says why, as of a configuration that was
+    broken when it began."""
     final = exit_code == UsageError.exit_code
     if isinstance(result, RunReport):
         return None  # it was written; what it says of the run is not said of the step
@@ -250,9 +250,9 @@ def failure_of(
 
 
 def failed_tasks(context: Context, prefix: str = "") -> list[str]:
-    """Tasks of the run that Airflow holds for failed, or, if there is none, that could not run. It
-    knows of some that no result tells of: one may die after it left its own. ``prefix``: of the
-    tasks that are asked for, in a DAG that has others too."""
+    """Return the run's tasks that failed by Airflow, or, if there is none, those that could not
+    run. It knows of some that no result tells of: one may die after it left its own. ``prefix``: of
+    the tasks that are asked for, in a DAG that has others too."""
     ti, run_id = context["ti"], context["run_id"]
     states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
     others = [
@@ -266,7 +266,7 @@ def failed_tasks(context: Context, prefix: str = "") -> list[str]:
 
 
 def emit(result: StepResult) -> None:
-    """Sends the metrics of a step that has left a result, whether it succeeded or failed."""
+    """Send the metrics of a step that has left a result, whether it succeeded or failed."""
     from airflow.sdk.observability import stats
 
     for metric in metrics_of(result, dt.datetime.now(dt.UTC)):

@@ -1,5 +1,4 @@
-"""What the checks of lines ask Spark for, and what they make of the figures. One function per
-check.
+"""Figures that the checks of lines need from Spark, and their evaluation. One function per check.
 
 A check names SQL aggregates over all records of its scope; those of all checks are computed in one
 pass, and one row of figures comes back. So a suite costs one scan for each scope, however many
@@ -72,7 +71,7 @@ class Measured:
 
 
 def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> Measured:
-    """``topics``: those whose names are known before reading."""
+    """Return the figures of a check. ``topics``: those whose names are known before reading."""
     match check:
         case RowsCheck():
             return _rows(check)
@@ -92,8 +91,8 @@ def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> 
 
 
 def _begin(plan: PlanResult) -> dt.datetime:
-    """Of the run's window, or of the first one that a late file belongs to: its records are as old
-    as that."""
+    """Return the begin of the run's window, or of the first one that a late file belongs to: its
+    records are as old as that."""
     late = (
         parse_window(file.late_window).start
         for file in plan.files
@@ -162,9 +161,9 @@ def _json_schema(check: SchemaCheck) -> Measured:
 
 
 def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
-    """Distinct hashes. Of many records only every n-th hash is kept, so that the pass needs neither
-    memory nor a shuffle of all of them; all copies of a value have the same hash, so what is
-    compared is right about the values that it is of."""
+    """Count distinct hashes. Of many records only every n-th hash is kept, so that the pass needs
+    neither memory nor a shuffle of all of them; all copies of a value have the same hash, so what
+    is compared is right about the values that it is of."""
     column = sql_column(check.column)
     estimate = plan.total_bytes * max(1.0, plan.sample_ratio) / _SHORT_LINE_BYTES
     every = 1

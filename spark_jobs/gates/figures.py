@@ -48,10 +48,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class CheckFigures:
-    """What one check observed. It holds if there are bounds and all of them hold."""
+    """Observation of one check. It holds if there are bounds and all of them hold."""
 
     bounds: tuple[Bound, ...]
-    """None at all: there was nothing to judge by, and the check does not hold."""
+    """Bounds; none at all: there was nothing to judge by, and the check does not hold."""
     words: str
     history: tuple[float, ...] = ()
 
@@ -66,7 +66,7 @@ class Unjudged:
     observed: CheckFigures | str
     """A text says why it cannot be evaluated."""
     is_count: bool = False
-    """Of files or of records: a comparison says all that there is to say."""
+    """True for a number of files or of records: a comparison says all that there is to say."""
 
 
 def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:

@@ -20,8 +20,8 @@ _TOLD_APART = 2**53
 
 
 def judged_by_expectations(checks: Sequence[Unjudged]) -> list[CheckResult]:
-    """One result per check, in order: a suite with one expectation per bound, over a frame of one
-    row with a column per bound."""
+    """Return one result per check, in order: a suite with one expectation per bound, over a frame
+    of one row with a column per bound."""
     found = {
         (i, j): bound
         for i, one in enumerate(checks)

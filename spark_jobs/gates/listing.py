@@ -38,7 +38,7 @@ class Listing:
 
     plan: PlanResult
     source_path: str
-    """As in the pipeline, with its placeholders."""
+    """Path as in the pipeline, with its placeholders."""
     history: Callable[[SizeVsHistoryCheck], Sequence[PastRun]]
     duplicates: Callable[[], list[list[str]]]
     """Groups of paths with the same content."""
@@ -47,7 +47,7 @@ class Listing:
 
 
 class ListingLook(NamedTuple):
-    """What a check expects, and how to find what there is."""
+    """Expectation of a check, and how to find the observation."""
 
     expected: str
     find: Callable[[], CheckFigures]

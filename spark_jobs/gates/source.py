@@ -30,7 +30,7 @@ first; one more scan."""
 
 @dataclass(frozen=True)
 class SourceEvidence:
-    """What the gate may look at."""
+    """Evidence that the gate may use."""
 
     listing: Listing
     measure: Measure
@@ -51,8 +51,8 @@ def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> SourceVerdi
 
 
 def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> SourceVerdict:
-    """A check that cannot be evaluated blocks. Raises SparkUnavailable if Spark's Java process
-    ended: then nothing is known of the lines.
+    """Judge the source. A check that cannot be evaluated blocks. Raises SparkUnavailable if Spark's
+    Java process ended: then nothing is known of the lines.
 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark
     job. If that fails, as it does when a column's expression fails on a record, each check is asked
@@ -96,8 +96,8 @@ def _looked_at_listing(check: ListingCheck, of: Listing) -> Unjudged:
 def _look_at_lines(
     scope: Scope, checks: Mapping[int, ContentCheck], evidence: SourceEvidence
 ) -> tuple[dict[int, Unjudged], dict[int, str], int]:
-    """What was observed; SQL for the records that a check counts against itself; and how often
-    lines were read."""
+    """Return the observations; SQL for the records that a check counts against itself; and how
+    often lines were read."""
     asked: dict[int, Measured] = {}
     looked: dict[int, Unjudged] = {}
     for index, check in checks.items():
@@ -122,7 +122,7 @@ def _look_at_lines(
 
 
 def _is_judged_wrong(check: Unjudged, result: CheckResult) -> bool:
-    """Not one that could not be evaluated."""
+    """Return True if the check was judged and failed, not if it could not be evaluated."""
     return (
         not result.passed
         and isinstance(check.observed, CheckFigures)
@@ -133,8 +133,8 @@ def _is_judged_wrong(check: Unjudged, result: CheckResult) -> bool:
 def _say_where(
     scope: Scope, wrong: Mapping[int, str], results: Sequence[CheckResult], where: Where | None
 ) -> int:
-    """Adds to each result that does not hold in which files the records at fault are. Returns how
-    often lines were read for it."""
+    """Add to each failed result in which files the records at fault are. Returns how often lines
+    were read for it."""
     if not wrong or where is None:
         return 0
     try:
@@ -162,7 +162,7 @@ def _observed(one: Measured, scope: Scope, figures: Mapping[str, Any]) -> CheckF
 def _figures(
     scope: Scope, wanted: Mapping[int, Mapping[str, str]], measure: Measure
 ) -> tuple[dict[int, Mapping[str, Any] | str], int]:
-    """Each check's figures, or why it has none; and how many scans that took."""
+    """Return each check's figures, or why it has none; and the number of scans for that."""
     together = {"rows": content.ROWS}
     together |= {
         f"{index}.{name}": aggregate

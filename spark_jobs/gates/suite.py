@@ -51,10 +51,10 @@ class Question:
     """One check, as an expectation."""
 
     build: Callable[[], Expectation]
-    """Its errors are faults of the check, so bounds that contradict each other need no care
-    elsewhere."""
+    """Function whose errors are faults of the check, so that bounds which contradict each other
+    need no care elsewhere."""
     columns: tuple[str, ...] = ()
-    """What it looks at; empty for a question about the number of rows."""
+    """Columns to look at; empty for a question about the number of rows."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Answer:
     holds: bool
     figures: Mapping[str, Any] = field(default_factory=dict)
     fault: str | None = None
-    """Why the question could not be answered. Then ``holds`` is False and ``figures`` empty."""
+    """Reason why the question could not be answered. Then ``holds`` is False and ``figures``
+    empty."""
 
     @classmethod
     def impossible(cls, fault: str) -> Answer:
@@ -73,8 +74,8 @@ class Answer:
 
 
 def ask(questions: Sequence[Question], frame: pd.DataFrame) -> list[Answer]:
-    """One answer per question, in their order. Never raises: what cannot be answered says so, and
-    does not hold."""
+    """Return one answer per question, in their order. Never raises: what cannot be answered says
+    so, and does not hold."""
     answers: dict[int, Answer] = {}
     built: dict[int, Expectation] = {}
     for index, question in enumerate(questions):
@@ -139,7 +140,7 @@ def _one(results: Sequence[ExpectationValidationResult]) -> Answer:
 
 
 def _judged(answer: Answer, rows: Answer, *, about_rows: bool) -> Answer:
-    """The answer, given that it is worth something only if there were rows to look at."""
+    """Return the answer, given that it is worth something only if there were rows to look at."""
     if answer.fault is not None:
         return answer
     if rows.fault is not None:
@@ -149,8 +150,8 @@ def _judged(answer: Answer, rows: Answer, *, about_rows: bool) -> Answer:
 
 
 def _batch(frame: pd.DataFrame) -> Batch:
-    """In a context that lives in memory and belongs to this call alone. No docs site, no telemetry,
-    no progress bars."""
+    """Make a batch in a context that lives in memory and belongs to this call alone. No docs site,
+    no telemetry, no progress bars."""
     config = DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
         progress_bars=ProgressBarsConfig(globally=False, metric_calculations=False),

@@ -1,4 +1,4 @@
-"""What the source gate may look at: the window's listing, its history, and figures about lines."""
+"""View of the source gate: the window's listing, its history, and figures about lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _KEPT_OF_LONG_LINES_BYTES = 256
 
 _FILES_COMPARED = 200
-"""With the most records at fault; a few of them are named."""
+"""Files to compare: those with the most records at fault, of which a few are named."""
 
 
 @dataclass
@@ -45,14 +45,14 @@ class SourceView:
     can be read."""
 
     spark: SparkSession | None
-    """None where no check needs its SQL (:func:`shipper.driver.dispositions.asks_spark`): then the
-    number of rows in the sample is all that is asked for."""
+    """Session; None if no check needs its SQL (:func:`shipper.driver.dispositions.asks_spark`):
+    then only the number of rows in the sample is asked for."""
     hadoop: Hadoop
     pipeline: Pipeline
     plan: PlanResult
     left: Sequence[PlannedFile]
     runs_uri: str
-    """Where the reports of earlier runs are."""
+    """Place of the reports of earlier runs."""
     phases: Phases
     looked_at: set[str] = field(default_factory=set)
     """``sample`` and ``full``, as far as a check asked for them."""
@@ -71,9 +71,9 @@ class SourceView:
     def measure(
         self, scope: Literal["sample", "full"], figures: Mapping[str, str]
     ) -> dict[str, Any]:
-        """All figures in one scan. Raises what Spark raises, and SourceError for files that cannot
-        be read if the pipeline wants all or nothing, or if nothing else was read; else they have
-        the lines that could be read, and the ship will say so."""
+        """Measure all figures in one scan. Raises what Spark raises, and SourceError for files that
+        cannot be read if the pipeline wants all or nothing, or if nothing else was read; else they
+        have the lines that could be read, and the ship will say so."""
         found = self._counted(scope) if self.spark is None else self._scanned(scope, figures)
         bad = [file for file in self.plan.files if file.left and file.problem]
         if bad and (self.pipeline.source.on_unreadable == "fail" or not found.get("rows")):
@@ -101,8 +101,8 @@ class SourceView:
     def where(
         self, scope: Literal["sample", "full"], conditions: Mapping[str, str]
     ) -> dict[str, list[tuple[str, int]]]:
-        """The files with the most records for which each condition is true. Raises what Spark
-        raises."""
+        """Return the files with the most records for which each condition is true. Raises what
+        Spark raises."""
         from pyspark.sql import functions as F
 
         from spark_jobs.frame import gate_frame
@@ -146,7 +146,7 @@ class SourceView:
             yield spark
 
     def _pieces(self, scope: Literal["sample", "full"]) -> tuple[list[FilePiece], int]:
-        """Of the files, and the most bytes that one has."""
+        """Return the pieces of the files, and the most bytes that one has."""
         self.looked_at.add(scope)
         if scope == "sample":
             size = self.pipeline.gates.sample_piece_bytes
@@ -156,7 +156,7 @@ class SourceView:
 
     @contextmanager
     def _lines(self, spark: SparkSession, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
-        """What can be read of them. Notes what is wrong with the files that cannot."""
+        """Yield the lines that can be read. Notes what is wrong with the files that cannot."""
         from pyspark.sql import functions as F
 
         pieces, bytes_each = self._pieces(scope)
@@ -190,7 +190,7 @@ class SourceView:
 
     @property
     def scope(self) -> str:
-        """What was looked at, for people."""
+        """Description of what was looked at, for people."""
         files = f"{plural(len(self.left), 'file')} left to ship"
         said = []
         if "sample" in self.looked_at:

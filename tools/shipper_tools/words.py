@@ -26,54 +26,55 @@ MEDIAN_WORDS, MOST_WORDS = 16, 30
 
 _CODE = re.compile(r"SHIP-\d{3}")
 _OPENERS_TEXT = """
-after all also anything as at before behind besides both but by else elsewhere empty even every
-everything for from he how if in instead it its like neither never nobody none not nothing of on
-once only or per since so something that there these they this those through to under unless
-until we what whatever when where whether which while who whoever whose why with within without
+after also anything as at before behind besides but by else elsewhere empty even everything for
+from he how if in instead it its like neither never nobody none not nothing of on once only or
+per since so something that there these they this those through to under unless until we what
+whatever when where whether which while who whoever whose why with within without
 """
 _OPENERS = frozenset(_OPENERS_TEXT.split())
 """Words with which no noun phrase begins, or that point at something outside the sentence."""
 _VERBS_TEXT = """
-abort accept account acquire add admit adopt aim allow alter analyse announce answer append
-apply archive ask assert assign attach attempt audit await balance be begin bind block bound
-break bring build bundle call cancel cast catch change charge check choose claim classify clean
-clear close collect combine commit compare compile complete compress compute configure confirm
-connect consume continue convert copy correct count cover create cut deal debit decide declare
-decode decompress decrypt deduplicate default defer define delay delete deliver derive describe
-detect determine diagnose digest discard disconnect display divide do drain draw drop dump embed
-emit empty enable encode encrypt end enqueue ensure enter escape estimate evaluate examine
-exclude exit expand expect explain export extend extract fail fence fetch fill filter find
-finish fit flag flatten flush fold follow forget format forward free gather generate get give
-group guard guess hand handle hash hide hold identify ignore import include increment index
-infer inform initialise insert inspect install interrupt invalidate invert iterate join judge
-keep kill label launch lay learn leave let limit link list listen load locate lock log look
-lower make map mark match materialise measure meet merge migrate mirror mount move name narrow
-normalise note notify number observe offer omit open order overlap override pack pad park parse
-part partition pass pause permit persist pick pickle place plan point poll pop post predict
-prefer prefix prepare prepend preserve print probe process produce propose prove provide prune
-publish pull push put quarantine query queue quote raise randomise rank reach read rebuild
-receive recheck recognise recompute reconcile reconnect record recount recover recreate redact
-reduce refuse register reject release reload remember remove rename render renew reopen repair
-replace replay report request require resend reserve reset reship resize resolve respond restart
-restore restrict resume retire retry return reuse reveal reverse revoke rewrite roll rotate
-round route run sample save say scale scan schedule score seal search see select send separate
-serialise serve set settle shade share shift ship shorten show shrink shuffle shut sign simulate
+abandon abort accept access account acquire act adapt add admit adopt aim allow alter analyse
+announce answer append apply archive ask assert assign attach attempt audit await balance be
+begin bind block bound break bring build bundle call cancel cast catch change charge check
+choose claim classify clean clear close collect combine commit compare compile complete compress
+compute conclude configure confirm connect consume continue convert copy correct count cover
+create cut deal debit decide declare decode decompress decrypt deduplicate default defer define
+delay delete deliver derive describe detect determine diagnose digest discard disconnect display
+divide do download drain draw drive drop dump embed emit empty enable encode encrypt end enqueue
+ensure enter escape estimate evaluate examine exclude execute exit expand expect explain export
+extend extract fail fence fetch fill filter find finish fit flag flatten flush fold follow
+forget format forward free gather generate get give group guard guess halve hand handle hash
+hide hold identify ignore import include increment index infer inform initialise insert inspect
+install interrupt invalidate invert iterate join judge keep kill label launch lay learn leave
+let limit link list listen load locate lock log look lower make map mark match materialise
+measure meet merge migrate mirror mount move name narrow normalise note notify number observe
+offer omit open order overlap override pack pad park parse part partition pass pause permit
+persist pick pickle place plan point poke poll pop post predict prefer prefix prepare prepend
+preserve preview print probe process produce propose prove provide prune publish pull push put
+quarantine query queue quote raise randomise rank reach read rebuild receive recheck recognise
+recompute reconcile reconnect record recount recover recreate redact reduce refuse register
+reject release reload remember remove rename render renew reopen repair repeat replace replay
+report request require resend reserve reset reship resize resolve respond restart restore
+restrict resume retire retry return reuse reveal reverse revoke rewrite roll rotate round route
+run sample save say scale scan schedule score seal search see select send separate serialise
+serve set settle shade share shift ship shorten show shrink shuffle shut sign silence simulate
 size skip sleep slice smooth sort spawn spell split spread stage stamp start state step stop
-store stream strip submit subtract suggest sum summarise suppress swap switch take tell
+store stream strip submit subtract suggest sum summarise suppress swap switch take tally tell
 terminate test throttle tie time total touch trace track transform translate treat trim truncate
-try turn undo unlock unpack unregister unseal unwrap update upload use validate verify visit
-wait wake walk want warm warn watch weigh widen withdraw wrap write yield
+try tune turn undo unlock unpack unregister unseal unwind unwrap update upload use validate
+verify visit wait wake walk want warm warn watch weigh widen withdraw wrap write yield
 """
 _VERBS = frozenset(_VERBS_TEXT.split())
 """How a function's docstring may begin. A verb that is missing belongs here."""
 _NOUNS_TOO_TEXT = """
 accounts answers archives attempts blocks bounds calls changes checks claims counts cuts digests
-ends faults files filters folds groups hashes indexes joins keys labels leaves limits links
-lists locks logs looks maps marks matches names notes numbers offers offsets orders partitions
-parts places plans points prefixes probes queries queues quotes ranks reads records replays
-reports requests results retries rounds routes rows runs samples scans schedules seals shares
-ships sizes slices splits stages stamps starts states steps stores streams sums tests times
-totals traces turns uses visits waits watches
+ends faults files filters folds formats groups hashes indexes joins keys labels leaves limits
+links lists locks logs looks maps marks matches names notes numbers offers offsets orders
+overrides partitions parts places plans points prefixes probes processes queries queues quotes
+ranks reads reasons records replays reports requests results retries rounds routes rows runs
+samples scans schedules seals settings shares ships sizes slices splits stages stamps starts
+states steps stores streams sums tests texts times totals traces turns uses visits waits watches
 """
 _NOUNS_TOO = frozenset(_NOUNS_TOO_TEXT.split())
 
