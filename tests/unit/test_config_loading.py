@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -187,11 +186,6 @@ def test_loading_imports_neither_spark_nor_airflow_nor_a_kafka_client() -> None:
         *with_pydantic,
         "sitecustomize",
     }
-
-
-def test_pipelines_and_clusters_survive_pickling(config: Path) -> None:
-    loaded = load_all(config)
-    assert pickle.loads(pickle.dumps(loaded)) == loaded
 
 
 # --- Rules

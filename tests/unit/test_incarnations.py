@@ -11,22 +11,12 @@ from hypothesis import strategies as st
 
 from shipper.ledger.fold import Chunks
 from shipper.ledger.incarnations import Loss, gone_ids, is_gone, losses, topics_with_ids, without
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, SplitId
+from tests.samples.ledger import chunk_value
 
 FILE = FileId("a.log", 100, 1)
-VALUE = ChunkValue(
-    last=0,
-    end=False,
-    records=0,
-    bytes=1,
-    checksum=1,
-    digest="d",
-    generation=1,
-    run_id="r",
-    window="w",
-    splits=1,
-)
+VALUE = chunk_value(last=0, end=False, records=0, bytes=1, splits=1)
 
 
 def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileId = FILE) -> Chunks:

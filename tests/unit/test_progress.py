@@ -21,26 +21,17 @@ from shipper.errors import ClusterError
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, ChunkKey
 from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
 from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
-VALUE = ChunkValue(
-    last=10,
-    end=False,
-    records=10,
-    bytes=100,
-    checksum=1,
-    digest="d",
-    generation=3,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(end=False, generation=3)
 
 
 @pytest.fixture(autouse=True)
@@ -200,19 +191,7 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
         job = Job(order(60), tell=file.tell)
         with job.progress:
             until(lambda: progress_of(folder, "c"))
-            parked = ChunkValue(
-                last=10,
-                end=True,
-                records=10,
-                bytes=100,
-                checksum=1,
-                digest="d",
-                generation=3,
-                run_id="r",
-                window="w",
-                wire_bytes=40,
-                parked=("late.topic",),
-            )
+            parked = chunk_value(generation=3, wire_bytes=40, parked=("late.topic",))
             job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, parked)])
 
             def found() -> ShipProgress | None:

@@ -12,7 +12,6 @@ import pytest
 from shipper.cli.ledger import _cell
 from shipper.config import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import regex_groups
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
@@ -115,11 +114,6 @@ def faults(config: Path, more: str) -> list[str]:
 )
 def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expected: str) -> None:
     assert faults(config, more) == [expected]
-
-
-def test_groups_are_numbered_as_java_numbers_them() -> None:
-    pattern = r"^(?<client>\S+) (a)(?:b)(?=c)(?<!d)[(](?<url>\(x\)) \Q(\E [a[(]&&[^)]] (?<st>\d)"
-    assert regex_groups(pattern) == ["client", None, "url", "st"]
 
 
 def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:

@@ -14,23 +14,13 @@ from shipper.driver.pending import Pending
 from shipper.driver.recreated import judge, look_again, refuse_late
 from shipper.errors import ClusterError
 from shipper.ledger.fold import Chunks
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey
 from shipper.report.plan_result import RecreatedTopic
 from shipper.types import FileId, SplitId
+from tests.samples.ledger import chunk_value
 
 OWN, LATE = FileId("own", 10, 1), FileId("late", 10, 1)
-VALUE = ChunkValue(
-    last=5,
-    end=True,
-    records=5,
-    bytes=1,
-    checksum=1,
-    digest="d",
-    generation=1,
-    run_id="r",
-    window="w",
-    splits=1,
-)
+VALUE = chunk_value(last=5, records=5, bytes=1, splits=1)
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 
 

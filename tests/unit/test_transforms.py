@@ -194,28 +194,6 @@ def asked(**more: Any) -> Replay:
     )
 
 
-def test_a_prefix_stands_before_every_topic_that_a_record_may_go_to():
-    routes = [
-        {"when": "a", "topic": "x.{s}", "matching": r"x\.[a-z]+"},
-        {"when": "b", "topic": "y.{s}", "topics": ["y.one", "y.two"]},
-        {"topic": "z"},
-    ]
-    spec = pipeline(
-        routes=routes,
-        records={"columns": {"s": "value"}},
-        quarantine={"topic": "bad"},
-        clusters={"local": {"routes": [{"topic": "w"}]}, "far": {}},
-    )
-    found = replayed(spec, asked(topic_prefix="again."))
-    assert [route.topic for route in found.routes] == ["again.x.{s}", "again.y.{s}", "again.z"]
-    assert found.routes[1].topics == ("again.y.one", "again.y.two")
-    assert re.fullmatch(str(found.routes[0].matching), "again.x.abc")
-    assert not re.fullmatch(str(found.routes[0].matching), "againsx.abc")
-    assert [route.topic for route in found.on("local").routes] == ["again.w"]
-    assert found.quarantine is not None
-    assert found.quarantine.topic == "again.bad"
-
-
 @pytest.mark.parametrize(
     ("prefix", "says"),
     [
@@ -230,33 +208,6 @@ def test_a_prefix_that_leads_nowhere_is_refused(prefix, says):
             pipeline(routes=[{"when": "a", "topic": "xa"}, {"topic": "a"}]),
             asked(topic_prefix=prefix),
         )
-
-
-def test_the_lower_of_two_rates_holds_and_checks_of_a_listing_do_not():
-    spec = pipeline(
-        delivery={"rate_limit": "5MB/s"},
-        clusters={"local": {"rate_limit": "1MB/s"}, "far": {}},
-        gates={"source": [{"check": "files", "min": 12}, {"check": "not_null", "column": "value"}]},
-    )
-    found = replayed(spec, asked(rate_limit=2_000_000))
-    assert [found.on(name).delivery.rate_limit for name in found.clusters] == [1_000_000, 2_000_000]
-    assert [check.check for check in found.gates.source] == ["not_null"]
-    assert replayed(spec, asked(clusters=("far",))).clusters == ("far",)
-
-
-def test_another_range_or_reason_is_another_transform():
-    spec = pipeline(records={"timestamp": "cast(value as timestamp)"})
-    hour = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-    others = [
-        {"reason": "another"},
-        {"topic_prefix": "x."},
-        {"start": hour, "end": hour + dt.timedelta(hours=1)},
-        {"id": "r2"},
-        {},
-    ]
-    assert len({replayed(spec, asked(**other)).transform_digest() for other in others}) == len(
-        others
-    )
 
 
 # What is asked for on the command line
