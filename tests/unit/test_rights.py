@@ -29,6 +29,7 @@ def pipeline(**more: Any) -> Pipeline:
 
 def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed() -> None:
     section = _PAGE.read_text().partition("\n## Grant the ACLs\n")[2].partition("\n## ")[0]
+    section = section.replace("\\\n", "")
     commands = [shlex.split(line)[1:] for line in section.splitlines() if re.match(r"acl --", line)]
     gates = {"gates": {"delivery": [{"check": "sum_closes"}]}}
     assert commands == [right.words() for right in rights(pipeline(**gates), CLUSTER)]
