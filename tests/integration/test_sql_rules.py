@@ -197,7 +197,7 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
     unsafe = pipeline(records={"drop": {"some": "rand() < 0.5"}})
     with pytest.raises(
         ConfigError,
-        match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give something else",
+        match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give another value",
     ):
         refuse_unsafe_sql(spark, unsafe, tmp_path / "config")
     now = dt.datetime.now(dt.UTC)
