@@ -251,8 +251,8 @@ def shipped_under_another(count: int) -> str:
     """Return the note on complete files of another transform."""
     were = "was" if count == 1 else "were"
     return (
-        f"{plural(count, 'file')} {were} shipped completely before `records`, `routes`, `format` or `split_size` were "
-        "changed, and count as done: their records stay as they are. `--reship` sends them "
+        f"{plural(count, 'file')} {were} shipped completely before `records`, `routes`, `format` "
+        "or `split_size` were changed, and count as done: their records stay as they are. `--reship` sends them "
         "again, by the present configuration."
     )
 
