@@ -47,6 +47,7 @@ lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/mypy
 	$(RUN)/lint-imports
 	$(RUN)/shipper schema --check
+	$(RUN)/python -m shipper_tools.words --check
 
 format: setup  ## Format the code
 	$(RUN)/ruff check --fix .
