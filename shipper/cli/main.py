@@ -196,8 +196,8 @@ def validate(
     ] = True,
     strict: Strict = False,
 ) -> None:
-    """Check all pipelines and clusters, SQL expressions included, and show every fault at once.
-    Runs nothing that the configuration names, and imports nothing of it but notifiers."""
+    """Check all pipelines and clusters, SQL expressions included, and show every fault at once. Run
+    no program that the configuration names, and import none of its modules but notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
