@@ -25,7 +25,7 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.connection import KafkaFault, call, fault_of, made
-from shipper.kafka.outcomes import is_refusal, ruling_on
+from shipper.kafka.outcomes import is_refusal, policy_for
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
@@ -390,7 +390,7 @@ class ClusterClient(ClusterAdmin):
         if is_refusal(fault.name):
             return ClusterRefuses(
                 f"cluster {self._name}: {topic} cannot be written to: {fault} "
-                f"({ruling_on(fault.name).reason})."
+                f"({policy_for(fault.name).reason})."
             )
         return self._refused(f"cannot write to {topic}: ") or ClusterError(
             f"cluster {self._name}: cannot write to {topic}: {fault}"

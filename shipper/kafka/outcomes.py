@@ -271,13 +271,13 @@ OTHERWISE = ErrorPolicy(
 )
 
 
-def ruling_on(fault_name: str) -> ErrorPolicy:
+def policy_for(fault_name: str) -> ErrorPolicy:
     return TABLE.get(fault_name, OTHERWISE)
 
 
 def is_refusal(fault_name: str) -> bool:
     """Return True if waiting does not change the fault, or only for a moment."""
-    ruling = ruling_on(fault_name)
+    ruling = policy_for(fault_name)
     return ruling.action is Action.FAIL or ruling.wait_seconds is not None
 
 

@@ -36,7 +36,7 @@ from shipper.errors import (
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
-from shipper.kafka.outcomes import Action, ruling_on
+from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneProducer, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import Transactions
@@ -179,7 +179,7 @@ class Lane(threading.Thread):
                 else _kind(fault)
             )
             raise kind(
-                f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}"
+                f"lane {self._id} cannot be opened: {fault} ({policy_for(fault.name).reason}){since}"
             ) from fault
         self._count_openings()
 
@@ -380,7 +380,7 @@ class Lane(threading.Thread):
         """Judge a fault: return if a retry makes sense, else raise."""
         fault = self._with_cause(fault)
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
-        ruling = ruling_on(fault.name)
+        ruling = policy_for(fault.name)
         why = f"{fault} ({ruling.reason})"
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
@@ -445,7 +445,7 @@ class Lane(threading.Thread):
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
         """Return the transactions to try next. A topic that is to blame alone is parked; if several
         may be, each goes alone. The ledger's is never parked: without it nothing can be sent."""
-        if self._writes_ledger or ruling_on(fault.name).action is not Action.PARK:
+        if self._writes_ledger or policy_for(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
@@ -456,7 +456,7 @@ class Lane(threading.Thread):
                 if (group := [chunk for chunk in left if chunk.topic == topic])
             ]
         self._pool.block(
-            guilty, f"{fault} ({ruling_on(fault.name).reason})", forbidden=fault.name == FORBIDDEN
+            guilty, f"{fault} ({policy_for(fault.name).reason})", forbidden=fault.name == FORBIDDEN
         )
         for chunk in left:
             if chunk.topic == guilty:
@@ -468,7 +468,7 @@ class Lane(threading.Thread):
 def _kind(fault: KafkaFault) -> type[ClusterRefuses | DeliveryError]:
     """Return the class of the error: one that is not retried, for a fault that waiting does not
     change."""
-    return ClusterRefuses if ruling_on(fault.name).action is Action.FAIL else DeliveryError
+    return ClusterRefuses if policy_for(fault.name).action is Action.FAIL else DeliveryError
 
 
 def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:

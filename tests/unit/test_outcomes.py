@@ -12,7 +12,7 @@ from shipper.kafka.outcomes import (
     Action,
     TransactionOutcome,
     outcomes_page,
-    ruling_on,
+    policy_for,
 )
 
 #: Why a lane never sees them → librdkafka's other names. A name that librdkafka learns belongs here
@@ -78,7 +78,7 @@ def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger(
         TransactionOutcome.NOT_DELIVERED,
         TransactionOutcome.UNKNOWN,
     }
-    assert ruling_on("SOMETHING_NEW") is OTHERWISE
+    assert policy_for("SOMETHING_NEW") is OTHERWISE
     assert (OTHERWISE.outcome, OTHERWISE.action) == (TransactionOutcome.UNKNOWN, Action.REOPEN)
 
 
