@@ -277,8 +277,8 @@ def policy_for(fault_name: str) -> ErrorPolicy:
 
 def is_refusal(fault_name: str) -> bool:
     """Return True if waiting does not change the fault, or only for a moment."""
-    ruling = policy_for(fault_name)
-    return ruling.action is Action.FAIL or ruling.wait_seconds is not None
+    policy = policy_for(fault_name)
+    return policy.action is Action.FAIL or policy.wait_seconds is not None
 
 
 # The page.
@@ -338,8 +338,8 @@ def outcomes_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _row(name: str, ruling: ErrorPolicy) -> str:
-    return f"| {name} | {ruling.outcome.value} | {_WORDS[ruling.action]} | {ruling.reason} |"
+def _row(name: str, policy: ErrorPolicy) -> str:
+    return f"| {name} | {policy.outcome.value} | {_WORDS[policy.action]} | {policy.reason} |"
 
 
 if __name__ == "__main__":

@@ -249,12 +249,12 @@ def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
 
 
 def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
-    ruling = policy_for(fault.name)
+    policy = policy_for(fault.name)
     what = (
-        f"lane {transactional_id} of an earlier run cannot be fenced: {fault} ({ruling.reason}). "
+        f"lane {transactional_id} of an earlier run cannot be fenced: {fault} ({policy.reason}). "
         "Nothing was sent"
     )
-    if ruling.action is Action.FAIL:
+    if policy.action is Action.FAIL:
         return ClusterRefuses(f"{what}, and waiting does not change that.")
     return ClusterError(f"{what}. Run again.")
 

@@ -179,7 +179,8 @@ class Lane(threading.Thread):
                 else _kind(fault)
             )
             raise kind(
-                f"lane {self._id} cannot be opened: {fault} ({policy_for(fault.name).reason}){since}"
+                f"lane {self._id} cannot be opened: {fault} "
+                f"({policy_for(fault.name).reason}){since}"
             ) from fault
         self._count_openings()
 
@@ -380,27 +381,27 @@ class Lane(threading.Thread):
         """Judge a fault: return if a retry makes sense, else raise."""
         fault = self._with_cause(fault)
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
-        ruling = policy_for(fault.name)
-        why = f"{fault} ({ruling.reason})"
+        policy = policy_for(fault.name)
+        why = f"{fault} ({policy.reason})"
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
         self._why = f"{labels}: {why}"
-        if ruling.action is Action.FAIL:
+        if policy.action is Action.FAIL:
             raise ClusterRefuses(
                 f"{labels}: not delivered: {why}. Remove the cause, then run again: only what "
                 "is left is sent."
             ) from fault
-        if self._writes_ledger and ruling.wait_seconds is not None:
-            if self._refused_at and time.monotonic() > self._refused_at + ruling.wait_seconds:
+        if self._writes_ledger and policy.wait_seconds is not None:
+            if self._refused_at and time.monotonic() > self._refused_at + policy.wait_seconds:
                 raise ClusterRefuses(
                     f"{labels}: not delivered: {why}. Remove the cause, then run again: only "
                     "what is left is sent."
                 ) from fault
             self._refused_at = self._refused_at or time.monotonic()
-        if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
+        if policy.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
         elif time.monotonic() > self._deadline and (
-            self._writes_ledger or ruling.action is not Action.PARK
+            self._writes_ledger or policy.action is not Action.PARK
         ):
             raise WaitedInVain(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s "

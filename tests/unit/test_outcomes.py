@@ -74,7 +74,7 @@ def test_every_error_of_librdkafka_is_in_the_table_or_said_to_come_from_elsewher
 
 
 def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger() -> None:
-    assert {ruling.outcome for ruling in TABLE.values()} == {
+    assert {policy.outcome for policy in TABLE.values()} == {
         TransactionOutcome.NOT_DELIVERED,
         TransactionOutcome.UNKNOWN,
     }
@@ -84,9 +84,9 @@ def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger(
 
 def test_what_fails_at_once_is_certainly_not_delivered() -> None:
     assert all(
-        ruling.outcome is TransactionOutcome.NOT_DELIVERED
-        for ruling in TABLE.values()
-        if ruling.action is Action.FAIL
+        policy.outcome is TransactionOutcome.NOT_DELIVERED
+        for policy in TABLE.values()
+        if policy.action is Action.FAIL
     )
 
 
