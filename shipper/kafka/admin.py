@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
-from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, made
+from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, make_client
 from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -109,7 +109,7 @@ class ClusterAdmin:
         self._timeout = timeout_seconds
         self._client_errors = ClientErrors(lambda: self._admin.poll(0))
         self._ours = {"error_cb": self._client_errors.hear}
-        self._admin = made(AdminClient, cluster.name, self._connection, self._ours)
+        self._admin = make_client(AdminClient, cluster.name, self._connection, self._ours)
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
@@ -313,7 +313,7 @@ class ClusterAdmin:
         answer: then no client hears anything wrong from it either."""
         while True:
             # A new client has no connection but to its bootstrap broker, and so asks that one.
-            client = made(
+            client = make_client(
                 AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
             )
             try:

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
-from shipper.kafka.connection import KafkaFault, call, fault_of, made
+from shipper.kafka.connection import KafkaFault, call, fault_of, make_client
 from shipper.kafka.outcomes import is_refusal, policy_for
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
@@ -56,7 +56,7 @@ class _Reader:
         self, cluster: str, connection: Mapping[str, Any], callbacks: Mapping[str, Any]
     ) -> None:
         self.lock = threading.Lock()
-        self.consumer = made(
+        self.consumer = make_client(
             Consumer,
             cluster,
             connection,
@@ -413,7 +413,7 @@ class ClusterClient(ClusterAdmin):
                     "linger.ms": 0,
                     "message.timeout.ms": timeout_ms,
                 }
-                self._producer = made(
+                self._producer = make_client(
                     Producer, self._name, self._connection, {**settings, **self._ours}
                 )
                 try:

@@ -84,7 +84,7 @@ _HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
 
 def connection(cluster: Cluster) -> dict[str, Any]:
     """Return the settings that every client of the cluster shares. Secrets in it are hidden;
-    :func:`made` reveals them to the client alone."""
+    :func:`make_client` reveals them to the client alone."""
     return {
         "client.id": "shipper",
         "socket.keepalive.enable": True,
@@ -96,7 +96,7 @@ def connection(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def made(
+def make_client(
     kind: Callable[..., Client],
     cluster: str,
     settings: Mapping[str, Any],

@@ -26,7 +26,7 @@ from shipper.kafka.connection import (
     Until,
     call,
     fault_of,
-    made,
+    make_client,
     slice_of,
 )
 from shipper.kafka.packed import PackedProduce, library, state_of
@@ -121,7 +121,7 @@ class LaneProducer:
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
-        self._producer = made(
+        self._producer = make_client(
             Producer,
             settings.cluster,
             settings.connection,

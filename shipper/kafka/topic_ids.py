@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from shipper.kafka.connection import ClientErrors, KafkaFault, Until, fault_of, made
+from shipper.kafka.connection import ClientErrors, KafkaFault, Until, fault_of, make_client
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.types import PresentIds
@@ -90,7 +90,7 @@ class TopicIdLook:
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(lambda: self._client.poll(0))
-        self._client = made(
+        self._client = make_client(
             AdminClient,
             settings.cluster,
             settings.connection,

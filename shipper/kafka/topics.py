@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shipper.config.units import plural
-from shipper.kafka.connection import ClientErrors, fault_of, made
+from shipper.kafka.connection import ClientErrors, fault_of, make_client
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
 
@@ -55,7 +55,7 @@ class TopicLookup:
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(lambda: self._client.poll(0))
-        self._client = made(
+        self._client = make_client(
             AdminClient,
             settings.cluster,
             settings.connection,
