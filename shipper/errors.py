@@ -203,7 +203,7 @@ class DeliveryError(ShipperError):
     retriable = True
 
 
-class WaitedInVain(DeliveryError):
+class DeliveryTimedOut(DeliveryError):
     code = "SHIP-602"
 
 

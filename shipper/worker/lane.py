@@ -30,9 +30,9 @@ from shipper.config.units import plural
 from shipper.errors import (
     ClusterRefuses,
     DeliveryError,
+    DeliveryTimedOut,
     RecordTooLarge,
     TopicRecreated,
-    WaitedInVain,
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
@@ -174,7 +174,7 @@ class Lane(threading.Thread):
         except KafkaFault as fault:
             since = f". It was to be reopened, because {self._why}" if self._why else ""
             kind = (
-                WaitedInVain
+                DeliveryTimedOut
                 if time.monotonic() > self._deadline and _kind(fault) is DeliveryError
                 else _kind(fault)
             )
@@ -403,7 +403,7 @@ class Lane(threading.Thread):
         elif time.monotonic() > self._deadline and (
             self._writes_ledger or policy.action is not Action.PARK
         ):
-            raise WaitedInVain(
+            raise DeliveryTimedOut(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s "
                 f"(`delivery.metadata_wait`): {why}. Run again when the cluster is well: only "
                 "what is left is sent."

@@ -16,11 +16,11 @@ import pyarrow as pa
 from shipper.config.cluster import Cluster
 from shipper.errors import (
     ClusterError,
+    DeliveryTimedOut,
     OutcomeUnknown,
     ShipperError,
     Superseded,
     TopicMissing,
-    WaitedInVain,
 )
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
@@ -142,7 +142,7 @@ def ship_task(
         # more.
         if (
             error.retriable
-            and not isinstance(error, TopicMissing | WaitedInVain)
+            and not isinstance(error, TopicMissing | DeliveryTimedOut)
             and tries_before < _LAST_ATTEMPT
         ):
             raise TaskError(sealed(error, order.seal)) from error

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from shipper.config.cluster import Cluster
-from shipper.errors import WaitedInVain
+from shipper.errors import DeliveryTimedOut
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
@@ -134,4 +134,4 @@ def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_anoth
     receipt = module.ship_task(ORDER, cluster, iter(()), task=0, attempt=1, tries_before=0)
     assert receipt.error_kind == "WaitedInVain", receipt.error
     assert "lane web.far.0.0 cannot be opened" in (receipt.error or "")
-    assert WaitedInVain("").retriable, "the ship may be tried again"
+    assert DeliveryTimedOut("").retriable, "the ship may be tried again"
