@@ -41,7 +41,7 @@ _NO_ORDINALS = np.empty(0, np.int64)
 AtCommit = Callable[[ChunkValue], ChunkValue]
 
 
-class AlreadyThere:
+class AlreadyCommitted:
     """Records of the order's splits that are already committed: when the run took over, and by this
     task's earlier attempts since."""
 
@@ -118,7 +118,7 @@ class TaskShipment:
         """Make the shipment. ``submit`` takes the chunks of one transaction, and blocks while all
         lanes are busy."""
         self._order = order
-        self._there = AlreadyThere(order.splits)
+        self._there = AlreadyCommitted(order.splits)
         self._predecessors: list[Committed] = []
         self._limits = limits
         self._receipt = receipt
@@ -197,7 +197,7 @@ class _SliceShipment:
         self,
         part: SplitSlice,
         order: ShipOrder,
-        there: AlreadyThere,
+        there: AlreadyCommitted,
         receipt: Receipt,
         at_commit: AtCommit,
     ) -> None:
