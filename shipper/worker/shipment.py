@@ -368,12 +368,12 @@ class _SliceShipment:
         self._adjust_for_bom(rows)
         ordinals = None if rows is None else rows + part.first
         without = np.sort(np.concatenate(rejected)) + part.first if rejected else _NO_ORDINALS
-        already_there = part.rows if rows is None else len(rows)
+        already_committed = part.rows if rows is None else len(rows)
         for first, end in _parts(self._gaps(topic), without):
             chosen = range(first, end) if ordinals is None else _within(ordinals, first, end)
             if len(chosen) == 0:
                 continue
-            already_there -= len(chosen)
+            already_committed -= len(chosen)
             missing = _within(without, first, end)
             if len(missing):
                 # A chunk's first ordinal is its key in the ledger: one that is not in it may become
@@ -383,7 +383,7 @@ class _SliceShipment:
             yield self._shipped_chunk(
                 topic, chosen, first, end, missing, ends_split=self._ends and end == part.end
             )
-        self._count_already_there(topic, already_there)
+        self._count_already_there(topic, already_committed)
 
     # The chunks.
 
