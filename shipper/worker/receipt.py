@@ -143,7 +143,7 @@ class Receipt:
     def topic(self, topic: str) -> TopicReceipt:
         return self.topics.setdefault(topic, TopicReceipt())
 
-    def count_already_there(self, split: int, topic: str, records: int) -> None:
+    def count_already_committed(self, split: int, topic: str, records: int) -> None:
         if records:
             self.split(split).already_committed += records
             self.topic(topic).already_committed += records

@@ -314,7 +314,7 @@ class _SliceShipment:
         return there
 
     def _count_already_there(self, topic: str, count: int) -> None:
-        self._receipt.count_already_there(self._part.split, topic, count)
+        self._receipt.count_already_committed(self._part.split, topic, count)
 
     def _drop(self, dropped: dict[str, Rows]) -> Iterator[Chunk]:
         for rule, rows in dropped.items():
