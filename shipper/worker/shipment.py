@@ -313,7 +313,7 @@ class _SliceShipment:
             there[first - self._part.first : end - self._part.first] = False
         return there
 
-    def _count_already_there(self, topic: str, count: int) -> None:
+    def _count_already_committed(self, topic: str, count: int) -> None:
         self._receipt.count_already_committed(self._part.split, topic, count)
 
     def _drop(self, dropped: dict[str, Rows]) -> Iterator[Chunk]:
@@ -335,7 +335,7 @@ class _SliceShipment:
             shipped = _NO_ORDINALS
             if rejection.topic is not None and len(rows):
                 there = self._rows_in(rejection.topic)[rows]
-                self._count_already_there(rejection.topic, int(there.sum()))
+                self._count_already_committed(rejection.topic, int(there.sum()))
                 shipped, rows = rows[there], rows[~there]
             wanted = _NO_ORDINALS if rejection.found_by_spark else rejection.rows
             self._adjust(self._hashes(shipped) - self._hashes(wanted))
@@ -352,7 +352,7 @@ class _SliceShipment:
         found = []
         for topic, there in self._in_quarantine.items():
             hit = there[rows]
-            self._count_already_there(topic, int(hit.sum()))
+            self._count_already_committed(topic, int(hit.sum()))
             found.append(rows[hit])
             rows = rows[~hit]
         return rows, found
@@ -383,7 +383,7 @@ class _SliceShipment:
             yield self._shipped_chunk(
                 topic, chosen, first, end, missing, ends_split=self._ends and end == part.end
             )
-        self._count_already_there(topic, already_committed)
+        self._count_already_committed(topic, already_committed)
 
     # The chunks.
 
