@@ -312,7 +312,7 @@ class Lane(threading.Thread):
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
             self._built_by = {
-                topic: self._options.limits.surely(topic) for topic in self._isolating
+                topic: self._options.limits.uncompressed_limit(topic) for topic in self._isolating
             }
             yield from isolating_batches(
                 [chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by

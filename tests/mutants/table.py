@@ -281,7 +281,7 @@ MUTANTS = (
         _LOWERED,
         "shipper/worker/lane.py",
         "        ) >= self._built_by.get(topic, math.inf):\n",
-        "        ) >= self._options.limits.surely(topic):\n",
+        "        ) >= self._options.limits.uncompressed_limit(topic):\n",
         "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
     ),
     Mutant(

@@ -166,7 +166,7 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
         5_000,
         DEFAULT_LIMIT_BYTES,
     ]
-    assert limits.surely("a") == 10_000 - 2048
+    assert limits.uncompressed_limit("a") == 10_000 - 2048
     assert asked == [["a", "absent", "b"]]
     assert limits.surely_by_now("a") == 10_000 - 2048
     there["a"] = 4_000
