@@ -115,7 +115,7 @@ class TopicLimits:
         Raises ClusterError."""
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
-    def surely_by_now(self, topic: str) -> int:
+    def uncompressed_limit_by_now(self, topic: str) -> int:
         """Ask the cluster anew, as the limit may have been lowered, and return the limit like
         :meth:`uncompressed_limit`. Raises ClusterError.
 

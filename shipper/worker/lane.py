@@ -435,7 +435,7 @@ class Lane(threading.Thread):
     def _gets_smaller(self, topic: str) -> bool:
         """True if the topic's next batches are smaller than those of the transaction that failed.
         False if a record was alone already."""
-        if topic in self._isolating and self._options.limits.surely_by_now(
+        if topic in self._isolating and self._options.limits.uncompressed_limit_by_now(
             topic
         ) >= self._built_by.get(topic, math.inf):
             return False

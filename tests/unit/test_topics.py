@@ -168,9 +168,9 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
     ]
     assert limits.uncompressed_limit("a") == 10_000 - 2048
     assert asked == [["a", "absent", "b"]]
-    assert limits.surely_by_now("a") == 10_000 - 2048
+    assert limits.uncompressed_limit_by_now("a") == 10_000 - 2048
     there["a"] = 4_000
-    assert limits.surely_by_now("a") == 4_000 - 2048
+    assert limits.uncompressed_limit_by_now("a") == 4_000 - 2048
     assert limits.of("a") == 4_000
 
 
