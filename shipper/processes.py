@@ -84,7 +84,7 @@ def exclusive(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterato
         yield
 
 
-def be_fast() -> None:
+def collect_garbage_less_often() -> None:
     """Tune a process that lives for one command: collect garbage less often.
 
     Imports make hundreds of thousands of objects that stay, and Python would look through them

@@ -78,7 +78,7 @@ from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
-from shipper.terminal import write_anything
+from shipper.terminal import replace_unencodable_characters
 
 #: For those who work on shipper, or try it out: the extra `dev` brings them, in the package
 #: shipper-tools.
@@ -515,7 +515,7 @@ def run(
 def main() -> None:
     """Run the ``shipper`` command: errors become one paragraph and an exit code, never a stack
     trace."""
-    write_anything()
+    replace_unencodable_characters()
     raise_when_stopped()
     try:
         code = int(app(standalone_mode=False) or 0)

@@ -334,7 +334,7 @@ def client_settings(cluster: Cluster) -> dict[str, Any]:
     return {"bootstrap.servers": cluster.bootstrap, **cluster.properties}
 
 
-def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def reveal(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``settings`` in the clear, for the constructor of a client alone. Raises
     WrongProperties for a reference that nobody has looked up."""
     found = {name: _plain(value) for name, value in settings.items()}

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
-from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, make_client
+from shipper.kafka.connection import ClientErrors, KafkaFault, connection, make_client, to_fault
 from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -175,7 +175,7 @@ class ClusterAdmin:
 
     def _explained(self, error: KafkaException) -> KafkaFault:
         """Return the fault; if it says only that no answer came, add the connections' complaint."""
-        return self._client_errors.explained(fault_of(error.args[0]))
+        return self._client_errors.explained(to_fault(error.args[0]))
 
     def _refused(self, what: str = "") -> ClusterRefuses | None:
         """Return the error if brokers refuse this client's login; ``what`` failed of it."""
@@ -246,7 +246,7 @@ class ClusterAdmin:
                 self._admin.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
                 raise self._failed(
-                    f"no answer from {self._bootstrap}", fault_of(error.args[0])
+                    f"no answer from {self._bootstrap}", to_fault(error.args[0])
                 ) from error
             found.append(time.monotonic() - began)
         self._rtt = time.monotonic(), statistics.median(found)
@@ -355,7 +355,7 @@ class ClusterAdmin:
             except KafkaException as error:
                 if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
                     raise self._failed(
-                        "offsets cannot be asked for", fault_of(error.args[0])
+                        "offsets cannot be asked for", to_fault(error.args[0])
                     ) from error
                 time.sleep(0.05)
 
@@ -483,7 +483,7 @@ class ClusterAdmin:
         try:
             return future.result()
         except KafkaException as error:
-            raise self._failed("it cannot be asked", fault_of(error.args[0])) from error
+            raise self._failed("it cannot be asked", to_fault(error.args[0])) from error
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:

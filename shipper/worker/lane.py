@@ -76,7 +76,7 @@ class LaneStopped(Exception):
 
 #: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any
 #: more.
-Settle = Callable[[], Decided[Container[bytes]]]
+ResolveOutcome = Callable[[], Decided[Container[bytes]]]
 
 
 class Lane(threading.Thread):
@@ -215,7 +215,7 @@ class Lane(threading.Thread):
             self._transactions.discard()
             pause = self._rest(pause)
             self._open()
-            there = self._pool.settle().answer
+            there = self._pool.resolve_outcome().answer
             made_it = [chunk for chunk in left if chunk.ledger_key in there]
             self._count(made_it)
             self._pool.done(made_it)

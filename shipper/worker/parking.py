@@ -179,7 +179,10 @@ class Admission:
     def _place(self, chunk: Chunk) -> ParkingKey:
         if chunk.sequence is None:
             return ParkingKey(chunk.topic)
-        return ParkingKey(chunk.topic, self._topics.home(chunk.topic, chunk.sequence, chunk.home))
+        return ParkingKey(
+            chunk.topic,
+            self._topics.sticky_partition(chunk.topic, chunk.sequence, chunk.sticky_partition),
+        )
 
     def admit(
         self, chunks: Iterable[Chunk], wait_until: Callable[[Callable[[], bool]], object]

@@ -221,12 +221,12 @@ def new_seal() -> str:
     return secrets.token_hex(16)
 
 
-def sealed(error: ShipperError, seal: str) -> str:
-    """Return ``error`` as text that :func:`unsealed` finds in other text."""
+def seal_error(error: ShipperError, seal: str) -> str:
+    """Return ``error`` as text that :func:`unseal_error` finds in other text."""
     return f"shipper-error {seal} {json.dumps([type(error).__name__, error.message])}"
 
 
-def unsealed(text: str, seal: str) -> ShipperError | None:
+def unseal_error(text: str, seal: str) -> ShipperError | None:
     """Return the last error that was sealed with ``seal`` in ``text``; None if there is none."""
     _, mark, rest = text.rpartition(f"shipper-error {seal} ")
     if not mark:

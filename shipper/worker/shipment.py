@@ -25,7 +25,7 @@ from shipper.ledger.quarantine import QuarantineHeaders
 from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
 from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
-from shipper.worker.chunk import Chunk, LazyColumn, bundled, header_pairs
+from shipper.worker.chunk import Chunk, LazyColumn, bundle_values, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
@@ -86,7 +86,7 @@ class AlreadyCommitted:
     def end_known(self, split: SplitId) -> bool:
         return split in self._ends_known
 
-    def home(self, split: SplitId, topic: str) -> int | None:
+    def sticky_partition(self, split: SplitId, topic: str) -> int | None:
         """Return the partition of the split's latest records in ``topic``, if they went to one."""
         return self._homes.get((split, topic))
 
@@ -423,7 +423,7 @@ class _SliceShipment:
             without=encode_ordinals(runs(missing)) or None,
         )
         if self._order.bundle is not None:
-            found = bundled(
+            found = bundle_values(
                 values, self._order.bundle.max_bytes, all_lines=self._order.bundle.all_lines
             )
             headers = [
@@ -576,7 +576,9 @@ class _SliceShipment:
             f"{split.file.path} (split at byte {split.start}, records {first + 1}–{entry.last} to "
             f"topic {topic})",
             sequence=self._sequence,
-            home=self._there.home(self._split.id, topic) if self._order.in_order else None,
+            sticky_partition=self._there.sticky_partition(self._split.id, topic)
+            if self._order.in_order
+            else None,
             lines=entry.records,
             split=self._part.split,
             entry=entry,

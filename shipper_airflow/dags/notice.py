@@ -38,7 +38,7 @@ from shipper.windows.window import Window
 from shipper_airflow.dags.faults import is_removed, removed
 from shipper_airflow.dags.graph import RESOLVE_WINDOW, group_id
 from shipper_airflow.dags.links import report_url, run_page, window_page
-from shipper_airflow.notifiers import fault_of, notifier_class
+from shipper_airflow.notifiers import find_fault, notifier_class
 from shipper_airflow.window import window_of_run
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
     """Raise ConfigError, with file and line, for a notifier that does not exist or does not take
     its arguments."""
     for index, entry in enumerate(pipeline.notify):
-        if fault := fault_of(entry.notifier, entry.with_):
+        if fault := find_fault(entry.notifier, entry.with_):
             field = f"notify[{index}].notifier"
             raise ConfigError(
                 str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}")),

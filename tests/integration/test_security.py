@@ -99,7 +99,7 @@ def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: s
     client = ClusterClient(cluster)
     settings = LaneSettings(connection(cluster), 100_000, "zstd", 30_000, True)
     with Pool(
-        LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], settle=lambda: Decided(set())
+        LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], resolve_outcome=lambda: Decided(set())
     ) as pool:
         pool.open([data])
         pool.submit([chunk(data, "one")])

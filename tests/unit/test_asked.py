@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from shipper.asked import as_asked, contradiction, for_results, not_wanted, skippable, steps_of
+from shipper.asked import (
+    apply_options,
+    contradiction,
+    for_results,
+    skippable,
+    steps_of,
+    why_skipped,
+)
 from shipper.config.pipeline import Pipeline
 from shipper.report.message import message, summary
 from shipper.report.page import render
@@ -93,7 +100,7 @@ def test_what_can_be_meant_is_no_contradiction() -> None:
 
 def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> None:
     assert skippable(pipeline()) == ["files", "rows", "not_null(value)"]
-    without = as_asked(
+    without = apply_options(
         pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x")
     )
     assert [check.title for check in without.gates.source] == ["matches(value)"]
@@ -105,7 +112,7 @@ def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> 
 )
 def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limit: int) -> None:
     before = pipeline(delivery={"rate_limit": own} if own else {})
-    capped = as_asked(before, asked(rate_limit="5MB/s", to_clusters=("far",)))
+    capped = apply_options(before, asked(rate_limit="5MB/s", to_clusters=("far",)))
     assert capped.delivery.rate_limit == limit
     assert capped.clusters == ("far",)
     assert capped.transform_digest() == before.transform_digest()
@@ -115,7 +122,7 @@ def test_a_cap_of_the_run_holds_where_a_cluster_has_a_limit_of_its_own() -> None
     before = pipeline(
         clusters={"near": {"rate_limit": "9MB/s"}, "far": {"rate_limit": "1MB/s"}, "other": {}}
     )
-    capped = as_asked(before, asked(rate_limit="5MB/s"))
+    capped = apply_options(before, asked(rate_limit="5MB/s"))
     assert [capped.on(name).delivery.rate_limit for name in capped.clusters] == [
         5_000_000,
         1_000_000,
@@ -145,10 +152,10 @@ def test_steps_that_were_not_asked_for() -> None:
         "report",
     ]
     assert steps_of(pipeline(), asked(plan_only=True)) == ["plan", "report"]
-    assert "dry run" in (not_wanted("gate_source", (), plan_only=True) or "")
-    assert "near gets nothing" in (not_wanted("ship:near", ("far",), plan_only=False) or "")
-    assert not_wanted("ship:far", ("far",), plan_only=False) is None
-    assert not_wanted("report", (), plan_only=True) is None
+    assert "dry run" in (why_skipped("gate_source", (), plan_only=True) or "")
+    assert "near gets nothing" in (why_skipped("ship:near", ("far",), plan_only=False) or "")
+    assert why_skipped("ship:far", ("far",), plan_only=False) is None
+    assert why_skipped("report", (), plan_only=True) is None
 
 
 def test_results_say_what_was_asked_and_nothing_where_nothing_was() -> None:

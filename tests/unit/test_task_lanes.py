@@ -132,6 +132,6 @@ def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_anoth
     monkeypatch.setattr(TaskAttempt, "announce", lambda self, ended=False: None)
     cluster = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
     receipt = module.ship_task(ORDER, cluster, iter(()), task=0, attempt=1, tries_before=0)
-    assert receipt.error_kind == "WaitedInVain", receipt.error
+    assert receipt.error_kind == "DeliveryTimedOut", receipt.error
     assert "lane web.far.0.0 cannot be opened" in (receipt.error or "")
     assert DeliveryTimedOut("").retriable, "the ship may be tried again"
