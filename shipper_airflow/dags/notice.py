@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_pipeline, locate, resolve_uri
 from shipper.config.pipeline import Notify, Pipeline
+from shipper.error_codes import code_of
 from shipper.errors import ConfigError
 from shipper.report.markup import moment, words
 from shipper.report.markup import window as in_words
@@ -64,7 +65,7 @@ class Notice:
     """``2026-11-21 11:00–12:00 UTC``."""
     headline: str
     cause: str | None
-    """The first cause in one sentence."""
+    """First cause in one sentence, with the error's code at its end."""
     at: str | None = None
     """Moment of the failure: ``2026-11-21 12:10:04 UTC``."""
     report: str | None = None
@@ -75,6 +76,11 @@ class Notice:
     """URL of the log of the task that failed first, else of the run, in Airflow."""
     details: tuple[str, ...] = ()
     """A line for each cluster."""
+
+    @property
+    def code(self) -> str | None:
+        """Code of the first cause, such as ``SHIP-303``."""
+        return code_of(self.cause)
 
     @property
     def title(self) -> str:

@@ -71,7 +71,7 @@ def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
         "--skip-reason",
         "x",
         code=2,
-        says="can be left out .*allowed: files, rows",
+        says="can be skipped .*allowed: files, rows",
     )
     assert world.nothing_was_sent()
     done = world.shipper(

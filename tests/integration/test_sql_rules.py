@@ -260,5 +260,5 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
         ],
     )
     folder.write("plan", planned)
-    with pytest.raises(ConfigError, match="may give something else"):
+    with pytest.raises(ConfigError, match="may give another value"):
         gate_source(context, now)
