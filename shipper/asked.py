@@ -86,7 +86,7 @@ def _says(reason: str | None) -> bool:
     return bool((reason or "").strip())
 
 
-def as_asked(pipeline: Pipeline, asked: JobOptions) -> Pipeline:
+def apply_options(pipeline: Pipeline, asked: JobOptions) -> Pipeline:
     """Return the pipeline as this run ships it. What a file becomes is the same: the transform's
     digest does not change."""
     delivery, gates = pipeline.delivery, pipeline.gates
@@ -138,7 +138,9 @@ def for_results(pipeline: Pipeline, asked: JobOptions) -> Asked | None:
 
 def steps_of(pipeline: Pipeline, asked: JobOptions) -> list[str]:
     """Return the steps of a run with these options, in order."""
-    return [PLAN, REPORT] if asked.plan_only else step_names(as_asked(pipeline, asked).clusters)
+    return (
+        [PLAN, REPORT] if asked.plan_only else step_names(apply_options(pipeline, asked).clusters)
+    )
 
 
 def dry_runs_uri(job: Job) -> str:
@@ -146,7 +148,7 @@ def dry_runs_uri(job: Job) -> str:
     return f"{resolve_uri(job.config_dir, job.pipeline.runs_uri).rstrip('/')}/{DRY_RUNS}"
 
 
-def not_wanted(step: str, clusters: Sequence[str], *, plan_only: bool) -> str | None:
+def why_skipped(step: str, clusters: Sequence[str], *, plan_only: bool) -> str | None:
     """Return why a run with these options skips the step; None: it does not."""
     name, _, cluster = step.partition(":")
     if name in (PLAN, REPORT):

@@ -22,7 +22,7 @@
     ├── Superseded                  a later run took over; this one must not send another byte
     ├── DigestChanged               a file was shipped in part under another transform
     ├── DeliveryError               records that were certainly not delivered
-    │   ├── WaitedInVain            no answer for as long as `delivery.metadata_wait` allows: a task's next attempt would only wait once more
+    │   ├── DeliveryTimedOut        no answer for as long as `delivery.metadata_wait` allows: a task's next attempt would only wait once more
     │   ├── RecordTooLarge          a record that the topic does not take
     │   └── RecordUnshippable       a record that cannot be parsed or has no topic, and no quarantine to go to
     ├── TooManyQuarantined          more records went to quarantine than the pipeline allows
@@ -203,7 +203,7 @@ class DeliveryError(ShipperError):
     retriable = True
 
 
-class WaitedInVain(DeliveryError):
+class DeliveryTimedOut(DeliveryError):
     code = "SHIP-602"
 
 

@@ -40,7 +40,7 @@ def _code(character: str) -> str:
     return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
 
 
-def write_anything() -> None:
+def replace_unencodable_characters() -> None:
     """Replace characters that standard output's and error's encoding does not have: by something
     similar, or by their code."""
     codecs.register_error("shipper", _replaced)

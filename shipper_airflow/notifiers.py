@@ -28,7 +28,7 @@ def notifier_class(name: str) -> type[BaseNotifier]:
     return found
 
 
-def fault_of(name: str, arguments: Mapping[str, Any]) -> str | None:
+def find_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
     """Return what is wrong with a notifier that is not there or does not take ``arguments``, or
     None. Imports the class but makes no instance: that could be where it reaches out."""
     try:
@@ -60,7 +60,7 @@ def main() -> None:
     if dags and Path(dags).is_dir():
         sys.path.append(dags)  # as Airflow does before it reads a DAG
     with redirect_stdout(sys.stderr):  # what an import prints is no answer
-        faults = [fault_of(name, arguments) for name, arguments in json.load(sys.stdin)]
+        faults = [find_fault(name, arguments) for name, arguments in json.load(sys.stdin)]
     print(json.dumps(faults))
 
 

@@ -18,7 +18,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from shipper import job_environment
-from shipper.asked import as_asked, contradiction, for_results
+from shipper.asked import apply_options, contradiction, for_results
 from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.content_checks import is_count
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
@@ -27,7 +27,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.replay import Replay, replayed
 from shipper.driver.clusters import Clusters
 from shipper.errors import JarsUnavailable, ShipperError, UsageError
-from shipper.processes import age_seconds, be_fast
+from shipper.processes import age_seconds, collect_garbage_less_often
 from shipper.report.phases import STARTING_PYTHON
 from shipper.runner import (
     GATE_SOURCE,
@@ -130,7 +130,7 @@ def _run(arguments: argparse.Namespace) -> int:
         whole = replayed(whole, Replay.model_validate_json(asked.replay))
     if fault := contradiction(asked, whole):
         raise UsageError(f"{fault}. Nothing was sent.")
-    pipeline = as_asked(whole, asked)
+    pipeline = apply_options(whole, asked)
     window = parse_window(arguments.window)
     clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
     job_environment.forget(
@@ -172,7 +172,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with noted(context) if whole_run else nullcontext():
             code = run_steps(context, arguments.steps)
         if SHIP in steps:
-            class_data.make_later()
+            class_data.make_in_background()
         return code
     except Stopped:
         engine.abandon()
@@ -224,7 +224,7 @@ def read_samples(config_dir: Path) -> int:
 
 
 if __name__ == "__main__":
-    be_fast()
+    collect_garbage_less_often()
     try:
         code = main()
     except Stopped as stopped:

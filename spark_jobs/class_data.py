@@ -69,7 +69,7 @@ def archive() -> Path | None:
     return None
 
 
-def make_later() -> None:
+def make_in_background() -> None:
     """Have it made by a process that outlives this one, if this one has missed it. It takes some 20
     s of a core that nobody else wants; one that was begun today is not begun again."""
     if not _missed:

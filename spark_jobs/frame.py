@@ -202,7 +202,7 @@ def headers_of_files(
     mapping = pipeline.records
     if mapping.bundle is None or not mapping.headers:
         return {}
-    line_columns, faults = of_line(spark, pipeline)
+    line_columns, faults = find_line_headers(spark, pipeline)
     if faults:
         raise ConfigError(
             "\n".join(
@@ -229,7 +229,7 @@ def headers_of_files(
     }
 
 
-class OfLine(NamedTuple):
+class LineHeaders(NamedTuple):
     """Headers that depend on the line, and not on its file alone."""
 
     columns: set[str]
@@ -237,7 +237,7 @@ class OfLine(NamedTuple):
     """Field of the pipeline → why it may not, since a bundle holds many lines."""
 
 
-def of_line(spark: SparkSession, pipeline: Pipeline) -> OfLine:
+def find_line_headers(spark: SparkSession, pipeline: Pipeline) -> LineHeaders:
     """Find what depends on the line. Reads no data. Raises what Spark raises for an expression that
     it cannot analyse."""
     frame = with_parsed(spark.createDataFrame([], LINES), pipeline)
@@ -263,7 +263,7 @@ def of_line(spark: SparkSession, pipeline: Pipeline) -> OfLine:
         for name, sql in headers
         if _uses(frame, sql, found)
     }
-    return OfLine(found, faults)
+    return LineHeaders(found, faults)
 
 
 def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:

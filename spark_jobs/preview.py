@@ -15,7 +15,7 @@ from shipper.config.rules import sql_column
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.pieces import FilePiece, broken_files, uri_of
 from shipper.report.preview import PreviewedLine
-from shipper.worker.marks import BROKEN, MARK, TOO_LONG, unmarked
+from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
 from spark_jobs.frame import MISFIT, headers_of_files, records
 from spark_jobs.reader import LineLimits, reading
 
@@ -42,7 +42,7 @@ def preview(
     for line, row in zip(read_rows, rows, strict=True):
         if line[MARK] == BROKEN:
             continue
-        lines = found[unmarked(line.split, found).split]
+        lines = found[decode_mark(line.split, found).split]
         one = _previewed(pipeline, line, row, shown)
         one.record = len(lines) + 1
         if pipeline.records.bundle is not None:

@@ -182,14 +182,14 @@ def _ship(
 
     from shipper.errors import DeliveryError
     from shipper.worker.order import code_digest
-    from shipper.worker.receipt import sealed
+    from shipper.worker.receipt import seal_error
     from shipper.worker.task import TaskError, ship_task
 
     order, cluster = pickle.loads(packed)
     context: Any = TaskContext.get()
     task = context.partitionId()
     if code != code_digest():
-        raise TaskError(sealed(DeliveryError(_OTHER_CODE, code="SHIP-806"), order.seal))
+        raise TaskError(seal_error(DeliveryError(_OTHER_CODE, code="SHIP-806"), order.seal))
     try:
         receipt = ship_task(
             order, cluster, batches, task, context.taskAttemptId(), context.attemptNumber()
@@ -203,6 +203,6 @@ def _ship(
             f"task {task} failed: {of_python(error)}. What was committed is in the ledger. Run "
             "again: only the rest is sent."
         )
-        raise TaskError(sealed(told, order.seal)) from error
+        raise TaskError(seal_error(told, order.seal)) from error
     receipts.add([receipt.to_json()])
     return iter(())

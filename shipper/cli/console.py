@@ -45,9 +45,7 @@ ClusterName = Annotated[
 OneCluster = Annotated[str, typer.Argument(help="One of its clusters.")]
 Strict = Annotated[
     bool,
-    typer.Option(
-        "--strict", help="Exit code 3, in place of 0, if something needs a look: a warning."
-    ),
+    typer.Option("--strict", help="Exit with 3 instead of 0 if there is a warning."),
 ]
 NEEDS_A_LOOK = 3
 """Exit code of what is done, and left a warning, where --strict asks for it."""

@@ -35,14 +35,14 @@ app = new_app("diff")
 
 @app.command(epilog=EPILOG)
 def diff(
-    old: Annotated[Path, typer.Argument(help="Folder with the configuration as it was.")],
+    old: Annotated[Path, typer.Argument(help="Folder with the earlier configuration.")],
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
     """Show what a change of the configuration means for the next runs: another transform, topics,
-    redaction, schedule, gates. CONFIG is the configuration as it is now.
+    redaction, schedule, gates. CONFIG is the new configuration.
 
-    Asks nobody, and needs no secret. Exit code 2 if a file is wrong, else 0.
+    No server is asked, and no secret is needed. Exit code 2 if a file is wrong, else 0.
     """
     found = _compared(old, config)
     if as_json:

@@ -49,10 +49,10 @@ def doctor(
     ] = LIMIT_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Check everything that a run needs, and show for each check what it found, or what to do.
-    Ships nothing and changes nothing.
+    """Check everything that a run needs, and show for each check what it found, or what to do. Ship
+    nothing and change nothing.
 
-    Exit code 1 if something must be mended.
+    Exit code 1 if something must be repaired.
     """
     found = findings(config, pipeline, limit)
     bad = any(finding.status == "failed" for finding in found)

@@ -26,7 +26,7 @@ import typer
 from shipper.cli.console import Json, new_app, out, print_json
 from shipper.errors import ShipperError, UsageError
 
-app = new_app("environment", "What Spark's executors need of shipper.")
+app = new_app("environment", "Environment of Spark's executors.")
 
 _OURS = ("shipper", "spark_jobs")
 #: Beside what shipper itself depends on.

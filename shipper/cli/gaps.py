@@ -78,8 +78,9 @@ def gaps(
     """List the windows of the schedule that are not complete on a cluster: no run, a failed run, or
     a file that was left behind.
 
-    By the results in `runs_uri`, and by the ledger where there are none: it lists no source, so a
-    file that came after the last run that looked is not in it. Exit code 1 if there are any.
+    The results in `runs_uri` decide, and the ledger for windows without results. No source is
+    listed, so a file that came after the last run that looked is not included. Exit code 1 if there
+    are any.
     """
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:

@@ -36,9 +36,9 @@ def index(
 ) -> None:
     """Read the reports in `runs_uri` that the index of the Shipments page does not know yet.
 
-    The index is a cache: every run feeds it, and it may be deleted at any time. Needed once for
-    runs from before there was an index, and now and then where runs and page are on different
-    machines. A report that cannot be read is named and passed over: exit code 1.
+    The index is a cache: every run updates it, and it may be deleted at any time. Run this once for
+    runs from before there was an index, and regularly if runs and page are on different machines. A
+    report that cannot be read is named and skipped: exit code 1.
     """
     first = moment_or_age(since, "--since") if since else None
     done = rebuild(config, anew=anew, since=first, say=lambda text: err.say(text, "dim"))

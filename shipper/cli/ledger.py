@@ -237,13 +237,13 @@ def verify(
     """Check the ledger against itself, its snapshot, its archive and the topics. Exit code 1 if
     something is wrong.
 
-    Wrong are records that shipper did not write or that cannot be right (`shipper ledger repair`),
-    chunks that overlap, counts or ends that contradict each other, a file of which other bytes were
+    Wrong are: records that shipper did not write or that cannot be right (`shipper ledger repair`),
+    overlapping chunks, counts or ends that contradict each other, a file of which other bytes were
     read than it has, a file shipped under several transforms, a snapshot that differs from the
-    topic, a topic that was deleted or created anew after records were delivered to it, a ledger
-    that was made anew. A file that is not finished is shown, and is not wrong: running its window
-    again ships the rest. Records that have expired are shown, and are not wrong either, as far as
-    results tell: those of ships whose delivery gate reads back.
+    topic, a topic that was deleted or created again after records were delivered to it, and a
+    ledger that was recreated. An unfinished file is shown, and is not wrong: its window's next run
+    ships the rest. Expired records are shown, and are not wrong either. They are known only for
+    ships whose delivery gate reads back.
     """
     documents = {}
     wrong = 0
@@ -343,8 +343,8 @@ def repair(
     """Repair one damaged record of the ledger: write after it what its key said before, or a
     tombstone.
 
-    Only records that `verify` calls damaged can be mended. Needs the lease: no ship may be under
-    way.
+    Only records that `verify` calls damaged can be repaired. Needs the lease, so no ship may be
+    under way.
     """
     found = re.fullmatch(r"(\d{1,9}):(\d{1,19})", record, re.ASCII)
     if found is None:
@@ -501,9 +501,9 @@ def archive(
 ) -> None:
     """Move the ledger's records of old windows out of its topic, into files beside the runs.
 
-    The archive stays part of the ledger: running an old window again still sends nothing twice. It
-    cannot be made anew, so `runs_uri` must be a place that lasts, and that every machine which
-    plans or ships this pipeline can read. Needs the lease: no ship may be under way.
+    The archive stays part of the ledger: running an old window again still sends nothing twice. The
+    archive cannot be made again, so `runs_uri` must be storage that lasts, and that every machine
+    which plans or ships this pipeline can read. Needs the lease, so no ship may be under way.
     """
     ledger = open_to_change(config, pipeline, cluster)
     moment = moment_or_age(before, "--before")

@@ -26,8 +26,8 @@ def list_(config: Config = Path("config"), as_json: Json = False) -> None:
     """List the pipelines: schedule, source, topics, and for each cluster the end of the latest
     complete window.
 
-    By the files in CONFIG and the results in `runs_uri`; no cluster is asked. Exit code 2 if a file
-    is wrong, 1 if results cannot be read.
+    The files in CONFIG and the results in `runs_uri` are read; no cluster is asked. Exit code 2 if
+    a file is wrong, 1 if results cannot be read.
     """
     loaded = load_all(config, EVERYTHING)
     problems: list[str] = []

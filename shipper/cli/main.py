@@ -79,7 +79,7 @@ from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
-from shipper.terminal import write_anything
+from shipper.terminal import replace_unencodable_characters
 
 #: For those who work on shipper, or try it out: the extra `dev` brings them, in the package
 #: shipper-tools.
@@ -198,7 +198,8 @@ def validate(
     strict: Strict = False,
 ) -> None:
     """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
-    once. Runs nothing that the configuration names, and imports nothing of it but notifiers."""
+    once. Run no program that the configuration names, and import none of its modules but
+    notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
@@ -517,7 +518,7 @@ def run(
 def main() -> None:
     """Run the ``shipper`` command: errors become one paragraph and an exit code, never a stack
     trace."""
-    write_anything()
+    replace_unencodable_characters()
     raise_when_stopped()
     try:
         code = int(app(standalone_mode=False) or 0)

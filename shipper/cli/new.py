@@ -66,8 +66,8 @@ def new(
     ] = None,
     config: Config = Path("config"),
 ) -> None:
-    """Write CONFIG/pipelines/NAME.yaml. Asks for what no flag says, where somebody is there to
-    answer. Never writes over a file."""
+    """Write CONFIG/pipelines/NAME.yaml. Ask at the terminal for what the options do not say. Never
+    overwrite a file."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError(
             f"{name!r} is not a valid name of a pipeline. Use small letters, digits, `_` and "

@@ -77,8 +77,8 @@ def preview(
     """Show lines as they are read and the records that they would become: topic, key, headers, and
     what is dropped or quarantined and why.
 
-    They are read and decided as a run does it. Asks no cluster and sends nothing, so what is too
-    large for its topic does not show.
+    Lines are read and judged as in a run. No cluster is asked and nothing is sent, so records that
+    are too large for their topic are not recognised.
     """
     spec = load_pipeline(config, pipeline)
     check_clusters(spec, [cluster] if cluster else [])

@@ -104,8 +104,8 @@ def list_(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """List what is in quarantine, by run, file and reason, and how much of it was replayed. Asks
-    the ledger only."""
+    """List what is in quarantine, by run, file and reason, and how much of it was replayed. Only
+    the ledger is read."""
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         rows = [
@@ -185,10 +185,10 @@ def show(
         bool, typer.Option("--json", help="A JSON object per line, for `replay`.")
     ] = False,
 ) -> None:
-    """Show the records: the reason, the origin, and what was kept of them. Reads the quarantine
-    topic; what its retention has deleted is gone.
+    """Show the records: the reason, the origin, and what was kept of them. The quarantine topic is
+    read, so expired records are missing.
 
-    Exit code 1 if values there are not those that shipper put there, by the ledger's checksums.
+    Exit code 1 if values in the topic are not those that shipper sent, by the ledger's checksums.
     """
     forged = False
     for ledger in open_ledgers(config, pipeline, cluster):
@@ -303,13 +303,13 @@ def replay(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Send repaired records to their topic, each exactly once: a value that was sent before is
-    skipped. Another one is sent as a correction.
+    """Send repaired records to their topic, each exactly once. A value that was sent before is
+    skipped, and another value is sent as a correction.
 
     A line's `value` (or `value_base64`) goes to `topic`, with `key`, `headers` and `timestamp_ms`
-    if given, redacted as the pipeline says. A record that would go to quarantine again is refused,
-    and so is one that is `cut`; then nothing is sent. Lines of records that are to stay in
-    quarantine are left out of the file. Needs the lease: no ship may be under way.
+    if given, redacted as the pipeline says. If a record would go to quarantine again, or is `cut`,
+    nothing is sent. Leave lines of records that are to stay in quarantine out of the file. Needs
+    the lease, so no ship may be under way.
     """
     ledger = open_to_change(config, pipeline, cluster)
     wanted = _judged(

@@ -35,8 +35,8 @@ def run_tests(
     """Test pipelines: read the sample lines of CONFIG/tests/PIPELINE.yaml as a run would, and
     compare topic, key, value, headers, and what is dropped or quarantined and why.
 
-    Asks no cluster, needs no secret and takes seconds. Exit code 1 if something differs, 2 if a
-    file is wrong. `shipper preview PIPELINE --save-test` writes a first file.
+    No cluster is asked, no secret is needed, and the test takes seconds. Exit code 1 if something
+    differs, 2 if a file is wrong. `shipper preview PIPELINE --save-test` writes a first file.
     """
     files = _load(config, [pipeline] if pipeline else pipelines_with_tests(config))
     if not files:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, summed
+from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, sum_losses
 from shipper.ledger.inventory import Entries, LedgerFinding, entries
 from shipper.report.markup import plural
 
@@ -51,7 +51,7 @@ class PresentEntries:
             self._present |= self._ledger.client.present_ids(new)
 
     def lost(self) -> list[Loss]:
-        return summed(self._lost)
+        return sum_losses(self._lost)
 
     def findings(self) -> Iterator[LedgerFinding]:
         for lost in self.lost():

@@ -27,8 +27,8 @@ def ui(
     """Show what was shipped, what is late and what is missing: a page for a browser on this
     machine.
 
-    Everybody with an account on this machine can open it while it is served. In Airflow the same
-    page asks for each person's rights.
+    While the page is served, everybody with an account on this machine can open it. In Airflow the
+    same page checks each person's rights.
     """
     if not find_spec("fastapi") or not find_spec("uvicorn"):
         raise UsageError(

@@ -20,12 +20,12 @@ _PLACEHOLDER = re.compile(r"\{[^}]*\}")
 
 
 class Avro(Model):
-    """Values leave as Avro, in Confluent's wire format: a zero byte, the schema's number in the
+    """Avro encoding of values in Confluent's wire format: a zero byte, the schema's number in the
     cluster's Schema Registry as four bytes, the binary encoding. `records.value` must give a JSON
-    object or a struct whose fields are the schema's: one that the schema does not have, a value of
-    another type, and a field that is not there and may not be null make the record `unencodable`,
-    which goes to `quarantine`, or fails the run where there is none. A null value stays null. Where
-    a cluster's registry is says `schema_registry` in its file."""
+    object or a struct with the schema's fields. An unknown field, a value of another type, or a
+    missing field that may not be null makes the record `unencodable`: it goes to `quarantine`, or
+    fails the run without one. A null value stays null. Each cluster's file names its registry in
+    `schema_registry`."""
 
     schema_: dict[str, Any] = Field(
         alias="schema",
@@ -38,7 +38,7 @@ class Avro(Model):
     """Name under which the registry keeps the schema. `{topic}` is the topic's name."""
     register_: StrictBool = Field(default=True, alias="register")
     """True if a run may register the schema, if the subject lacks it and it is compatible with the
-    earlier one. If not, it must be there already."""
+    earlier one. If false, the schema must be registered already."""
 
     @field_validator("schema_")
     @classmethod
@@ -92,8 +92,8 @@ class Avro(Model):
 
 
 class SchemaRegistry(Model):
-    """Address of the cluster's Schema Registry, and the credentials for it. Confluent's HTTP
-    interface, which others have too (Karapace, Apicurio's `/apis/ccompat/v7`, Redpanda)."""
+    """Address of the cluster's Schema Registry, and the credentials for it. Any registry with
+    Confluent's HTTP interface works (Karapace, Apicurio's `/apis/ccompat/v7`, Redpanda)."""
 
     url: str = Field(min_length=1, examples=["https://registry.example:8081"])
     """Address of the registry; a path is kept."""

@@ -118,8 +118,8 @@ class TotalBytesCheck(SourceGateCheck):
 
 
 class FreshnessCheck(SourceGateCheck):
-    """The newest file must be young enough against the window's end: a source that stopped writing
-    is found the same hour."""
+    """Age of the newest file, compared with the window's end: a source that stopped writing is
+    found the same hour."""
 
     check: Literal["freshness"]
     max_age_seconds: Seconds = Field(alias="max_age")
@@ -183,9 +183,9 @@ class FilesPerCheck(CountCheck):
 
 
 class SizeVsHistoryCheck(SourceGateCheck):
-    """The window against the runs before it: how many files or bytes it has, compared with the
+    """Size of the window compared with earlier runs: its number of files or bytes against the
     median of earlier windows of the same length whose run succeeded. With fewer than `min_runs` of
-    them it says so and holds: a first run has no history."""
+    them, the check says so and holds, because a first run has no history."""
 
     check: Literal["size_vs_history"]
     of: Literal["files", "bytes"] = "bytes"
@@ -195,8 +195,8 @@ class SizeVsHistoryCheck(SourceGateCheck):
     min_runs: StrictInt = Field(default=3, ge=1)
     """Smallest number of earlier windows to compare with. With fewer, the check holds."""
     tolerance: StrictFloat = Field(default=0.5, gt=0, le=100)
-    """Allowed distance from the median, as a share of it: 0.5 is half to one and a half times the
-    median. From 1 on, nothing is too little."""
+    """Allowed distance from the median, as a share of it: 0.5 allows half to one and a half times
+    the median. From 1 on, no window is too small."""
     alike: Literal["any", "time_of_day", "time_of_week"] = "any"
     """Earlier windows that count: all, those that start at the same time of day, or of the same day
     of the week (UTC)."""
@@ -217,17 +217,17 @@ class SizeVsHistoryCheck(SourceGateCheck):
 
 class DuplicateFilesCheck(SourceGateCheck):
     """No two files of the window have the same content. Files of equal size are compared by their
-    first and last 4 kB, and those that still agree by an MD5 of all their bytes, as stored. Empty
-    files are not compared. An object store's etags are not used: the same bytes uploaded in other
-    parts have another one."""
+    first and last 4 kB, and if those are equal, by an MD5 of all their bytes, as stored. Empty
+    files are not compared. ETags of an object store are not used: the same bytes, uploaded in other
+    parts, have another ETag."""
 
     check: Literal["duplicate_files"]
 
 
 class NoBomCheck(SourceGateCheck):
-    """No file begins with a UTF-8 byte order mark. It is the one thing about lines that no check of
-    lines can see: Spark's reader takes the mark off the first line, and shipper puts it back. Costs
-    one open and three bytes of every file that is left to ship."""
+    """No file begins with a UTF-8 byte order mark. No check of lines can see the mark: Spark's
+    reader removes it from the first line, and shipper puts it back. Costs one open and three bytes
+    of every file that is left to ship."""
 
     check: Literal["no_bom"]
 
@@ -279,9 +279,9 @@ class QuarantineRateCheck(GateCheck):
 
 
 class ReadBackCheck(GateCheck):
-    """The topics hold what was sent, as a `read_committed` consumer sees it that shares no code
-    with the producer. It begins where each partition ended before this run's first byte and goes to
-    the end as of now. Not for compacted topics, which forget records."""
+    """The topics hold what was sent, as seen by a `read_committed` consumer that shares no code
+    with the producer. It reads from where each partition ended before this run's first byte to the
+    present end. Not for compacted topics, which forget records."""
 
     check: Literal["read_back"]
     mode: Literal["offsets", "sample", "full"] = "sample"
@@ -292,13 +292,13 @@ class ReadBackCheck(GateCheck):
     least as many offsets as records were sent. `sample` and `full` need the right to read the
     topics."""
     shared: StrictBool = False
-    """True if other producers write to these topics too (another pipeline is one). Then nobody can
-    tell whose records are whose, so only *at least as many* can be checked, and no checksums: a
-    record that is missing may be made up for by somebody else's."""
+    """True if other producers, such as another pipeline, write to these topics too. The check
+    cannot tell their records apart, so it only checks for *at least as many*, and compares no
+    checksums: another producer's record may make up for a missing one."""
     timeout_seconds: Seconds = Field(default=180.0, alias="timeout", ge=1)
     """Longest time without a record, after which the check cannot be evaluated. A `read_committed`
-    reader waits at a transaction that is open: let it be longer than that of everybody who writes
-    to the topic."""
+    consumer waits at an open transaction, so make this longer than the transaction timeout of
+    everybody who writes to the topic."""
 
 
 DeliveryCheck = Annotated[

@@ -58,17 +58,17 @@ class Delivery(Model):
 
     guarantee: Literal["exactly_once", "at_least_once", "prefer_exactly_once"] = "exactly_once"
     """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction.
-    `at_least_once`: no transactions; the ledger record follows when the records are acknowledged,
-    so a fault doubles at most the chunks that were in flight. `prefer_exactly_once`: the second one
-    only where the cluster has no transactions; the report says which it was."""
+    `at_least_once`: no transactions. The ledger record follows the acknowledgement of the records,
+    so a fault duplicates at most the chunks in flight. `prefer_exactly_once`: `at_least_once` only
+    if the cluster has no transactions; the report says which was used."""
     ordering: Literal["none", "file"] = "none"
-    """`file`: records of a file keep their order within a partition, also across retries. It costs:
-    files are read one after the other by a single task, and each goes to one partition through one
-    lane, so over distance the rate is that of one lane."""
+    """`file`: records of a file keep their order within a partition, also across retries. This
+    costs throughput: a single task reads the files one after the other, and each file goes to one
+    partition through one lane. Over distance the rate is that of one lane."""
     tuning: Literal["auto", "off"] = "auto"
     """`auto`: lanes, batches and chunks are sized before each run from the measured round trip, the
-    cluster's `bandwidth`, the topics' `max.message.bytes` and how well a sample of the files
-    compresses. What is set by hand stays. `off`: sizes for a short link."""
+    cluster's `bandwidth`, the topics' `max.message.bytes` and the compression of a sample. Values
+    set by hand stay. `off`: sizes for a short link."""
     chunk_size_bytes: Bytes | None = Field(
         default=None, alias="chunk_size", ge=1_000, le=256_000_000
     )
@@ -80,16 +80,16 @@ class Delivery(Model):
     batch_size_bytes: Bytes | None = Field(
         default=None, alias="batch_size", ge=1_000, le=100_000_000
     )
-    """Size in uncompressed bytes of what a lane sends to a partition at a time. The broker compares
-    the compressed batch with the topic's `max.message.bytes`; one that turns out too large is
-    halved and sent again. Sized by `tuning` if not given. May change from run to run."""
+    """Batch that a lane sends to a partition at a time, in uncompressed bytes. The broker compares
+    the compressed batch with the topic's `max.message.bytes`; a batch that is too large is halved
+    and resent. Sized by `tuning` if not given. May change from run to run."""
     memory_bytes: Bytes = Field(default=80_000_000, alias="memory", ge=1_000_000)
     """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 450 MB
     over a long link (measured with 13 lanes), 300 MB over a short one."""
     partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"
-    """Partitions for records without a key: `all` partitions in turn, chunk by chunk; only those in
-    a list, which every topic of the pipeline must have; or `share`: every lane keeps to its own
-    share, so that a slow partition holds up its own lanes only. With `ordering: file` each file has
+    """Partitions for records without a key. `all`: all partitions in turn, chunk by chunk. A list:
+    only these, which every topic of the pipeline must have. `share`: every lane keeps to its own
+    share, so that a slow partition delays only its own lanes. With `ordering: file` each file has
     one of them."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Most bytes per second on the wire, over all tasks of a run, to each cluster. See also the
@@ -98,26 +98,26 @@ class Delivery(Model):
     """Codec of the batches on the wire and in the topic."""
     metadata_wait_seconds: Seconds = Field(default=600.0, alias="metadata_wait", ge=1)
     """Longest time that a chunk waits for a topic that is unknown or has no leader, before the run
-    fails. Other topics do not wait for it. One that an ACL forbids is waited for 15 s at most."""
+    fails. Other topics do not wait. If an ACL forbids the topic, the wait is at most 15 s."""
     on_recreated: Literal["fail", "resend"] = "fail"
-    """Policy for a topic that was deleted, and maybe created anew, after records of the run's files
-    were delivered to it. The ledger keeps the topic's id, so the run notices. `fail`: the run fails
-    before the first byte, and names the topic and the number of records. `resend`: the run sends
-    exactly the records that are gone; records in other topics, or in the new topic, are not sent
-    again."""
+    """Policy for a topic that was deleted, and maybe created again, after records of the run's
+    files were delivered to it. The ledger keeps the topic's id, so the run notices. `fail`: the run
+    fails before the first byte, and names the topic and the number of records. `resend`: the run
+    sends exactly the records that are gone. Records in other topics, or in the new topic, are not
+    sent again."""
     stall_timeout_seconds: Seconds | None = Field(default=None, alias="stall_timeout", ge=1)
-    """A ship that reads no line and commits no chunk for so long is stopped, and fails: a file
-    system that does not answer, an expression that takes for ever on some line. By default 30m, or
-    10m more than `metadata_wait` and `transaction_timeout` if that is longer; a `rate_limit` that
-    makes chunks slower than that prolongs it."""
+    """Time without progress (no line read, no chunk committed) after which a ship is stopped and
+    fails. Causes are a file system that does not answer, or an expression that never ends on some
+    line. By default 30m, or 10m more than `metadata_wait` and `transaction_timeout` if that is
+    longer. A `rate_limit` that makes chunks slower prolongs it."""
     transaction_timeout_seconds: Seconds = Field(
         default=120.0, alias="transaction_timeout", ge=10, le=900
     )
     """Time after which the broker aborts a transaction that nobody ends. Brokers allow 15m at most
     by default."""
     lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1, le=86_400)
-    """Longest time for which a run that died silently keeps the next one waiting. Renewed every
-    third of it."""
+    """Lease of a run: the longest time for which a run that died silently keeps the next one
+    waiting. It is renewed after each third of this time."""
     lease_wait_seconds: Seconds = Field(default=60.0, alias="lease_wait", ge=0, le=86_400)
     """Longest time that a second run of the same pipeline and cluster waits for the first one,
     before it stops and names the holder of the lease."""
@@ -181,11 +181,12 @@ class Ledger(Model):
     """Name of the topic. `{pipeline}` gives every pipeline a ledger of its own, so that none waits
     for another's open transactions."""
     replication_factor: int | None = Field(default=None, ge=1)
-    """Replication factor, for creating it. By default 3, or as many as there are brokers; with 3 or
-    more it gets `min.insync.replicas=2`. A ledger that is lost means that everything is sent again,
-    so each plan warns when it is less durable than the pipeline's topics."""
+    """Replication factor with which a run creates the topic. By default 3, or the number of brokers
+    if that is less; with 3 or more the topic gets `min.insync.replicas=2`. If the ledger is lost,
+    everything is sent again, so each plan warns when the ledger is less durable than the pipeline's
+    topics."""
     create: bool = True
-    """True if a run may create it. If not, create it yourself: two partitions,
+    """True if a run may create the topic. If false, create it yourself: two partitions,
     cleanup.policy=compact, message.timestamp.type=LogAppendTime."""
 
     @field_validator("topic")
@@ -215,15 +216,15 @@ class Cluster(Model):
     `${airflow:CONNECTION.password}`); no value is ever printed or logged."""
     bandwidth: BytesPerSecond = Field(default=125_000_000, ge=1)
     """Bandwidth of the link to the cluster. `delivery.tuning` sizes lanes and batches so that
-    in-flight bytes are at least bandwidth × round trip; more than the link has costs memory
-    only."""
+    in-flight bytes are at least bandwidth × round trip. A value above the real bandwidth costs only
+    memory."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Most bytes per second on the wire that one run sends to the cluster, all tasks together."""
     airflow_pool: str | None = Field(
         default=None, min_length=1, max_length=256, examples=["kafka_frankfurt"]
     )
-    """Pool of Airflow's of which each ship to the cluster takes a slot, so that its slots are the
-    most pipelines that ship there at once. It must exist: `airflow pools set kafka_frankfurt 4
+    """Airflow pool from which each ship to the cluster takes a slot: the number of slots limits the
+    pipelines that ship there at once. The pool must exist: `airflow pools set kafka_frankfurt 4
     'ships to frankfurt'`. By default Airflow's `default_pool`, like all other tasks."""
     ledger: Ledger = Ledger()
     schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
@@ -333,7 +334,7 @@ def client_settings(cluster: Cluster) -> dict[str, Any]:
     return {"bootstrap.servers": cluster.bootstrap, **cluster.properties}
 
 
-def revealed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def reveal(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``settings`` in the clear, for the constructor of a client alone. Raises
     WrongProperties for a reference that nobody has looked up."""
     found = {name: _plain(value) for name, value in settings.items()}

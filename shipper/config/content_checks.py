@@ -404,7 +404,7 @@ def is_count(check: SourceGateCheck) -> bool:
 
 class Gates(Model):
     """Checks that must hold before the first byte is sent and after the last one. Great
-    Expectations judges the checks of records, a comparison all counts."""
+    Expectations judges the checks of records. All counts are compared directly."""
 
     sample_files: StrictInt = Field(default=4, ge=1)
     """Number of pieces of files in a `sample`: that many files, spread evenly over the list, or

@@ -62,7 +62,7 @@ def connection_field(name: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-class NotKnown(Exception):
+class UnknownReference(Exception):
     """Error of a reference whose value is not known here. The message says why and what to do."""
 
 
@@ -84,12 +84,12 @@ class ReferenceValues:
         return cls(os.environ, given if isinstance(given, dict) else {})
 
     def value(self, reference: Reference) -> str:
-        """Look a reference up. Raises NotKnown."""
+        """Look a reference up. Raises UnknownReference."""
         if reference.kind == "file":
             return read_secret(Path(reference.name))
         if reference.kind == "airflow":
             if str(reference) not in self.given:
-                raise NotKnown(
+                raise UnknownReference(
                     f"${{{reference}}}: Airflow's tasks look it up, and found no such connection "
                     "or field; on the command line set "
                     f'{GIVEN_VARIABLE} to {{"{reference}": "…"}}'
@@ -99,7 +99,7 @@ class ReferenceValues:
         if default is not None:
             return self.environment.get(name) or default
         if name not in self.environment:
-            raise NotKnown(
+            raise UnknownReference(
                 f"the environment variable {name} is not set; set it, or write a default: "
                 f"${{{name}:-…}}"
             )
@@ -107,8 +107,8 @@ class ReferenceValues:
 
 
 def read_secret(path: Path) -> str:
-    """Read a file's text without the line end at its end. Raises NotKnown for one that others may
-    read.
+    """Read a file's text without the line end at its end. Raises UnknownReference for one that
+    others may read.
 
     PostgreSQL's rule for its private key: one's own file may be open to nobody else; one of root's
     also to a group, since that is how secrets are mounted for a process that is not root.
@@ -117,25 +117,25 @@ def read_secret(path: Path) -> str:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise NotKnown(f"{path} is not a regular file")
+                raise UnknownReference(f"{path} is not a regular file")
             others = 0o077 if found.st_uid != 0 or os.geteuid() == 0 else 0o037
             if found.st_mode & others:
                 mode = f"0{stat.S_IMODE(found.st_mode):o}"
-                raise NotKnown(
+                raise UnknownReference(
                     f"{path} holds a secret and others may read it (mode {mode}): `chmod 600`, or "
                     "`mode: 0400` where it is mounted"
                 )
             content = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
-        raise NotKnown(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UnknownReference(f"{path} cannot be read: {error.strerror or error}") from error
     if len(content) > _LONGEST_FILE_BYTES:
-        raise NotKnown(
+        raise UnknownReference(
             f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes, which is too long for a secret"
         )
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise NotKnown(f"{path} is not UTF-8") from None
+        raise UnknownReference(f"{path} is not UTF-8") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
@@ -203,7 +203,7 @@ def fill_in(
         else:
             try:
                 return known.value(reference)
-            except NotKnown as why:
+            except UnknownReference as why:
                 if reference.kind in leave:
                     later = True
                 else:

@@ -29,8 +29,8 @@ class Csv(Model):
     columns: tuple[str, ...] | None = Field(
         default=None, min_length=1, examples=[["time", "service", "status"]]
     )
-    """Names of the fields, for files without a header; then the first row is a record. By default
-    the first row of each file names them."""
+    """Names of the fields, for files without a header: the first row is then a record. By default
+    the first row of each file has the names."""
     delimiter: str = Field(default=",", min_length=1, max_length=1, examples=["\t"])
     """Between fields: one ASCII character."""
     quote: str | None = Field(default='"', min_length=1, max_length=1)
@@ -41,10 +41,10 @@ class Csv(Model):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$",
         examples=["ISO-8859-1", "windows-1252", "UTF-16"],
     )
-    """Encoding of the files' text, by a name that Java knows (the IANA's). Records are UTF-8
-    whatever it is. A row with bytes that are no text in it is a JSON array, which `records.parse`
-    cannot parse: it goes to quarantine as `unparseable`, or fails the run where there is none. A
-    first row of that kind, which names the fields, fails the file."""
+    """Encoding of the files' text, by a name that Java knows (IANA). Records are always UTF-8. A
+    row with undecodable bytes becomes a JSON array, which `records.parse` cannot parse: the row
+    goes to quarantine as `unparseable`, or fails the run without a quarantine. If the first row,
+    which names the fields, is undecodable, the file fails."""
 
     @field_validator("delimiter", "quote")
     @classmethod

@@ -84,7 +84,7 @@ class Source(Model):
     zero (`hour=6`). `${NAME}` and `${NAME:-default}` are taken from the environment."""
     s3: S3 | None = None
     """Settings of the S3 server for a `path` with `s3a://`: endpoint, region, credentials by
-    reference. S3A's jars come by themselves."""
+    reference. S3A's jars are fetched automatically."""
     include_globs: tuple[str, ...] = Field(
         default=("*",),
         alias="include",
@@ -96,78 +96,77 @@ class Source(Model):
     or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken; [every
     reason](../../docs/reference/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
-    """Rule that assigns files to windows. `path`: those in the folders that `path` names for it;
-    all, if it names none. `modified`: those under `path` that were last modified in the window, by
-    the clock of the file system, for writers that put everything into one folder. A file then
-    belongs to one window, and one that is written to again to another one. `path` is listed whole
-    each time, and has no placeholder."""
+    """Rule that assigns files to windows. `path`: the files in the folders that `path` names for
+    the window; all files, if `path` names no time. `modified`: the files under `path` that were
+    last modified in the window, by the file system's clock. Use `modified` for writers that put
+    everything into one folder: `path` is then listed completely each time and has no placeholder. A
+    file that is written again belongs to another window."""
     shared_folders: StrictBool = False
     """True if windows of the schedule share folders by intent, such as hours in the folder of a
     day. `shipper validate` then does not warn of it."""
     recursive: StrictBool = False
     """True if files in folders below `path` count too."""
     format: Format = "text"
-    """`text`: every line, cut at `\\n` alone, is one record, byte for byte (a `\\r` stays); or
-    several, with `records.starts_with`. `jsonl`: the same, and a line that is no JSON object is
-    `unparseable`. `csv`: every row becomes a JSON object, all its fields text; one with another
-    number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: every row becomes a
-    JSON object, by the file's own schema. `whole_file`: a file is one record, byte for byte, of
-    `records.max_line` at most. [More](../../docs/how-to/formats.md)."""
+    """`text`: each line, cut only at `\\n`, is one record, byte for byte (a `\\r` stays). With
+    `records.starts_with`, several lines are one record. `jsonl`: as `text`, but a line that is not
+    a JSON object is `unparseable`. `csv`: each row becomes a JSON object with text fields; a row
+    with another number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: each row
+    becomes a JSON object, by the file's own schema. `whole_file`: a file is one record, byte for
+    byte, of at most `records.max_line`. [More](../../docs/how-to/formats.md)."""
     codec: Codec = "auto"
-    """Codec of the files. `auto`: their first bytes say it, whatever their name: gzip, bzip2, zstd,
-    lz4 (frames), snappy (frames), or not at all; a name that promises something else is an error.
-    Any other: all of them are packed so, whatever name they have. `none`: their bytes are taken as
-    they are. `hadoop_snappy`: blocks, as Hadoop's SnappyCodec writes them, which nothing in them
-    says."""
+    """Codec of the files. `auto`: the first bytes decide, not the name: gzip, bzip2, zstd, lz4
+    (frames), snappy (frames), or none. A name that promises another codec is an error. Any other
+    value: all files have this codec, whatever their names. `none`: the bytes are taken as they are.
+    `hadoop_snappy`: blocks as Hadoop's SnappyCodec writes them, which their bytes do not reveal."""
     csv: Csv | None = None
     """Dialect of CSV files, with `format: csv`."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
-    """A file that was modified less than this ago is still being written: the plan leaves it out
-    and says so. A scheduled run begins this long after its window has closed, so that the window's
-    last files are in it."""
+    """Age below which a file counts as still being written: the plan leaves the file out and says
+    so. A scheduled run begins this long after its window has closed, so that the window's last
+    files are included."""
     split_size_bytes: Bytes = Field(default=32 * 2**20, alias="split_size", ge=SMALLEST_SPLIT_BYTES)
-    """Files are cut into splits of this size. It is part of a split's identity: a file half-shipped
-    under one size is refused under another."""
+    """Size of the splits into which files are cut. The size is part of a split's identity: a file
+    that was shipped in part under one size is refused under another."""
     lookback_seconds: Seconds = Field(default=86_400.0, alias="lookback")
-    """Longest look back of each scheduled run, in whole windows: files there that the ledger of a
-    cluster does not hold came late, or were being written, or were left by a run that failed, and
-    are shipped in the same run, by the window that they belong to. Costs a listing, and no reading.
-    Never before `schedule.start`, nor before the pipeline's first scheduled run. `0s`: only the
-    window's own folders. A run that is asked for by hand, and a backfill, never look back."""
+    """Time by which each scheduled run looks back, in whole windows. Files there that a cluster's
+    ledger does not hold came late, were still being written, or were left by a failed run. The same
+    run ships them, in their own window. Looking back costs a listing, and no reading. It never goes
+    before `schedule.start`, nor before the pipeline's first scheduled run. `0s`: only the window's
+    own folders. Manual runs and backfills never look back."""
     on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
-    """Policy for a file that has other bytes (size or modification time) than when it was shipped:
-    stop, leave it, or re-ship it. `continue`: if the file begins with all that was shipped of it,
-    which is proven by checksums, only the rest is shipped; if it begins otherwise, it is a new
-    file, and shipped whole; if nobody can tell, it is left out with a warning. `continue` also
-    holds for a file that grew and was renamed. A new file at the path of one that was renamed is
-    not a replaced one.
+    """Policy for a file that was replaced after it was shipped (another size or modification time).
+    `fail`: stop. `skip`: leave the file alone. `reship`: ship the whole file again. `continue`: if
+    the file begins with everything that was shipped of it, which checksums prove, ship only the
+    rest. If the file begins otherwise, it is a new file and is shipped whole. If this cannot be
+    decided, the file is left out with a warning. `continue` also covers a file that grew and was
+    renamed. A new file at the path of a renamed one does not count as replaced.
     [More](../../docs/how-to/rotated-logs.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
-    """Policy for a new file that begins like one that was shipped and is gone. `recognise`: read it
-    once, and hold its records against the checksums of what was shipped. If they are the same,
-    nothing is sent twice. If that cannot be told, the file is left out with a warning. `ship`: a
-    new name is a new file, and its records are sent.
+    """Policy for a new file that begins like one that was shipped and is gone. `recognise`: read
+    the file once, and compare its records with the checksums of what was shipped. If they are
+    equal, nothing is sent twice. If this cannot be decided, the file is left out with a warning.
+    `ship`: a new name is a new file, and its records are sent.
     [More](../../docs/how-to/rotated-logs.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
-    """Policy for a file that cannot be read (corrupt, truncated, no permission, a format that
-    shipper does not read). `skip_and_fail`: all other files are shipped, and the run fails and
-    names each bad one. `fail`: nothing is sent if the plan or the source gate sees one.
-    `quarantine`: one record with the reason `unreadable` stands for it in the quarantine topic, the
-    ledger has it as done, and the run succeeds with a note; packed files are then read once before
-    they are shipped, so that none is in quarantine and in its topic. A file whose first bytes are
-    those of a packed file, under a name that does not say so, is never quarantined: its first line
-    may look so by intent. The run fails and names the file; `codec: none` takes it as text."""
+    """Policy for a file that cannot be read (corrupt, truncated, no permission, an unsupported
+    format). `skip_and_fail`: all other files are shipped, and the run fails and names each bad
+    file. `fail`: nothing is sent if the plan or the source gate finds such a file. `quarantine`:
+    one record with the reason `unreadable` stands for the file in the quarantine topic, the ledger
+    counts the file as done, and the run succeeds with a note. Packed files are then read once
+    before they are shipped, so that no file is both in quarantine and in its topic. A file that
+    begins like a packed file but has another name is never quarantined, because an attacker could
+    write such a first line. The run fails and names the file; `codec: none` ships it as text."""
     when_empty: Literal["fail", "succeed"] = "fail"
     """Meaning of a window without any file: a failed run (a source went silent), or nothing to
     do."""
 
     formerly: tuple[str, ...] | None = Field(default=None, examples=[["hdfs://nn1:8020/logs/web/"]])
-    """Folders in which the files lay before they were moved, or were reached by another host, mount
-    or scheme: each in place of the part of `path` in front of its first placeholder or glob. A file
-    that was shipped from there is not shipped again from here, if its path below, its size and its
-    modification time are the same. By default the ledger knows: every ship writes down where the
-    files lay. Needed once, if they moved before shipper did so; `[]` if what lies here now is
-    something else than what lay there."""
+    """Folders in which the files lay before they were moved, or reached through another host, mount
+    or scheme. Each folder stands for the part of `path` before its first placeholder or glob. A
+    file that was shipped from there is not shipped again if its path below, its size and its
+    modification time are equal. By default the ledger knows the earlier folders, because every ship
+    notes them. Set this once if the files moved before shipper noted folders. `[]`: the files here
+    are not those that lay there."""
 
     @field_validator("include_globs", mode="before")
     @classmethod
@@ -258,8 +257,8 @@ class Source(Model):
 
 
 class Limits(Model):
-    """Against windows and lines that are not what anybody expected. A run that would go beyond
-    `max_files` or `max_bytes` stops at the plan: nothing is sent."""
+    """Limits that stop unexpected windows and lines. A run that would exceed `max_files` or
+    `max_bytes` stops at the plan, and sends nothing."""
 
     max_files: StrictInt = Field(default=100_000, ge=1)
     """Most files in one window."""
@@ -277,10 +276,10 @@ class Notify(Model):
     on: tuple[Literal["failure", "late", "warning", "success"], ...] = Field(
         default=("failure",), min_length=1
     )
-    """`failure`: the run failed. `late`: it has not ended when `schedule.deliver_within` is over,
-    or a later run finds that an earlier window is not complete. `warning`: it succeeded, and a
-    check of severity `warn` does not hold, records were quarantined, or counts disagree. `success`:
-    it succeeded, with or without warnings."""
+    """`failure`: the run failed. `late`: the run had not ended at `schedule.deliver_within`, or a
+    later run finds an earlier window incomplete. `warning`: the run succeeded, but a check of
+    severity `warn` failed, records were quarantined, or counts disagree. `success`: the run
+    succeeded, with or without warnings."""
     notifier: str = Field(
         pattern=CLASS_PATTERN,
         examples=["airflow.providers.slack.notifications.slack.SlackNotifier"],
@@ -288,23 +287,24 @@ class Notify(Model):
     """Full name of the notifier's class, a subclass of Airflow's `BaseNotifier`. Its provider must
     be installed where the DAG is parsed and where its tasks run."""
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    """Arguments of the notifier. Those that the notifier templates may use `{{ notice.title }}`,
-    `{{ notice.text }}`, `{{ notice.cause }}`, … beside what Airflow's templates know:
-    docs/how-to/notices.md lists them. No secrets: name an Airflow connection."""
+    """Arguments of the notifier. Arguments that the notifier renders as templates may use `{{
+    notice.title }}`, `{{ notice.text }}`, `{{ notice.cause }}`, … and everything that Airflow's
+    templates offer; docs/how-to/notices.md lists them. Do not write secrets here: name an Airflow
+    connection."""
 
 
 class Pipeline(Model):
     """One stream of log files."""
 
     name: str = Field(alias="pipeline", pattern=NAME_PATTERN)
-    """Name, and the file's: the DAG's id, and part of every transactional.id and ledger key. A
-    pipeline that is renamed is a new one, with an empty ledger, unless it says what it was called
-    `formerly`."""
+    """Name of the pipeline and of its file. The DAG's id, every transactional.id and every ledger
+    key contain it. A renamed pipeline is a new one with an empty ledger, unless `formerly` gives
+    its earlier name."""
     formerly: tuple[str, ...] = Field(default=(), json_schema_extra=_one_or_several)
-    """Names that the pipeline had before, the latest first; one may stand without brackets. It goes
-    on where the earlier name ended: with the same ledger, results, history and beginning of its
-    schedule, all of which keep the first of its names. Nothing is shipped again, and no window is
-    left out. None of these names may be that of another pipeline."""
+    """Earlier names of the pipeline, the latest first; one name needs no brackets. The pipeline
+    continues where the earlier one ended: with its ledger, results, history and the beginning of
+    its schedule, which all keep the first of its names. Nothing is shipped again, and no window is
+    left out. No other pipeline may have one of these names."""
     owner: str = "shipper"
     """Team that is called when a run is red."""
     description: str = ""
@@ -312,19 +312,20 @@ class Pipeline(Model):
     schedule: Schedule | None = None
     """Times when windows close; without it the pipeline runs by hand only."""
     notify: tuple[Notify, ...] = Field(default=(), validate_default=True)
-    """Notices about how a run ended. By default nobody is: Airflow shows it."""
+    """Notices about how a run ended. By default, no notice is sent, and only Airflow shows the
+    end."""
     source: Source
     records: Records = Records()
     routes: tuple[Route, ...] = Field(min_length=1)
-    """Routing table, first match wins; the last one has no `when`. `topic: x` at the top is short
-    for a table of one line."""
+    """Routing table. The first route that matches takes the record, and the last route has no
+    `when`. `topic: x` at the top is short for a table of one route."""
     targets: dict[str, Target] = Field(alias="clusters")
-    """Names of the target clusters (`config/clusters/NAME.yaml`); each gets everything, apart from
-    the others. In place of the list a section for each, `{frankfurt: {routes: [...]}, tokyo: {}}`,
-    says what is different there."""
+    """Names of the target clusters (`config/clusters/NAME.yaml`). Each cluster gets everything,
+    independent of the others. To override settings per cluster, write a section for each instead of
+    the list: `{frankfurt: {routes: [...]}, tokyo: {}}`."""
     quarantine: Quarantine | None = Field(default=None, validate_default=True)
-    """Topic for records that cannot be shipped. Without it the first of them fails the run, with
-    its file and number."""
+    """Topic for records that cannot be shipped. Without a quarantine, the first such record fails
+    the run, which names the record's file and number."""
     delivery: Delivery = Delivery()
     gates: Gates = Gates()
     limits: Limits = Limits()
@@ -332,8 +333,9 @@ class Pipeline(Model):
     access_control: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, examples=[{"edge-team": ["can_read", "can_edit"]}]
     )
-    """Role in Airflow → what it may do with the DAG (`can_read`, `can_edit`, `can_delete`), for an
-    auth manager that knows roles. Who may trigger may also send everything again."""
+    """Role in Airflow → its permissions for the DAG (`can_read`, `can_edit`, `can_delete`), for
+    an auth manager that knows roles. A person who may trigger the DAG may also send everything
+    again."""
     runs_uri: str = "runs"
     """Folder of step results and reports (relative to the one above `config/`), or any fsspec
     URL."""

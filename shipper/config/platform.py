@@ -50,8 +50,8 @@ _PLAIN_SETTINGS = (
 
 
 class Allow(Model):
-    """Bounds of what pipelines may use. It binds what stands in a pipeline's own file, not what
-    `defaults` give it. `*` stands for anything."""
+    """Bounds of what pipelines may use. They hold for a pipeline's own file, not for what
+    `defaults` add to it. `*` stands for anything."""
 
     runners: tuple[Literal["local", "standalone", "yarn", "kubernetes"], ...] = (
         "local",
@@ -62,54 +62,56 @@ class Allow(Model):
     """Kinds of `runner`."""
     programs: tuple[str, ...] = Field(default=(), examples=[["/opt/shipper/bin/python"]])
     """Programs that `runner.python`, `runner.archive` and `runner.spark_submit` may name. By
-    default nothing: jobs run in the environment that runs shipper."""
+    default none: jobs run in the environment that runs shipper."""
     spark_settings: tuple[str, ...] = _PLAIN_SETTINGS
-    """Settings that `runner.conf` may have. By default settings of size and of SQL; those that load
-    code, such as `spark.jars`, `spark.plugins` or `spark.driver.extraJavaOptions`, only if they are
+    """Settings that `runner.conf` may have. By default settings of size and of SQL. Settings that
+    load code, such as `spark.jars`, `spark.plugins` or `spark.driver.extraJavaOptions`, must be
     listed here, or set in `defaults`."""
     notifiers: tuple[str, ...] = Field(default=(), examples=[["airflow.providers.slack.*"]])
-    """Classes that `notify` may name. A notifier's texts are templates of Airflow, which may look
-    up its connections; hence none by default."""
+    """Classes that `notify` may name. By default none, because a notifier's texts are Airflow
+    templates, which may look up connections."""
     sources: tuple[str, ...] | None = Field(default=None, examples=[["s3a://logs/web/"]])
-    """Folders in which `source` must lie, by its text and by what each plan lists. Not asked for by
-    default. A path may then have no backslash, and no brace around a slash."""
+    """Folders in which `source` must lie, by its text and by what each plan lists. By default any
+    folder. If set, a path may have no backslash, and no brace around a slash."""
     s3: tuple[str, ...] = ("region", "path_style", "requester_pays")
-    """Keys of `source.s3` that pipelines may set. By default those that choose neither a server nor
-    an identity: a key that is sent to a server of the author's choice, or another role of this
-    machine, is for `defaults`, or for those whom you list it for."""
+    """Keys of `source.s3` that pipelines may set. By default only keys that choose neither a server
+    nor an identity: a pipeline's author could otherwise send a key to any server, or use another
+    role of this machine. Set such keys in `defaults`, or list them here."""
     runs: tuple[str, ...] | None = Field(default=None, examples=[["s3a://shipper-runs/"]])
-    """Folders in which `runs_uri` must lie. Not asked for by default."""
+    """Folders in which `runs_uri` must lie. By default any folder."""
 
 
 class Platform(Model):
-    """Decisions of the platform's owner for all pipelines. Nobody else may write this file."""
+    """Decisions of the platform's owner for all pipelines. Only the owner may be able to write this
+    file."""
 
     allow: Allow | None = None
-    """Bounds of what pipelines may use. Without it there are none: who writes a pipeline may run
-    programs as shipper's user."""
+    """Bounds of what pipelines may use. Without this section there are none: the author of a
+    pipeline may run programs as shipper's user."""
     environment: tuple[str, ...] = Field(default=(), examples=[["LOG_ARCHIVE_*"]])
-    """Variables that a job's process gets of the environment, besides those that all need and that
-    its files refer to."""
+    """Variables of the environment that a job's process gets, besides those that every job needs
+    and those that its files refer to."""
     index: str = Field(
         default="runs/shipments.sqlite",
         min_length=1,
         examples=["/var/lib/shipper/shipments.sqlite"],
     )
-    """File in which each run notes what became of its window, for the Shipments page: relative to
-    the folder above this one's, on a disk of this machine. A cache: it may be deleted, and `shipper
-    index` makes it anew from the reports in `runs_uri`. Where runs and page are on different
-    machines, each has its own, and `shipper index` keeps the page's up to date."""
+    """File in which each run notes the outcome of its window, for the Shipments page: relative to
+    the folder above this one, on a disk of this machine. The file is a cache: it may be deleted,
+    and `shipper index` makes it again from the reports in `runs_uri`. If runs and page are on
+    different machines, each has its own file, and `shipper index` updates the page's."""
     keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
-    """Retention of the results in `runs_uri`, and of the index's entries. A run removes its
-    pipeline's older ones in the end, and so does `shipper index`. What tells of a window that is
-    not complete stays, and so do a pipeline's 200 newest windows. No file counts as unshipped by
-    it."""
+    """Retention of the results in `runs_uri`, and of the index's entries. At its end, a run removes
+    older results of its pipeline, and so does `shipper index`. Results of incomplete windows stay,
+    and so do a pipeline's 200 newest windows. No file counts as unshipped because its results were
+    removed."""
     defaults: dict[str, Any] = Field(
         default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}]
     )
-    """Any keys of a pipeline but `pipeline`, for all pipelines that do not write them. Sections and
-    maps are merged key by key, all else is replaced. A section that lacks a required key, such as a
-    `schedule` without `cron`, counts only where a pipeline has that section."""
+    """Default values of a pipeline's keys (except `pipeline`), for all pipelines that do not set
+    them. Sections and maps are merged key by key, everything else is replaced. A section that lacks
+    a required key, such as a `schedule` without `cron`, counts only for pipelines that have that
+    section."""
 
     @field_validator("index")
     @classmethod

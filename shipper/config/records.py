@@ -66,22 +66,22 @@ _DDL_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:`]+)[\s:]+\S")
 class Parse(Model):
     """Columns that are parsed from each line, for `records.columns`, `drop`, `routes`, keys,
     headers and gates. A line that cannot be parsed is `unparseable`: it goes to `quarantine`, or
-    fails the run where there is none. Lines that a rule of `drop` takes are not asked for. The
-    value stays the line, byte for byte."""
+    fails the run without one. Dropped lines need not be parseable. The value stays the line, byte
+    for byte."""
 
     regex: str | None = Field(
         default=None, min_length=1, examples=[r"^(?<client>\S+) \S+ (?<status>\d{3})"]
     )
-    """Java regular expression; each named group, `(?<name>…)`, becomes a string column, empty for a
-    group that took no part. A line in which it is found nowhere is unparseable; `^` and `$` tie it
-    to the line's ends. Each group that something uses costs one more look at the line."""
+    """Java regular expression. Each named group, `(?<name>…)`, becomes a string column; a group
+    that did not take part is empty. A line without a match is unparseable; `^` and `$` anchor the
+    expression. Each group that is used costs another match of the line."""
     json_object: Literal[True] | str | None = Field(
         default=None, alias="json", examples=["service STRING, status INT"]
     )
-    """Each line is a JSON object. Given a schema as in SQL (`service STRING, status INT`), its
-    fields become columns, null where the object has none; a line that is no object, or has a value
-    of another type, is unparseable. `true`: no columns; take out what you need in `records.columns`
-    with `get_json_object(value, '$.status')`."""
+    """`true` or a schema, for lines that are JSON objects. With a schema as in SQL (`service
+    STRING, status INT`), its fields become columns, null if the object has no such field. A line
+    that is not an object, or has a value of another type, is unparseable. `true`: no columns;
+    extract what you need in `records.columns` with `get_json_object(value, '$.status')`."""
 
     @field_validator("regex")
     @classmethod
@@ -202,21 +202,20 @@ class Bundle(Model):
 
 
 class Records(Model):
-    """Rules that make a Kafka record of a line. Everything here is a Spark SQL expression over
-    `value` (the line), `file_path`, `file_name`, `window_start` (the time in the file's path),
-    `record_number` and `split_start` (the line's place), the columns of `parse` and those named
-    before it."""
+    """Rules that make a Kafka record of a line. Each rule is a Spark SQL expression over `value`
+    (the line), `file_path`, `file_name`, `window_start` (the time in the file's path),
+    `record_number` and `split_start` (the line's place), the columns of `parse`, and earlier
+    columns."""
 
     starts_with: str | None = Field(default=None, min_length=1, examples=[r"\d{4}-\d\d-\d\d "])
-    """Records of several lines, such as stack traces: a Java regular expression; one begins at each
-    line that begins with what it matches, and goes on, line ends included, up to the next. The
-    lines in front of the first match are a record of their own. For `source.format: text`. No
-    record is longer than `max_line`: of a pattern that never matches, a larger file is one that is
-    too long."""
+    """Java regular expression for records of several lines, such as stack traces. A record begins
+    at each line whose beginning matches, and continues up to the next one, line ends included. The
+    lines before the first match are one record. Only for `source.format: text`. No record is longer
+    than `max_line`: if the pattern never matches, a larger file is one record that is too long."""
     parse: Parse | None = None
-    """Columns from the line itself, by a regular expression or from JSON; the expressions below may
-    use them. With `source.format: jsonl` and `csv` the default is `{json: true}`; `null` ships what
-    is no object too."""
+    """Columns from the line itself, by a regular expression or from JSON. The expressions below may
+    use them. With `source.format: jsonl` and `csv` the default is `{json: true}`. `null` also ships
+    lines that are not objects."""
     columns: dict[str, str] = Field(
         default_factory=dict, json_schema_extra={"propertyNames": {"pattern": COLUMN_PATTERN}}
     )
@@ -227,13 +226,13 @@ class Records(Model):
         max_length=MOST_RULES,
         examples=[{"health_checks": "url = '/healthz'"}],
     )
-    """Name → condition. A line for which it is true is not shipped, and counted under the name of
-    the first such rule, by Spark, by the tasks and in the ledger."""
+    """Name → condition. A line for which a condition is true is dropped, and counted under the name
+    of the first such rule, by Spark, by the tasks and in the ledger."""
     max_line_bytes: Bytes = Field(default=2**20, alias="max_line", ge=1_000, le=64 * 2**20)
-    """Longest line in bytes that can become a record. A longer one is read past, never kept in
-    memory: it goes to quarantine as `too_large`, with its beginning, and without `quarantine` it
-    fails the run, which names its file and number. Lower it to bound memory: a task's batch of
-    lines has up to 1 GiB, or 4,000 lines of this length if that is less."""
+    """Longest line that can become a record. A longer line is skipped without being kept in memory:
+    it goes to quarantine as `too_large`, with its beginning. Without `quarantine` it fails the run,
+    which names the line's file and number. Lower the limit to bound memory: a task's batch of lines
+    takes up to 1 GiB, or 4,000 lines of this length if that is less."""
     value: str = "value"
     """The record's value. The default ships the line's bytes untouched; any string function reads
     them as UTF-8."""
@@ -243,25 +242,25 @@ class Records(Model):
     redact: tuple[Redaction, ...] = Field(
         default=(), max_length=MOST_RULES, examples=[["email", "ipv4"]]
     )
-    """Rules, one after the other, for everything that leaves in a record: its value, its key and
-    its headers, in quarantine too, whatever they were made from. Expressions and checks see the
-    line as it was read, and names of topics are made before. All other bytes stay as they are."""
+    """Rules that redact everything that leaves in a record, one after the other: value, key and
+    headers, in quarantine too, whatever they were made from. Expressions and checks see the line as
+    it was read, and names of topics are made before redaction. All other bytes stay as they are."""
     key: str | None = None
-    """The record's key. A compacted topic takes no record without one: a record whose key is null
-    goes to quarantine as `without_key`, or fails the run where there is none. Keyed records go to
-    the partition that Java's default partitioner (murmur2) would choose."""
+    """Key of the record. A compacted topic takes no record without a key: a record whose key is
+    null goes to quarantine as `without_key`, or fails the run without a quarantine. A record with a
+    key goes to the partition that Java's default partitioner (murmur2) would choose."""
     headers: dict[str, str] = Field(
         default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}}
     )
     """Header name → expression. A null leaves the header out of that record."""
     timestamp: str | None = None
-    """The record's timestamp (type TIMESTAMP). Without it, and for a line for which it is null, the
-    record has the time at which it is sent; a check `not_null` refuses such lines. A topic bounds
-    these times, by `message.timestamp.before.max.ms`, `message.timestamp.after.max.ms` and
-    `retention.ms`. A record with a time beyond, or not after 1970-01-01, is not sent: it goes to
-    quarantine as `timestamp`, or fails the run where there is none. With
-    `message.timestamp.type=LogAppendTime` the topic has no such bounds, and the broker sets all
-    times."""
+    """Timestamp of the record (type TIMESTAMP). Without it, or if it is null, the record gets
+    the time of sending; a check `not_null` refuses such lines. A topic bounds timestamps by
+    `message.timestamp.before.max.ms`, `message.timestamp.after.max.ms` and `retention.ms`. A
+    record outside of these bounds, or not after 1970-01-01, is not sent: it goes to quarantine
+    as `timestamp`, or fails the run without a quarantine. A topic with
+    `message.timestamp.type=LogAppendTime` has no such bounds, and the broker sets all
+    timestamps."""
     bundle: Bundle | None = None
     """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line.
     `headers` may then depend on the file only (`file_path`, `file_name`, columns made of these): a
@@ -384,19 +383,19 @@ class Route(Model):
     """One line of the routing table; the first whose `when` holds takes the record."""
 
     topic: str = Field(min_length=1, examples=["logs.web", "logs.{service}"])
-    """Topic name; `{column}` is filled in from each record (`file_name`, or a column of
-    `records.columns`). What a line says decides then where it goes, so `topics` or `matching` must
-    say where it may."""
+    """Topic name. `{column}` is filled in from each record (`file_name`, or a column of
+    `records.columns`). The line then decides its topic, so `topics` or `matching` must list the
+    allowed topics."""
     when: str | None = None
     """Spark SQL condition. The last route has none: it takes what is left."""
     topics: tuple[str, ...] = ()
-    """Topics that a `topic` with a `{column}` may lead to: their whole names. A record that would
-    go to another one has no topic: it goes to quarantine as `unroutable` or, without one, fails the
-    run. May be changed at any time."""
+    """Topics that a `topic` with a `{column}` may lead to, by their whole names. A record for
+    another topic goes to quarantine as `unroutable`, or fails the run without a quarantine. May be
+    changed at any time."""
     matching: str | None = Field(default=None, min_length=1, examples=["logs\\\\.[a-z]{1,20}"])
-    """Java regular expression for the whole name, instead of `topics`. `limits.max_topics` bounds
-    how many there may be. Names that Kafka does not take, ledgers of shipper (`_shipper.…`) and
-    internal topics (`__…`) never match."""
+    """Java regular expression for the whole topic name, instead of `topics`. `limits.max_topics`
+    bounds the number of topics. Names that Kafka does not accept, ledgers of shipper (`_shipper.…`)
+    and internal topics (`__…`) never match."""
 
     @field_validator("topic")
     @classmethod
@@ -498,7 +497,8 @@ class Target(Model):
     """Overrides for one cluster; none, if it is only named."""
 
     routes: tuple[Route, ...] = ()
-    """Routes that override the pipeline's `routes`. Checks of the source gate go by those."""
+    """Routes that override the pipeline's `routes`. The source gate's checks use the pipeline's own
+    routes."""
     rate_limit: BytesPerSecond | None = Field(default=None, ge=1)
     """Rate limit that overrides `delivery.rate_limit`."""
 
@@ -522,26 +522,24 @@ def as_targets(clusters: Any) -> Any:
 
 
 class Quarantine(Model):
-    """A topic for records that cannot be shipped, in place of a run that fails: what
-    `records.parse` cannot parse, what has no legal topic, what is too large for its topic, and what
-    fails a check with severity `quarantine`. Each arrives exactly once, in the transaction of the
-    records around it, with headers that say why and where it came from
-    (docs/reference/consumer-contract.md). May be added, changed or removed at any time: the ledger
-    knows record by record what is in quarantine."""
+    """Topic for records that cannot be shipped, so that they do not fail the run: records that
+    `records.parse` cannot parse, without a legal topic, too large for their topic, or failing a
+    check with severity `quarantine`. Each arrives exactly once, in the transaction of its
+    neighbours, with headers for its reason and origin (docs/reference/consumer-contract.md). May be
+    added, changed or removed at any time: the ledger knows each quarantined record."""
 
     topic: str = Field(min_length=1, examples=["quarantine.web"])
     """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share
     it."""
     max_rate: StrictFloat = Field(default=0.01, ge=0, le=1)
-    """Largest share, 0–1, of a run's records (dropped lines are none) in quarantine. A run with
-    more fails when everything is sent: then the source has changed, rather than a few records of it
-    being bad. A file that cannot be read counts as many records as its bytes would hold. A row of
-    CSV that is too long, or has other fields than the header, counts as many records as it has
-    lines: one stray quote makes one row of many. Any other record counts as one, however long it
-    is."""
+    """Largest share, 0–1, of a run's records in quarantine (dropped lines do not count). A run with
+    more fails after everything is sent: then the source has changed. An unreadable file counts as
+    many records as its bytes would hold. A CSV row that is too long, or has other fields than the
+    header, counts as many records as it has lines, because one stray quote joins many rows. Any
+    other record counts as one, however long it is."""
     keep_bytes: Bytes = Field(default=256, alias="keep", ge=0, le=512_000)
-    """Number of bytes to keep of each record's value: its first bytes. Key and headers are kept if
-    none of them is longer. `0B` keeps nothing."""
+    """Number of bytes to keep of each record's value, from its beginning. Key and headers are kept
+    if none of them is longer. `0B` keeps nothing."""
 
     @field_validator("topic")
     @classmethod

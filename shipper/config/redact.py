@@ -21,9 +21,9 @@ _TOKEN = re.compile(r"\$(.?)", re.DOTALL)
 
 
 class KeyedHash(Model):
-    """Keyed hash that replaces what is found: the same text gives the same hash, so records can
-    still be joined and counted, and nobody without the key can find the text by trying. The first
-    32 hex digits of HMAC-SHA256, of the text as it stands."""
+    """Keyed hash that replaces what is found. The same text gives the same hash, so records can
+    still be joined and counted, and nobody without the key can find the text by trying. The hash is
+    the first 32 hex digits of HMAC-SHA256 over the text as it stands."""
 
     key: Annotated[Secret[str | None], WithJsonSchema({"type": "string", "pattern": r"\$\{.+\}"})]
     """A reference, `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.password}`, to 16 characters
@@ -57,8 +57,8 @@ class Redaction(Model):
     or a `::`. `card`: 13 to 19 digits, together or in the groups that cards show, whose last is the
     right check digit (Luhn). `bearer`: what follows the word Bearer."""
     regex: str | None = Field(default=None, min_length=1, examples=[r"(?<=session=)\w+"])
-    """Java regular expression, instead of `rule`. All that it finds in the text is replaced; what
-    it finds of no length is not."""
+    """Java regular expression, instead of `rule`. All matches in the text are replaced, except
+    empty ones."""
     with_: str | None = Field(default=None, alias="with", examples=["***"])
     """Replacement: by default `[email]`, `[card]` and so on, and `[redacted]` for a `regex`. With
     `regex`, `$1` to `$9` are its groups and `$$` is a dollar sign."""

@@ -11,7 +11,7 @@ from shipper.config.rules import ARCHIVE_PATTERN, MEMORY_PATTERN, THE_KEY, Model
 
 
 class Runner(Model):
-    """Place of the Spark job. Scaling out is Spark's."""
+    """Place of the Spark job. To scale out, use Spark's cluster managers."""
 
     kind: Literal["local", "standalone", "yarn", "kubernetes"] = "local"
     """`local`: in one process on the machine of the Airflow worker. The others: Spark in client
@@ -30,10 +30,10 @@ class Runner(Model):
         pattern=ARCHIVE_PATTERN,
         examples=["/opt/shipper/tasks.tar.gz", "hdfs://nn1:8020/shipper/tasks.tar.gz"],
     )
-    """Archive of the environment in which tasks run, as `shipper environment pack` makes it: an
-    absolute path on the driver's machine, or a URI that Spark can read. Spark takes it to every
-    executor, which then needs neither shipper nor a Python of its own. Make it anew when shipper or
-    its Python changes."""
+    """Archive of the tasks' environment, as `shipper environment pack` makes it: an absolute path
+    on the driver's machine, or a URI that Spark can read. Spark copies it to every executor, which
+    then needs neither shipper nor a Python of its own. Pack it again when shipper or its Python
+    changes."""
     spark_submit: str | None = None
     """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
     driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)
@@ -44,9 +44,9 @@ class Runner(Model):
             "propertyNames": {"not": {"pattern": PINNED_PATTERN}, "pattern": r"^spark\."}
         },
     )
-    """Further Spark settings (`spark.…`). No secrets: Spark shows them. Those of Spark SQL that may
-    change what a line becomes (`spark.sql.ansi.enabled`, `spark.sql.legacy.…`) count as part of the
-    transform, as `records` does."""
+    """Further Spark settings (`spark.…`). Do not write secrets here: Spark shows the settings.
+    Settings of Spark SQL that may change what a line becomes (`spark.sql.ansi.enabled`,
+    `spark.sql.legacy.…`) count as part of the transform, as `records` does."""
 
     @model_validator(mode="after")
     def _master_fits_kind(self) -> Runner:

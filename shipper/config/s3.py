@@ -47,8 +47,8 @@ class S3(Model):
     """URL of a server that is not AWS's. `${NAME}` is taken from the environment here, and in all
     keys of `s3`."""
     region: str | None = Field(default=None, examples=["eu-central-1"])
-    """Region of the bucket. By default AWS is asked; with `endpoint` it is `us-east-1`, which
-    servers that know no regions take."""
+    """Region of the bucket. By default AWS is asked. With `endpoint` the default is `us-east-1`,
+    which servers without regions accept."""
     path_style: StrictBool = False
     """True if the bucket is the first part of the path instead of the host's name, for servers that
     have one name only."""
@@ -73,8 +73,8 @@ class S3(Model):
     access_key: SecretText | None = Field(
         default=None, repr=False, examples=["${airflow:logs_s3.login}"]
     )
-    """Access key as a reference: `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.login}`. It is
-    given to Java in memory: no command line, setting of Spark's, result or log has it."""
+    """Access key as a reference: `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.login}`. Java
+    gets the key in memory. No command line, Spark setting, result or log contains it."""
     secret_key: SecretText | None = Field(
         default=None, repr=False, examples=["${file:/run/secrets/s3}"]
     )

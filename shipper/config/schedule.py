@@ -26,19 +26,20 @@ class Schedule(Model):
     """
     catchup: StrictBool = True
     """True if every window of the schedule is run, in order: those between `start` and now, and
-    those that an outage or a pause left out. Off: after an outage Airflow goes on with the latest
-    window that has closed and settled; `shipper gaps` says which ones are missing."""
+    those that an outage or a pause left out. If false, Airflow continues after an outage with the
+    latest window that has closed and settled. `shipper gaps` lists the missing windows."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
-    """Time that a run of the schedule has, from when its window closes, `source.settle` included.
-    (One that Airflow makes up for later has as much for its work, from when it is queued; a run by
-    hand or a backfill all of it.) One that has not ended by then is late: `notify` says so with
-    `on: [late]`, once for each window, also of one that nobody ran."""
+    """Deadline of a scheduled run, counted from the close of its window, `source.settle` included.
+    A run that has not ended by then is late. `notify` with `on: [late]` says so once for each
+    window, also for a window that nobody ran. If Airflow creates the run later, the run gets the
+    same working time, counted from when it is queued. A manual run or a backfill gets the whole
+    time from when it is queued."""
 
     give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
-    """Time that a run has, from when its files have settled. What is at work then is stopped, and
-    the run fails and says so: a run that hangs would hold up every window after it. Nothing is
-    lost: what is in the ledger stays, and the next run ships the rest. `null`: no bound. For a
-    backfill over a wide window that takes longer, run it again, or raise this."""
+    """Time limit of a run, counted from when its files have settled. When the time is over, the
+    running step is stopped and the run fails, because a hanging run would block every later window.
+    Nothing is lost: what is in the ledger stays, and the next run ships the rest. `null`: no limit.
+    If a backfill over a wide window takes longer, run it again, or raise the limit."""
 
     @field_validator("cron")
     @classmethod

@@ -48,17 +48,18 @@ _SCALARS = {
 _INTRODUCTION = """\
 # Option reference
 
-Generated from the models by `shipper schema`; do not edit. What is marked **required** has no default. An unknown key is
-an error, and so is a key without a value.
+Generated from the models by `shipper schema`; do not edit. A key that is marked **required** has no default.
+An unknown key is an error, and so is a key without a value.
 
 - **Duration**: a number and a unit: `500ms`, `30s`, `10m`, `2h`, `1d`, `1h30m`.
 - **Size**: a number and a unit: `256B`, `500kB`, `50MB`, `64MiB`, `2GB` (1 MB = 1,000,000 bytes, 1 MiB = 1,048,576 bytes).
-- **References** are filled in everywhere in cluster files; of pipelines in the keys of `source.s3`, in `records.redact[].hash.key` and,
-  `${NAME}` only, in `source` and `runs_uri`: `${NAME}` and `${NAME:-default}`, a variable of the environment (the default also stands
-  for one that is empty; without a default,
-  one that is not set is an error); `${file:/run/secrets/kafka}`, a file that nobody else may read (a line end at its end is left
-  away); `${airflow:CONNECTION.password}`, a connection of Airflow's (also `.login`, `.host`, `.port`, `.schema`, `.extra.KEY`), which
-  its tasks look up. While Airflow parses DAGs, none of them need be known.
+- **References** may stand in every value of a cluster file. In a pipeline's file they may stand in the keys of `source.s3`, in
+  `records.redact[].hash.key` and, `${NAME}` only, in `source` and `runs_uri`. While Airflow parses DAGs, their values need not be known.
+  - `${NAME}` and `${NAME:-default}`: a variable of the environment. The default also replaces an empty variable. Without a
+    default, a variable that is not set is an error.
+  - `${file:/run/secrets/kafka}`: a file that nobody else may read, without the line end at its end.
+  - `${airflow:CONNECTION.password}`: a field of an Airflow connection (also `.login`, `.host`, `.port`, `.schema`,
+    `.extra.KEY`), which Airflow's tasks look up.
 - **Paths** that are neither absolute nor begin with a scheme (`s3a://`, `hdfs://`) are relative to the folder above `config/`.
 """  # noqa: E501
 _SHORTEST = """\

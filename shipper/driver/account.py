@@ -47,10 +47,10 @@ class ReceiptAccount:
         self._unsent = scan.unsent if scan.receipts else self._unsent
         for receipt in scan.receipts:
             for split in receipt.splits.values():
-                split.records = split.already_there = split.adjusted = 0
+                split.records = split.already_committed = split.adjusted = 0
                 split.filtered, split.already_quarantined = {}, {}
             for topic in receipt.topics.values():
-                topic.already_there = 0
+                topic.already_committed = 0
         self._receipts += scan.receipts
 
     def close(
@@ -141,7 +141,7 @@ def topic_accounts(
             mine = account(topic)
             mine.delivered += counts.delivered
             mine.delivered_bytes += counts.bytes
-            mine.before += counts.already_there
+            mine.before += counts.already_committed
     for topic, count in parked.items():
         account(topic).parked = count
     return sorted(topics.values(), key=lambda found: found.topic)
@@ -175,7 +175,7 @@ def file_accounts(
                 path=file.path,
                 records=sum(split.records for split in found),
                 delivered=sum(split.delivered for split in found),
-                before=sum(split.already_there for split in found),
+                before=sum(split.already_committed for split in found),
                 filtered=added(split.filtered for split in found),
                 quarantined=added(split.quarantined for split in found),
                 seconds=round(sum(split.seconds for split in found), 3),

@@ -20,7 +20,7 @@ from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
 from shipper.report.coverage import coverage, tick_of
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, as_gated
+from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, apply_gate
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import reconcile
@@ -35,7 +35,7 @@ def gate_delivery(
     """Judge the delivery after the last byte. Reads the ledger anew, and the topics if the pipeline
     says so; the result has the checks, and whether they close the gate. Raises ShipperError for
     what cannot be read at all."""
-    planned = as_gated(
+    planned = apply_gate(
         context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult)
     )
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)

@@ -20,7 +20,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile
 from shipper.driver.pending import Pending
 from shipper.report.gaps import beginnings
-from shipper.report.past_runs import not_again
+from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import LeftOut, LookedBack
 from shipper.types import FileId
 from shipper.windows.folders import TickFolders
@@ -152,7 +152,7 @@ def late_files(
         for file, reason in left.refused.items():
             left_out.append(_left_out(back, file, f"{cluster}: {reason}", [cluster]))
     windows = {back.window_of(back.files[file]) for file in wanted}
-    held = not_again(
+    held = find_retry_exclusions(
         context.own_runs_uri,
         context.pipeline.key,
         context.pipeline.clusters,

@@ -252,8 +252,8 @@ def shipped_under_another(count: int) -> str:
     were = "was" if count == 1 else "were"
     return (
         f"{plural(count, 'file')} {were} shipped completely before `records`, `routes`, `format` "
-        "or `split_size` were changed, and count as done: their records stay as they are. `--reship` sends them "
-        "again, by the present configuration."
+        "or `split_size` were changed, and count as done: their records stay as they are. "
+        "`--reship` sends them again, by the present configuration."
     )
 
 

@@ -29,7 +29,7 @@ from shipper.report.results import (
     PastRun,
     RunReport,
     ShipResult,
-    as_gated,
+    apply_gate,
 )
 from shipper.report.run_folder import StepResult
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPAIRED, REPORT, SHIP
@@ -238,7 +238,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
             expected += [RunStep(SHIP, cluster, shipped), RunStep(GATE_DELIVERY, cluster, judged)]
     if planned and gate:
-        planned = as_gated(planned, gate)
+        planned = apply_gate(planned, gate)
     cause = _first_cause(expected)
     found = RunReport(
         **context.common(REPORT),

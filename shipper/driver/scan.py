@@ -14,7 +14,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.report.plan_result import PlannedFile
 from shipper.report.progress import ProgressFile
 from shipper.worker.order import ShipOrder
-from shipper.worker.receipt import unsealed
+from shipper.worker.receipt import unseal_error
 
 
 def scan(
@@ -62,7 +62,7 @@ def why_failed(
             f"a later run of pipeline {order.pipeline} took over. This run stopped and sends "
             "nothing more. Let the later run finish, then run the window again."
         )
-    if told := unsealed(str(error), order.seal):
+    if told := unseal_error(str(error), order.seal):
         return told
     return DeliveryError(
         f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger. "

@@ -55,7 +55,7 @@ from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_i
 from shipper.ledger.writing import invalidate, patience_of, write_as_lane
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
-from shipper.report.results import GateResult, ShipResult, as_gated
+from shipper.report.results import GateResult, ShipResult, apply_gate
 from shipper.stopping import Stopped
 from shipper.terminal import say
 from shipper.types import FileId
@@ -70,7 +70,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     """Ship to one cluster. The result is complete also when the Spark job failed: then ``error``
     says why, and the counts hold what is certainly there. Raises ShipperError for what was found
     before anything was sent."""
-    plan = as_gated(
+    plan = apply_gate(
         context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult)
     )
     if plan.digest_for(cluster_name) != context.pipeline.transform_digest():

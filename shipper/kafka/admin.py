@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
-from shipper.kafka.connection import ClientErrors, KafkaFault, connection, fault_of, made
+from shipper.kafka.connection import ClientErrors, KafkaFault, connection, make_client, to_fault
 from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -109,7 +109,7 @@ class ClusterAdmin:
         self._timeout = timeout_seconds
         self._client_errors = ClientErrors(self._serve)
         self._ours = {"error_cb": self._client_errors.hear}
-        self._admin = made(AdminClient, cluster.name, self._connection, self._ours)
+        self._admin = make_client(AdminClient, cluster.name, self._connection, self._ours)
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
@@ -178,7 +178,7 @@ class ClusterAdmin:
 
     def _explained(self, error: KafkaException) -> KafkaFault:
         """Return the fault; if it says only that no answer came, add the connections' complaint."""
-        return self._client_errors.explained(fault_of(error.args[0]))
+        return self._client_errors.explained(to_fault(error.args[0]))
 
     def _refused(self, what: str = "") -> ClusterRefuses | None:
         """Return the error if brokers refuse this client's login; ``what`` failed of it."""
@@ -249,7 +249,7 @@ class ClusterAdmin:
                 self._admin.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
                 raise self._failed(
-                    f"no answer from {self._bootstrap}", fault_of(error.args[0])
+                    f"no answer from {self._bootstrap}", to_fault(error.args[0])
                 ) from error
             found.append(time.monotonic() - began)
         self._rtt = time.monotonic(), statistics.median(found)
@@ -316,7 +316,7 @@ class ClusterAdmin:
         answer: then no client hears anything wrong from it either."""
         while True:
             # A new client has no connection but to its bootstrap broker, and so asks that one.
-            client = made(
+            client = make_client(
                 AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
             )
             try:
@@ -358,7 +358,7 @@ class ClusterAdmin:
             except KafkaException as error:
                 if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
                     raise self._failed(
-                        "offsets cannot be asked for", fault_of(error.args[0])
+                        "offsets cannot be asked for", to_fault(error.args[0])
                     ) from error
                 time.sleep(0.05)
 
@@ -486,7 +486,7 @@ class ClusterAdmin:
         try:
             return future.result()
         except KafkaException as error:
-            raise self._failed("it cannot be asked", fault_of(error.args[0])) from error
+            raise self._failed("it cannot be asked", to_fault(error.args[0])) from error
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:

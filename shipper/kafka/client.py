@@ -24,8 +24,8 @@ from confluent_kafka import (
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
-from shipper.kafka.connection import KafkaFault, call, fault_of, made
-from shipper.kafka.outcomes import is_refusal, ruling_on
+from shipper.kafka.connection import KafkaFault, call, make_client, to_fault
+from shipper.kafka.outcomes import is_refusal, policy_for
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
@@ -56,7 +56,7 @@ class _Reader:
         self, cluster: str, connection: Mapping[str, Any], callbacks: Mapping[str, Any]
     ) -> None:
         self.lock = threading.Lock()
-        self.consumer = made(
+        self.consumer = make_client(
             Consumer,
             cluster,
             connection,
@@ -97,7 +97,7 @@ class _Written:
                 self._offsets[number] = offset if offset is not None and offset >= 0 else None
             else:
                 self._refused.add(number)
-                self.fail(fault_of(error, message.topic()))
+                self.fail(to_fault(error, message.topic()))
 
         return take
 
@@ -278,7 +278,7 @@ class ClusterClient(ClusterAdmin):
                     # At the LSO: the end, or the first record of a transaction that is still open.
                     position, at_lso = offset, True
                 else:
-                    raise self._failed(f"cannot read {name}", fault_of(error, topic))
+                    raise self._failed(f"cannot read {name}", to_fault(error, topic))
             if target < 0 <= position:
                 target = max(least_end, int(consumer.get_watermark_offsets(where, cached=True)[1]))
                 deadline = time.monotonic() + patience
@@ -370,7 +370,7 @@ class ClusterClient(ClusterAdmin):
             except BufferError:  # its queue takes 100,000; each record leaves it acknowledged, or failed after the timeout  # noqa: E501
                 call(producer.poll, _POLL_SECONDS)
             except KafkaException as error:  # refused before it was queued
-                fault = fault_of(error.args[0], topic)
+                fault = to_fault(error.args[0], topic)
                 if fault.name == "_FATAL":
                     raise fault from error
                 written.fail(fault)
@@ -390,7 +390,7 @@ class ClusterClient(ClusterAdmin):
         if is_refusal(fault.name):
             return ClusterRefuses(
                 f"cluster {self._name}: {topic} cannot be written to: {fault} "
-                f"({ruling_on(fault.name).reason})."
+                f"({policy_for(fault.name).reason})."
             )
         return self._refused(f"cannot write to {topic}: ") or ClusterError(
             f"cluster {self._name}: cannot write to {topic}: {fault}"
@@ -413,7 +413,7 @@ class ClusterClient(ClusterAdmin):
                     "linger.ms": 0,
                     "message.timeout.ms": timeout_ms,
                 }
-                self._producer = made(
+                self._producer = make_client(
                     Producer, self._name, self._connection, {**settings, **self._ours}
                 )
                 try:
@@ -422,7 +422,7 @@ class ClusterClient(ClusterAdmin):
                 except KafkaException as error:
                     self._producer = None
                     raise self._failed(
-                        f"cannot write to {topic}", fault_of(error.args[0])
+                        f"cannot write to {topic}", to_fault(error.args[0])
                     ) from error
             return self._producer
 

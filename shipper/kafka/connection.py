@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
 from shipper.complaints import ClientLog, Complaints, weakly
-from shipper.config.cluster import Cluster, client_settings, refused, revealed, without_secrets
+from shipper.config.cluster import Cluster, client_settings, refused, reveal, without_secrets
 
 Client = TypeVar("Client")
 
@@ -53,7 +53,7 @@ class KafkaFault(Exception):
         """The value of the record that failed, if one did."""
 
 
-def fault_of(error: KafkaError, topic: str | None = None, value: bytes | None = None) -> KafkaFault:
+def to_fault(error: KafkaError, topic: str | None = None, value: bytes | None = None) -> KafkaFault:
     return KafkaFault(
         error.name(), error.str(), retriable=error.retriable(), topic=topic, value=value
     )
@@ -63,15 +63,15 @@ def call(operation: Any, *arguments: Any) -> Any:
     try:
         return operation(*arguments)
     except KafkaException as error:
-        raise fault_of(error.args[0]) from error
+        raise to_fault(error.args[0]) from error
     # The rest is what confluent-kafka makes of a fatal error that comes together with a delivery
     # report or a line of its log.
     except KafkaError as error:  # type: ignore[misc]  # no exception by its bases, and raised all the same
-        raise fault_of(error) from None
+        raise to_fault(error) from None
     except SystemError as error:  # now and then it loses which
         fatal = error.__cause__
         raise (
-            fault_of(fatal.args[0])
+            to_fault(fatal.args[0])
             if isinstance(fatal, KafkaException)
             else KafkaFault("_FATAL", str(error))
         ) from error
@@ -84,7 +84,7 @@ _HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
 
 def connection(cluster: Cluster) -> dict[str, Any]:
     """Return the settings that every client of the cluster shares. Secrets in it are hidden;
-    :func:`made` reveals them to the client alone."""
+    :func:`make_client` reveals them to the client alone."""
     return {
         "client.id": "shipper",
         "socket.keepalive.enable": True,
@@ -96,7 +96,7 @@ def connection(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def made(
+def make_client(
     kind: Callable[..., Client],
     cluster: str,
     settings: Mapping[str, Any],
@@ -111,7 +111,7 @@ def made(
     try:
         # Ours are set last: librdkafka has several names for some settings, and the last one
         # counts.
-        theirs = {name: value for name, value in revealed(settings).items() if name not in ours}
+        theirs = {name: value for name, value in reveal(settings).items() if name not in ours}
         return kind({**theirs, **ours}, logger=logger)
     except (KafkaException, TypeError, ValueError) as error:
         fault = error.args[0] if error.args else error
@@ -185,7 +185,7 @@ def refusal(cluster: Cluster) -> str | None:
         0  # librdkafka then leaves Kerberos tickets to others
     )
     try:
-        Producer(revealed(settings), logger=_SILENT)
+        Producer(reveal(settings), logger=_SILENT)
     except (KafkaException, TypeError, ValueError) as error:
         fault = error.args[0] if error.args else error
         return without_secrets(

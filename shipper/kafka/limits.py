@@ -110,20 +110,20 @@ class TopicLimits:
         known = self._known.get(topic, TopicLimit() if topic in self._absent else None)
         return None if known is None else known.max_bytes
 
-    def surely(self, topic: str) -> int:
+    def uncompressed_limit(self, topic: str) -> int:
         """Return the size in bytes of a batch that the topic accepts even if it does not compress.
         Raises ClusterError."""
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
-    def surely_by_now(self, topic: str) -> int:
+    def uncompressed_limit_by_now(self, topic: str) -> int:
         """Ask the cluster anew, as the limit may have been lowered, and return the limit like
-        :meth:`surely`. Raises ClusterError.
+        :meth:`uncompressed_limit`. Raises ClusterError.
 
         Compare the answer with what a batch was built by, and not with what was known: those who
         share this object learn from each other.
         """
         self.limit_by_now(topic)
-        return self.surely(topic)
+        return self.uncompressed_limit(topic)
 
     def limit_by_now(self, topic: str) -> TopicLimit:
         """Ask the cluster anew. Raises ClusterError."""

@@ -25,9 +25,9 @@ from shipper.kafka.connection import (
     LogListener,
     Until,
     call,
-    fault_of,
-    made,
+    make_client,
     slice_of,
+    to_fault,
 )
 from shipper.kafka.packed import PackedProduce, library, state_of
 from shipper.types import Header
@@ -121,7 +121,7 @@ class LaneProducer:
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
-        self._producer = made(
+        self._producer = make_client(
             Producer,
             settings.cluster,
             settings.connection,
@@ -165,7 +165,7 @@ class LaneProducer:
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and (self._failed is None or self._failed.name in PURGED):
-            self._failed = fault_of(error, message.topic(), message.value())
+            self._failed = to_fault(error, message.topic(), message.value())
 
     def _keep_statistics(self, text: str) -> None:
         """Keep librdkafka's statistics, which come once a second. Both figures are of one moment,
@@ -256,7 +256,7 @@ class LaneProducer:
         try:
             yield
         except KafkaException as error:
-            raise self._cause(fault_of(error.args[0])) from error
+            raise self._cause(to_fault(error.args[0])) from error
 
     def write(self, records: RecordColumns, first: int, end: int, until: Until) -> float:
         """Queue records [first, end); to be called within :meth:`faults`. Returns the seconds that
@@ -316,7 +316,7 @@ class LaneProducer:
         while True:
             taken, code = self._packed.produce(topic, partition, offsets, address)
             if code not in (0, KafkaError._QUEUE_FULL):
-                raise self._cause(fault_of(KafkaError(code), topic))
+                raise self._cause(to_fault(KafkaError(code), topic))
             if taken == len(offsets) - 1:
                 return waited
             offsets = offsets[taken:]

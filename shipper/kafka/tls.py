@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Secret
 
-from shipper.config.cluster import revealed
+from shipper.config.cluster import reveal
 
 _ALERT_SECONDS = 0.5
 #: OpenSSL's numbers (x509_vfy.h).
@@ -103,7 +103,7 @@ def handshake(
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     """Return the client's TLS context. Raises HandshakeFailed for files that cannot be used."""
-    known = revealed(
+    known = reveal(
         {name: value for name, value in settings.items() if name.startswith(("ssl.", "enable.ssl"))}
     )
     location, text = known.get("ssl.ca.location"), known.get("ssl.ca.pem")

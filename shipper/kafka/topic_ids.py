@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from shipper.kafka.connection import ClientErrors, KafkaFault, Until, fault_of, made
+from shipper.kafka.connection import ClientErrors, KafkaFault, Until, make_client, to_fault
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.types import PresentIds
@@ -75,7 +75,7 @@ def read_answers(
         try:
             topic_id = str(answer.result().topic_id)
         except KafkaException as error:
-            fault = explained(fault_of(error.args[0]))
+            fault = explained(to_fault(error.args[0]))
             if fault.name in ABSENT:
                 found.ids[topic] = None
             else:
@@ -90,7 +90,7 @@ class TopicIdLook:
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(self._serve)
-        self._client = made(
+        self._client = make_client(
             AdminClient,
             settings.cluster,
             settings.connection,

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shipper.config.units import plural
-from shipper.kafka.connection import ClientErrors, fault_of, made
+from shipper.kafka.connection import ClientErrors, make_client, to_fault
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
 
@@ -55,7 +55,7 @@ class TopicLookup:
 
     def __init__(self, settings: LaneSettings) -> None:
         self._client_errors = ClientErrors(self._serve)
-        self._client = made(
+        self._client = make_client(
             AdminClient,
             settings.cluster,
             settings.connection,
@@ -84,7 +84,7 @@ class TopicLookup:
             partitions = answer.result().partitions
         except KafkaException as error:
             fault = error.args[0]
-            why = self._client_errors.explained(fault_of(fault)).text
+            why = self._client_errors.explained(to_fault(fault)).text
             return TopicState(
                 reason=why, forbidden=fault.name() == FORBIDDEN, answered=fault.code() >= 0
             )
@@ -215,7 +215,7 @@ class Topics:
             entry = self._entry(topic)
             return () if entry.state is None or entry.blocked else entry.led(partition)
 
-    def home(self, topic: str, sequence: int, earlier: int | None) -> int | None:
+    def sticky_partition(self, topic: str, sequence: int, earlier: int | None) -> int | None:
         """Return the one partition of a sequence of chunks: the ``earlier`` one, if the topic has
         it. Otherwise return one of all partitions that the topic had when it was first seen, even
         if it has no leader right now. None while the cluster has not said which there are."""

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
-from shipper.kafka.outcomes import Action, ruling_on
+from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, SentBytes
 from shipper.types import Decided
 
@@ -249,7 +249,7 @@ class Transactions:
             except KafkaFault as fault:
                 self.discard()
                 self._stop()
-                if ruling_on(fault.name).action is Action.FAIL or time.monotonic() > until():
+                if policy_for(fault.name).action is Action.FAIL or time.monotonic() > until():
                     raise
                 log.info("%s: %s; opening it again", self._id, fault)
             time.sleep(max(0.0, min(pause, until() - time.monotonic())))

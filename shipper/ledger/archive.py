@@ -36,7 +36,7 @@ _BATCH_BYTES = 500_000
 
 
 @dataclass(frozen=True)
-class Archived:
+class ArchiveResult:
     """Result of one archiving."""
 
     moved: int
@@ -58,7 +58,7 @@ def archive(
     before: dt.datetime,
     run_id: str,
     say: Callable[[str], None],
-) -> Archived:
+) -> ArchiveResult:
     """Move the records of windows that ended by ``before`` to the archive. Raises LeaseHeld,
     ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
@@ -69,7 +69,7 @@ def archive(
         if not chosen:
             found = read.files.archived()
             where = f"{folder.archives.uri}/{found.manifest}" if found else None
-            return Archived(0, 0, left, found.entries if found else 0, where)
+            return ArchiveResult(0, 0, left, found.entries if found else 0, where)
         named = write_archive(folder, ledger, read, chosen, before, generation, run_id)
         say(
             f"{cluster.name}: {plural(named.entries, 'record')} in {folder.archives.uri}; removing "
@@ -94,7 +94,7 @@ def archive(
             ) from fault
     ledger.keep_snapshot(longer_than=0)
     paths = {about.path for record in chosen if (about := peek_key(pipeline.key, record))}
-    return Archived(
+    return ArchiveResult(
         len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}"
     )
 

@@ -170,7 +170,7 @@ def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentI
     return losses(chunks, present)
 
 
-def summed(found: Iterable[Loss]) -> list[Loss]:
+def sum_losses(found: Iterable[Loss]) -> list[Loss]:
     """Sum up losses: one for each incarnation of a topic. ``found``: of different files."""
     sums: dict[tuple[str, str], Loss] = {}
     for loss in found:

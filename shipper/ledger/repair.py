@@ -38,7 +38,7 @@ _WHAT_IS_LOST = {
 
 
 @dataclass(frozen=True)
-class Repair:
+class RepairResult:
     """Result of one repair."""
 
     place: str
@@ -80,7 +80,7 @@ def repair(
     *,
     forget: bool,
     say: Callable[[str], None],
-) -> Repair:
+) -> RepairResult:
     """Repair one damaged record. Raises UsageError for a record that is not damaged, or whose loss
     would send data twice unless ``forget``; LeaseHeld, ClusterError, Superseded."""
     all_damage = damage(ledger)
@@ -129,7 +129,7 @@ def repair(
                 ) from fault
         else:
             mended.write_control([entry])
-    return Repair(where, chosen.why, behind, generation)
+    return RepairResult(where, chosen.why, behind, generation)
 
 
 def _about(pipeline: str, damage: Damage) -> Subject | None:

@@ -54,7 +54,7 @@ from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses, ShipperError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
-from shipper.kafka.outcomes import Action, ruling_on
+from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
 from shipper.ledger.codec import encode_attempt, encode_generation
@@ -249,12 +249,12 @@ def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
 
 
 def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
-    ruling = ruling_on(fault.name)
+    policy = policy_for(fault.name)
     what = (
-        f"lane {transactional_id} of an earlier run cannot be fenced: {fault} ({ruling.reason}). "
+        f"lane {transactional_id} of an earlier run cannot be fenced: {fault} ({policy.reason}). "
         "Nothing was sent"
     )
-    if ruling.action is Action.FAIL:
+    if policy.action is Action.FAIL:
         return ClusterRefuses(f"{what}, and waiting does not change that.")
     return ClusterError(f"{what}. Run again.")
 

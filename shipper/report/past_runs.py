@@ -1,8 +1,8 @@
 """The runs before this one, from the results that they left: of the last good ones what they came
 to (:func:`past_runs`, by their reports); of the runs over some windows whether the source gate was
 closed, and what each delivery gate found complete (:func:`window_runs`). For the latter, plans and
-reports, which name every file, are not read unless a ship has failed for good (:func:`not_again`).
-"""
+reports, which name every file, are not read unless a ship has failed for good
+(:func:`find_retry_exclusions`)."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _windows(fs: Any, path: str) -> list[tuple[Window, str]]:
 
 
 @dataclass(frozen=True)
-class NotAgain:
+class RetryExclusions:
     """Windows and files that a run which looks back leaves alone, since a retry would fail
     again."""
 
@@ -271,18 +271,18 @@ class NotAgain:
         return None
 
 
-def not_again(
+def find_retry_exclusions(
     runs_uri: str,
     pipeline: str,
     clusters: Collection[str],
     windows: Collection[Window],
     end: dt.datetime,
-) -> NotAgain:
+) -> RetryExclusions:
     """Collect them, by the last run over the whole of a window that came to it. ``windows``: those
     that are asked about, which is why the larger results, too, of the runs from the first of them
     to ``end`` are read."""
     if not windows:
-        return NotAgain(frozenset(), {}, {})
+        return RetryExclusions(frozenset(), {}, {})
     runs = window_runs(runs_uri, pipeline, clusters, min(window.start for window in windows), end)
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     failed: dict[str, set[Window]] = {}
@@ -311,7 +311,7 @@ def not_again(
                 and not _since(done[cluster], parse_window(file.late_window))
             )
     closed = frozenset(window for window in windows if source_closed(window, runs))
-    return NotAgain(closed, _frozen(failed), _frozen(tried))
+    return RetryExclusions(closed, _frozen(failed), _frozen(tried))
 
 
 def _since(later: Sequence[WindowRun], window: Window) -> bool:

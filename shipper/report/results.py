@@ -44,7 +44,7 @@ class GateResult(StepResult):
     """Number of times that Great Expectations had the content read."""
 
 
-def as_gated(plan: PlanResult, gate: GateResult) -> PlanResult:
+def apply_gate(plan: PlanResult, gate: GateResult) -> PlanResult:
     """Return the plan as the source gate left it: what is shipped."""
     return plan.without_late_files(gate.late_held_back) if gate.late_held_back else plan
 

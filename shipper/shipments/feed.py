@@ -117,7 +117,7 @@ def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
 
 
 @dataclass
-class Rebuilt:
+class RebuildResult:
     """Result of :func:`rebuild`."""
 
     pipelines: int = 0
@@ -137,11 +137,11 @@ def rebuild(
     anew: bool = False,
     since: dt.datetime | None = None,
     say: Callable[[str], None] = print,
-) -> Rebuilt:
+) -> RebuildResult:
     """Update the index from every pipeline's `runs_uri`: read the reports that it lacks. ``anew``:
     deletes it first. ``since``: only windows that begin then or later. Raises IndexUnusable,
     ConfigError."""
-    path, done = index_path(config_dir), Rebuilt()
+    path, done = index_path(config_dir), RebuildResult()
     if anew:
         for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
             name.unlink(missing_ok=True)
@@ -173,7 +173,11 @@ def rebuild(
 
 
 def _bring_up_to_date(
-    index: Index, config_dir: Path, pipeline: Pipeline, since: dt.datetime | None, done: Rebuilt
+    index: Index,
+    config_dir: Path,
+    pipeline: Pipeline,
+    since: dt.datetime | None,
+    done: RebuildResult,
 ) -> None:
     runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
     keep_seconds, now = load_platform(config_dir).keep_seconds, dt.datetime.now(dt.UTC)

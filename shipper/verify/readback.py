@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from xxhash import xxh64_intdigest
 
 from shipper.complaints import ClientLog, Complaints, weakly
-from shipper.config.cluster import Cluster, client_settings, refused, revealed
+from shipper.config.cluster import Cluster, client_settings, refused, reveal
 from shipper.config.records import LINES_HEADER
 from shipper.errors import ClusterError, OutcomeUnknown
 
@@ -63,7 +63,7 @@ class OffsetRange:
 
 
 @dataclass
-class Seen:
+class SpanSums:
     """Records and checksum of one partition's span."""
 
     records: int = 0
@@ -82,7 +82,7 @@ class Seen:
         there: Any = [value for value in values if value is not None] if nulls else values
         self._add(len(values), nulls * _SEED + sum(map(xxh64_intdigest, there, repeat(_SEED))))
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: SpanSums) -> None:
         """Add the counts of another partition."""
         self._add(other.records, other.checksum)
         self.reasons.update(other.reasons)
@@ -92,16 +92,16 @@ class Seen:
         self.checksum = (self.checksum + checksum) % _UINT64
 
 
-Taker = Callable[[Seen, list[Message]], None]
+Taker = Callable[[SpanSums, list[Message]], None]
 """Adds messages to what was seen."""
 
 
-def take_records(seen: Seen, messages: list[Message]) -> None:
+def take_records(seen: SpanSums, messages: list[Message]) -> None:
     """Take each record as a line."""
     seen.take(list(map(Message.value, messages)))
 
 
-def take_bundles(seen: Seen, messages: list[Message]) -> None:
+def take_bundles(seen: SpanSums, messages: list[Message]) -> None:
     """Take each record as a line or a bundle of lines: the consumer contract says how to tell."""
     lines: list[bytes | None] = []
     for message in messages:
@@ -114,7 +114,7 @@ def take_quarantined(run_id: str) -> Taker:
     """Take this run's records in a quarantine topic, each of which names its run and a reason; skip
     others."""
 
-    def take(seen: Seen, messages: list[Message]) -> None:
+    def take(seen: SpanSums, messages: list[Message]) -> None:
         mine = [message for message in messages if _header(message, RUN_HEADER) == run_id.encode()]
         take_records(seen, mine)
         seen.reasons.update(
@@ -144,7 +144,7 @@ class ReadBack:
         WrongProperties."""
         try:
             ours = {"error_cb": weakly(self._complaints.hear), **(ours or {})}
-            return kind({**revealed(self._connection), **ours}, logger=ClientLog())
+            return kind({**reveal(self._connection), **ours}, logger=ClientLog())
         except (KafkaException, TypeError, ValueError) as error:
             fault = error.args[0] if error.args else error
             # The original holds values, and a traceback would show it.
@@ -217,7 +217,7 @@ class ReadBack:
         spans: Mapping[PartitionId, OffsetRange],
         taker: Callable[[str], Taker],
         patience_seconds: float,
-    ) -> dict[PartitionId, Seen]:
+    ) -> dict[PartitionId, SpanSums]:
         """Read every span, with ``taker(topic)`` for its messages. Memory is bounded by
         librdkafka's own 64 MB of what is fetched.
 
@@ -225,7 +225,7 @@ class ReadBack:
         ``begins`` says from where on. Raises OutcomeUnknown when nothing came for
         ``patience_seconds``, ClusterError for anything else.
         """
-        seen = {place: Seen() for place in spans}
+        seen = {place: SpanSums() for place in spans}
         waiting = {place: span for place, span in spans.items() if span.start < span.end}
         begins = self.starts(waiting)
         positions = {place: max(span.start, begins[place]) for place, span in waiting.items()}
@@ -254,7 +254,7 @@ class ReadBack:
         self,
         consumer: Consumer,
         waiting: dict[PartitionId, OffsetRange],
-        seen: dict[PartitionId, Seen],
+        seen: dict[PartitionId, SpanSums],
         takers: Mapping[str, Taker],
         patience: float,
     ) -> None:

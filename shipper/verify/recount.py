@@ -19,7 +19,7 @@ from shipper.verify.readback import (
     OffsetRange,
     PartitionId,
     ReadBack,
-    Seen,
+    SpanSums,
     Taker,
     take_bundles,
     take_quarantined,
@@ -244,7 +244,7 @@ def _moved(found: Sequence[_Partitions]) -> ReadBackSums:
 def _hold_against(
     looked: ReadBackSums,
     one: _Partitions,
-    seen: Mapping[PartitionId, Seen],
+    seen: Mapping[PartitionId, SpanSums],
     topic: TopicAccount,
     *,
     at_least: bool,
@@ -283,7 +283,7 @@ def _hold_against(
 
 
 def _records(
-    name: str, places: Sequence[Observed], sent: Tally, seen: Seen, at_least: bool, remark: str
+    name: str, places: Sequence[Observed], sent: Tally, seen: SpanSums, at_least: bool, remark: str
 ) -> list[Sum]:
     sums = [Sum(name, (*places, Observed(seen.records, TOPIC)), at_least, remark)]
     # Where the numbers differ the checksums must, and say nothing more.
@@ -296,15 +296,15 @@ def _records(
     return sums
 
 
-def _together(parts: Iterable[Seen]) -> Seen:
-    whole = Seen()
+def _together(parts: Iterable[SpanSums]) -> SpanSums:
+    whole = SpanSums()
     for part in parts:
         whole.add(part)
     return whole
 
 
 def _expired(
-    name: str, sent: Tally, parts: Mapping[int, Seen], spans: Mapping[int, OffsetRange]
+    name: str, sent: Tally, parts: Mapping[int, SpanSums], spans: Mapping[int, OffsetRange]
 ) -> Expired | None:
     """Return the expired records; None unless all missing records can be among the offsets that the
     partitions have lost. Every record has an offset, so more than these are missing for another
@@ -330,7 +330,7 @@ def _expired(
     )
 
 
-def _deleted(parts: Mapping[int, Seen]) -> str:
+def _deleted(parts: Mapping[int, SpanSums]) -> str:
     gone = [
         f"{number} begins at offset {part.begins} by now"
         for number, part in parts.items()
@@ -344,7 +344,7 @@ def _deleted(parts: Mapping[int, Seen]) -> str:
 def _fill(
     reconciliation: Reconciliation,
     found: Sequence[_Partitions],
-    seen: Mapping[PartitionId, Seen],
+    seen: Mapping[PartitionId, SpanSums],
     ledger: LedgerFigures,
     looked: ReadBackSums,
 ) -> None:

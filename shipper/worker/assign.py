@@ -133,7 +133,7 @@ class RecordLimits:
                 found.add(code)
         return found
 
-    def surely(self, topic: str) -> int:
+    def uncompressed_limit(self, topic: str) -> int:
         """Return the size in bytes of a row that fits even if it does not compress."""
         known = self._topics.known(topic)
         return _SMALL_BYTES if known is None else max(0, known - BATCH_OVERHEAD_BYTES)
@@ -297,10 +297,10 @@ def _by_topic(
 def _large(table: pa.Table, names: tuple[str, ...], limits: RecordLimits) -> Rows:
     """Return the rows that could be too large for one of the topics."""
     sizes = _sizes(table)
-    found = np.flatnonzero(sizes > min(map(limits.surely, names), default=0))
+    found = np.flatnonzero(sizes > min(map(limits.uncompressed_limit, names), default=0))
     if len(found):
         limits.learn(names)
-        found = np.flatnonzero(sizes > min(map(limits.surely, names)))
+        found = np.flatnonzero(sizes > min(map(limits.uncompressed_limit, names)))
     return found
 
 

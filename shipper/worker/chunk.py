@@ -50,7 +50,7 @@ class Chunk:
     sequence: int | None = None
     """Chunks of the same sequence keep their order in a partition, also across retries: they share
     a lane and a partition."""
-    home: int | None = None
+    sticky_partition: int | None = None
     """The partition that earlier chunks of its sequence went to, if there are any; the pool chooses
     one for a sequence that begins."""
     lines: int | None = None
@@ -135,7 +135,7 @@ class Bundles:
     lines: list[int]
 
 
-def bundled(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bundles:
+def bundle_values(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bundles:
     """Join consecutive values into bundles of at most ``max_bytes``, separators included; a longer
     value is a bundle of its own.
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.worker.marks import BROKEN, END, unmarked
+from shipper.worker.marks import BROKEN, END, decode_mark
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def split_slices(
     part: SplitSlice | None = None
     for arrived in batches:
         for number, batch, start, end in _pieces(arrived):
-            split, mark = unmarked(number, splits)
+            split, mark = decode_mark(number, splits)
             if part is not None and part.split != split:
                 yield part
                 part = None

@@ -30,13 +30,13 @@ from shipper.config.units import plural
 from shipper.errors import (
     ClusterRefuses,
     DeliveryError,
+    DeliveryTimedOut,
     RecordTooLarge,
     TopicRecreated,
-    WaitedInVain,
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
-from shipper.kafka.outcomes import Action, ruling_on
+from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneProducer, SentBytes
 from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import Transactions
@@ -76,7 +76,7 @@ class LaneStopped(Exception):
 
 #: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any
 #: more.
-Settle = Callable[[], Decided[Container[bytes]]]
+ResolveOutcome = Callable[[], Decided[Container[bytes]]]
 
 
 class Lane(threading.Thread):
@@ -174,12 +174,13 @@ class Lane(threading.Thread):
         except KafkaFault as fault:
             since = f". It was to be reopened, because {self._why}" if self._why else ""
             kind = (
-                WaitedInVain
+                DeliveryTimedOut
                 if time.monotonic() > self._deadline and _kind(fault) is DeliveryError
                 else _kind(fault)
             )
             raise kind(
-                f"lane {self._id} cannot be opened: {fault} ({ruling_on(fault.name).reason}){since}"
+                f"lane {self._id} cannot be opened: {fault} "
+                f"({policy_for(fault.name).reason}){since}"
             ) from fault
         self._count_openings()
 
@@ -214,7 +215,7 @@ class Lane(threading.Thread):
             self._transactions.discard()
             pause = self._rest(pause)
             self._open()
-            there = self._pool.settle().answer
+            there = self._pool.resolve_outcome().answer
             made_it = [chunk for chunk in left if chunk.ledger_key in there]
             self._count(made_it)
             self._pool.done(made_it)
@@ -311,7 +312,7 @@ class Lane(threading.Thread):
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
             self._built_by = {
-                topic: self._options.limits.surely(topic) for topic in self._isolating
+                topic: self._options.limits.uncompressed_limit(topic) for topic in self._isolating
             }
             yield from isolating_batches(
                 [chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by
@@ -380,29 +381,29 @@ class Lane(threading.Thread):
         """Judge a fault: return if a retry makes sense, else raise."""
         fault = self._with_cause(fault)
         labels = "; ".join(chunk.label for chunk in chunks[:3]) + (" …" if len(chunks) > 3 else "")
-        ruling = ruling_on(fault.name)
-        why = f"{fault} ({ruling.reason})"
+        policy = policy_for(fault.name)
+        why = f"{fault} ({policy.reason})"
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
         self._why = f"{labels}: {why}"
-        if ruling.action is Action.FAIL:
+        if policy.action is Action.FAIL:
             raise ClusterRefuses(
                 f"{labels}: not delivered: {why}. Remove the cause, then run again: only what "
                 "is left is sent."
             ) from fault
-        if self._writes_ledger and ruling.wait_seconds is not None:
-            if self._refused_at and time.monotonic() > self._refused_at + ruling.wait_seconds:
+        if self._writes_ledger and policy.wait_seconds is not None:
+            if self._refused_at and time.monotonic() > self._refused_at + policy.wait_seconds:
                 raise ClusterRefuses(
                     f"{labels}: not delivered: {why}. Remove the cause, then run again: only "
                     "what is left is sent."
                 ) from fault
             self._refused_at = self._refused_at or time.monotonic()
-        if ruling.action is Action.SMALLER_BATCHES and not self._writes_ledger:
+        if policy.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
         elif time.monotonic() > self._deadline and (
-            self._writes_ledger or ruling.action is not Action.PARK
+            self._writes_ledger or policy.action is not Action.PARK
         ):
-            raise WaitedInVain(
+            raise DeliveryTimedOut(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s "
                 f"(`delivery.metadata_wait`): {why}. Run again when the cluster is well: only "
                 "what is left is sent."
@@ -434,7 +435,7 @@ class Lane(threading.Thread):
     def _gets_smaller(self, topic: str) -> bool:
         """True if the topic's next batches are smaller than those of the transaction that failed.
         False if a record was alone already."""
-        if topic in self._isolating and self._options.limits.surely_by_now(
+        if topic in self._isolating and self._options.limits.uncompressed_limit_by_now(
             topic
         ) >= self._built_by.get(topic, math.inf):
             return False
@@ -445,7 +446,7 @@ class Lane(threading.Thread):
     def _after(self, fault: KafkaFault, left: list[Chunk]) -> list[list[Chunk]]:
         """Return the transactions to try next. A topic that is to blame alone is parked; if several
         may be, each goes alone. The ledger's is never parked: without it nothing can be sent."""
-        if self._writes_ledger or ruling_on(fault.name).action is not Action.PARK:
+        if self._writes_ledger or policy_for(fault.name).action is not Action.PARK:
             return [left] if left else []
         topics = sorted({chunk.topic for chunk in left if chunk.topic})
         guilty = fault.topic if fault.topic in topics else topics[0] if len(topics) == 1 else None
@@ -456,7 +457,7 @@ class Lane(threading.Thread):
                 if (group := [chunk for chunk in left if chunk.topic == topic])
             ]
         self._pool.block(
-            guilty, f"{fault} ({ruling_on(fault.name).reason})", forbidden=fault.name == FORBIDDEN
+            guilty, f"{fault} ({policy_for(fault.name).reason})", forbidden=fault.name == FORBIDDEN
         )
         for chunk in left:
             if chunk.topic == guilty:
@@ -468,7 +469,7 @@ class Lane(threading.Thread):
 def _kind(fault: KafkaFault) -> type[ClusterRefuses | DeliveryError]:
     """Return the class of the error: one that is not retried, for a fault that waiting does not
     change."""
-    return ClusterRefuses if ruling_on(fault.name).action is Action.FAIL else DeliveryError
+    return ClusterRefuses if policy_for(fault.name).action is Action.FAIL else DeliveryError
 
 
 def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:

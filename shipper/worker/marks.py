@@ -45,7 +45,7 @@ class Unmarked(NamedTuple):
     mark: int | None
 
 
-def unmarked(number: int, splits: Container[int]) -> Unmarked:
+def decode_mark(number: int, splits: Container[int]) -> Unmarked:
     """Decode the column. ``splits``: those that exist."""
     if number not in splits:
         if ~number in splits:

@@ -18,7 +18,7 @@ from shipper.worker.chunk import Chunk
 _NAMED = 10
 
 
-class ParkingPlace(NamedTuple):
+class ParkingKey(NamedTuple):
     """Topic, and maybe partition, that a chunk waits for."""
 
     topic: str
@@ -43,25 +43,25 @@ class Parking:
 
     def __init__(self, most_bytes: int) -> None:
         self.bytes = 0
-        self.given_up: set[ParkingPlace] = set()
+        self.given_up: set[ParkingKey] = set()
         self.parked_records: dict[str, int] = {}
         """Topic → records that were parked at some time, whatever became of them."""
         self.unsent: dict[str, int] = {}
         """Topic → records that were not sent."""
         self._most_bytes = most_bytes
-        self._waiting: dict[ParkingPlace, list[Chunk]] = {}
-        self._since: dict[ParkingPlace, float] = {}
+        self._waiting: dict[ParkingKey, list[Chunk]] = {}
+        self._since: dict[ParkingKey, float] = {}
         self._broken: dict[tuple[str, int], int] = {}
         """(topic, sequence) → serial of the first chunk that stayed unsent."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def __contains__(self, place: ParkingPlace) -> bool:
+    def __contains__(self, place: ParkingKey) -> bool:
         """Return True if a chunk waits for the place."""
         return place in self._waiting
 
-    def places(self) -> list[ParkingPlace]:
+    def places(self) -> list[ParkingKey]:
         """Return the places that chunks wait for, the earliest chunk's first."""
         return sorted(self._waiting, key=lambda place: self._waiting[place][0].serial)
 
@@ -75,25 +75,25 @@ class Parking:
     def waiting(self) -> list[Chunk]:
         return [chunk for chunks in self._waiting.values() for chunk in chunks]
 
-    def waited_seconds(self, place: ParkingPlace) -> float:
+    def waited_seconds(self, place: ParkingKey) -> float:
         """Return the seconds since the first chunk came that still waits for the place, or others
         that waited with it."""
         return time.monotonic() - self._since[place]
 
-    def holds_up(self, chunk: Chunk, place: ParkingPlace) -> bool:
+    def holds_up(self, chunk: Chunk, place: ParkingKey) -> bool:
         """Return True if the chunk must be parked, too: its place was given up, or it must not
         overtake a chunk that waits or was not sent."""
         if chunk.sequence is None:
             return place in self.given_up
-        others_wait = place in self._waiting or ParkingPlace(place.topic) in self._waiting
+        others_wait = place in self._waiting or ParkingKey(place.topic) in self._waiting
         return others_wait or place in self.given_up or self._comes_behind_unsent(chunk)
 
-    def has_room_for(self, chunk: Chunk, place: ParkingPlace) -> bool:
+    def has_room_for(self, chunk: Chunk, place: ParkingKey) -> bool:
         """Return True if the chunk may be parked. Also True for a chunk that will not be sent."""
         fits = self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
         return fits or place in self.given_up or self._comes_behind_unsent(chunk)
 
-    def park(self, chunk: Chunk, place: ParkingPlace) -> None:
+    def park(self, chunk: Chunk, place: ParkingKey) -> None:
         self.parked_records[chunk.topic] = self.parked_records.get(chunk.topic, 0) + chunk.counted
         full = self.bytes + chunk.size_bytes > self._most_bytes and self._waiting
         if full or place in self.given_up or self._comes_behind_unsent(chunk):
@@ -105,19 +105,19 @@ class Parking:
         self._since.setdefault(place, time.monotonic())
         self.bytes += chunk.size_bytes
 
-    def take(self, place: ParkingPlace, count: int | None = None) -> list[Chunk]:
+    def take(self, place: ParkingKey, count: int | None = None) -> list[Chunk]:
         """Take the first ``count`` chunks; all, if None."""
         waiting = self._waiting[place]
         count = len(waiting) if count is None else count
         self._keep(place, waiting[count:])
         return waiting[:count]
 
-    def give_up(self, place: ParkingPlace) -> None:
+    def give_up(self, place: ParkingKey) -> None:
         self.given_up.add(place)
         for chunk in self.take(place):
             self._leave_unsent(chunk)
 
-    def _keep(self, place: ParkingPlace, chunks: list[Chunk]) -> None:
+    def _keep(self, place: ParkingKey, chunks: list[Chunk]) -> None:
         self.bytes -= sum(chunk.size_bytes for chunk in self._waiting[place]) - sum(
             chunk.size_bytes for chunk in chunks
         )
@@ -158,7 +158,7 @@ class Admission:
         self._deadline_seconds = deadline_seconds
         self.parking = Parking(parking_bytes)
         self._probes: set[Chunk] = set()
-        self._forbidden: set[ParkingPlace] = set()
+        self._forbidden: set[ParkingKey] = set()
         """Places that were given up because an ACL is missing."""
 
     def may_go_to(self, chunk: Chunk) -> tuple[int, ...]:
@@ -176,10 +176,13 @@ class Admission:
             return ()
         return self._topics.partitions(*place)
 
-    def _place(self, chunk: Chunk) -> ParkingPlace:
+    def _place(self, chunk: Chunk) -> ParkingKey:
         if chunk.sequence is None:
-            return ParkingPlace(chunk.topic)
-        return ParkingPlace(chunk.topic, self._topics.home(chunk.topic, chunk.sequence, chunk.home))
+            return ParkingKey(chunk.topic)
+        return ParkingKey(
+            chunk.topic,
+            self._topics.sticky_partition(chunk.topic, chunk.sequence, chunk.sticky_partition),
+        )
 
     def admit(
         self, chunks: Iterable[Chunk], wait_until: Callable[[Callable[[], bool]], object]
@@ -235,12 +238,12 @@ class Admission:
                 going += probe
         return going
 
-    def _forbidden_too_long(self, place: ParkingPlace) -> bool:
+    def _forbidden_too_long(self, place: ParkingKey) -> bool:
         return self._topics.forbidden_seconds(place.topic) > min(
             GRANT_SECONDS, self._deadline_seconds
         )
 
-    def _waited_too_long(self, place: ParkingPlace) -> bool:
+    def _waited_too_long(self, place: ParkingKey) -> bool:
         waited = self._topics.unusable_seconds(place.topic)
         if place.partition is not None:
             waited = max(waited, self.parking.waited_seconds(place))

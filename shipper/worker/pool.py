@@ -6,13 +6,13 @@ flight when it is exactly-once. Usable on its own::
     settings = LaneSettings(connection={"bootstrap.servers": "…"}, batch_size_bytes=500_000, compression="zstd",
                             transaction_timeout_ms=60_000)
     options = LaneOptions(settings, ledger_topic="_my.ledger", ledger_partition=0, deadline_seconds=60)
-    with LanePool(options, ["my-job.0", "my-job.1"], settle=ask_my_ledger) as pool:
+    with LanePool(options, ["my-job.0", "my-job.1"], resolve_outcome=ask_my_ledger) as pool:
         pool.open()
         pool.submit([Chunk("logs", [b"a", b"b"], 2, b"file-1:0", lambda partition, topic_id: b"2 records", "file-1")])
         pool.drain()
     print(pool.close(10), pool.unsent())
 
-``settle`` returns the ledger keys that are committed (a Decided, see shipper.types). It is asked
+``resolve_outcome`` returns the ledger keys that are committed (a Decided, see shipper.types). It is asked
 after every fault, when the lane that failed has been fenced.
 """  # noqa: E501
 
@@ -32,7 +32,7 @@ from shipper.kafka.producer import SentBytes
 from shipper.kafka.topics import TopicLookup, Topics
 from shipper.kafka.transaction import RightToShip
 from shipper.worker.chunk import Chunk
-from shipper.worker.lane import Lane, LaneState, Settle
+from shipper.worker.lane import Lane, LaneState, ResolveOutcome
 from shipper.worker.order import LaneOptions
 from shipper.worker.parking import Admission
 from shipper.worker.rate import BrokerRate
@@ -80,16 +80,16 @@ class LanePool:
         self,
         options: LaneOptions,
         producer_ids: Sequence[str],
-        settle: Settle,
+        resolve_outcome: ResolveOutcome,
         delivered: Delivered = lambda chunks: None,
         *,
         right: RightToShip[Any] | None = None,
     ) -> None:
         """Make the pool. ``right``: asked by each lane between its opening and its first record;
-        ``settle``, if None."""
+        ``resolve_outcome``, if None."""
         self.options = options
-        self.right = right or RightToShip(settle)
-        self.settle = settle
+        self.right = right or RightToShip(resolve_outcome)
+        self.resolve_outcome = resolve_outcome
         self._tell_delivered = delivered
         self.rate = BrokerRate(options.rate)
         self.stop_at = _NEVER
@@ -298,7 +298,7 @@ class LanePool:
     def lower_batch_bytes(self, topic: str) -> bool:
         """Halve the batches of ``topic``; return False if they are so small already that they
         always fit."""
-        fits = self.options.limits.surely(topic)
+        fits = self.options.limits.uncompressed_limit(topic)
         with self._changed:
             if self.batch_bytes(topic) <= fits:
                 return False

@@ -54,7 +54,7 @@ class SplitReceipt:
     """Work of a task on one split."""
 
     records: int = 0
-    already_there: int = 0
+    already_committed: int = 0
     """Records already committed, in quarantine too."""
     delivered: int = 0
     checksums: dict[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class TopicReceipt:
 
     delivered: int = 0
     bytes: int = 0
-    already_there: int = 0
+    already_committed: int = 0
 
 
 @dataclass
@@ -143,10 +143,10 @@ class Receipt:
     def topic(self, topic: str) -> TopicReceipt:
         return self.topics.setdefault(topic, TopicReceipt())
 
-    def count_already_there(self, split: int, topic: str, records: int) -> None:
+    def count_already_committed(self, split: int, topic: str, records: int) -> None:
         if records:
-            self.split(split).already_there += records
-            self.topic(topic).already_there += records
+            self.split(split).already_committed += records
+            self.topic(topic).already_committed += records
 
     def count_delivered(self, split: int, topic: str, chunk: ChunkValue) -> None:
         """Count ``chunk``, which is certainly in Kafka. Dropped lines (no topic) count when they
@@ -171,10 +171,10 @@ class Receipt:
             # count each time
             return
         there = self.topic(topic)
-        moved = min(chunk.records, mine.already_there, there.already_there)
-        mine.already_there, there.already_there = (
-            mine.already_there - moved,
-            there.already_there - moved,
+        moved = min(chunk.records, mine.already_committed, there.already_committed)
+        mine.already_committed, there.already_committed = (
+            mine.already_committed - moved,
+            there.already_committed - moved,
         )
         there.delivered, there.bytes = there.delivered + moved, there.bytes + chunk.bytes
         for reason, count in (chunk.reasons or {}).items():
@@ -221,12 +221,12 @@ def new_seal() -> str:
     return secrets.token_hex(16)
 
 
-def sealed(error: ShipperError, seal: str) -> str:
-    """Return ``error`` as text that :func:`unsealed` finds in other text."""
+def seal_error(error: ShipperError, seal: str) -> str:
+    """Return ``error`` as text that :func:`unseal_error` finds in other text."""
     return f"shipper-error {seal} {json.dumps([type(error).__name__, error.message])}"
 
 
-def unsealed(text: str, seal: str) -> ShipperError | None:
+def unseal_error(text: str, seal: str) -> ShipperError | None:
     """Return the last error that was sealed with ``seal`` in ``text``; None if there is none."""
     _, mark, rest = text.rpartition(f"shipper-error {seal} ")
     if not mark:

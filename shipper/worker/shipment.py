@@ -25,7 +25,7 @@ from shipper.ledger.quarantine import QuarantineHeaders
 from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
 from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
-from shipper.worker.chunk import Chunk, LazyColumn, bundled, header_pairs
+from shipper.worker.chunk import Chunk, LazyColumn, bundle_values, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
@@ -41,7 +41,7 @@ _NO_ORDINALS = np.empty(0, np.int64)
 AtCommit = Callable[[ChunkValue], ChunkValue]
 
 
-class AlreadyThere:
+class AlreadyCommitted:
     """Records of the order's splits that are already committed: when the run took over, and by this
     task's earlier attempts since."""
 
@@ -86,7 +86,7 @@ class AlreadyThere:
     def end_known(self, split: SplitId) -> bool:
         return split in self._ends_known
 
-    def home(self, split: SplitId, topic: str) -> int | None:
+    def sticky_partition(self, split: SplitId, topic: str) -> int | None:
         """Return the partition of the split's latest records in ``topic``, if they went to one."""
         return self._homes.get((split, topic))
 
@@ -118,7 +118,7 @@ class TaskShipment:
         """Make the shipment. ``submit`` takes the chunks of one transaction, and blocks while all
         lanes are busy."""
         self._order = order
-        self._there = AlreadyThere(order.splits)
+        self._there = AlreadyCommitted(order.splits)
         self._predecessors: list[Committed] = []
         self._limits = limits
         self._receipt = receipt
@@ -197,7 +197,7 @@ class _SliceShipment:
         self,
         part: SplitSlice,
         order: ShipOrder,
-        there: AlreadyThere,
+        there: AlreadyCommitted,
         receipt: Receipt,
         at_commit: AtCommit,
     ) -> None:
@@ -313,8 +313,8 @@ class _SliceShipment:
             there[first - self._part.first : end - self._part.first] = False
         return there
 
-    def _count_already_there(self, topic: str, count: int) -> None:
-        self._receipt.count_already_there(self._part.split, topic, count)
+    def _count_already_committed(self, topic: str, count: int) -> None:
+        self._receipt.count_already_committed(self._part.split, topic, count)
 
     def _drop(self, dropped: dict[str, Rows]) -> Iterator[Chunk]:
         for rule, rows in dropped.items():
@@ -335,7 +335,7 @@ class _SliceShipment:
             shipped = _NO_ORDINALS
             if rejection.topic is not None and len(rows):
                 there = self._rows_in(rejection.topic)[rows]
-                self._count_already_there(rejection.topic, int(there.sum()))
+                self._count_already_committed(rejection.topic, int(there.sum()))
                 shipped, rows = rows[there], rows[~there]
             wanted = _NO_ORDINALS if rejection.found_by_spark else rejection.rows
             self._adjust(self._hashes(shipped) - self._hashes(wanted))
@@ -352,7 +352,7 @@ class _SliceShipment:
         found = []
         for topic, there in self._in_quarantine.items():
             hit = there[rows]
-            self._count_already_there(topic, int(hit.sum()))
+            self._count_already_committed(topic, int(hit.sum()))
             found.append(rows[hit])
             rows = rows[~hit]
         return rows, found
@@ -368,12 +368,12 @@ class _SliceShipment:
         self._adjust_for_bom(rows)
         ordinals = None if rows is None else rows + part.first
         without = np.sort(np.concatenate(rejected)) + part.first if rejected else _NO_ORDINALS
-        already_there = part.rows if rows is None else len(rows)
+        already_committed = part.rows if rows is None else len(rows)
         for first, end in _parts(self._gaps(topic), without):
             chosen = range(first, end) if ordinals is None else _within(ordinals, first, end)
             if len(chosen) == 0:
                 continue
-            already_there -= len(chosen)
+            already_committed -= len(chosen)
             missing = _within(without, first, end)
             if len(missing):
                 # A chunk's first ordinal is its key in the ledger: one that is not in it may become
@@ -383,7 +383,7 @@ class _SliceShipment:
             yield self._shipped_chunk(
                 topic, chosen, first, end, missing, ends_split=self._ends and end == part.end
             )
-        self._count_already_there(topic, already_there)
+        self._count_already_committed(topic, already_committed)
 
     # The chunks.
 
@@ -423,7 +423,7 @@ class _SliceShipment:
             without=encode_ordinals(runs(missing)) or None,
         )
         if self._order.bundle is not None:
-            found = bundled(
+            found = bundle_values(
                 values, self._order.bundle.max_bytes, all_lines=self._order.bundle.all_lines
             )
             headers = [
@@ -576,7 +576,9 @@ class _SliceShipment:
             f"{split.file.path} (split at byte {split.start}, records {first + 1}–{entry.last} to "
             f"topic {topic})",
             sequence=self._sequence,
-            home=self._there.home(self._split.id, topic) if self._order.in_order else None,
+            sticky_partition=self._there.sticky_partition(self._split.id, topic)
+            if self._order.in_order
+            else None,
             lines=entry.records,
             split=self._part.split,
             entry=entry,

@@ -16,11 +16,11 @@ import pyarrow as pa
 from shipper.config.cluster import Cluster
 from shipper.errors import (
     ClusterError,
+    DeliveryTimedOut,
     OutcomeUnknown,
     ShipperError,
     Superseded,
     TopicMissing,
-    WaitedInVain,
 )
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
@@ -45,7 +45,7 @@ from shipper.worker.cut import Prefetch, split_slices
 from shipper.worker.order import ShipOrder
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import NoLimit, RateLimit
-from shipper.worker.receipt import Receipt, sealed
+from shipper.worker.receipt import Receipt, seal_error
 from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
@@ -142,10 +142,10 @@ def ship_task(
         # more.
         if (
             error.retriable
-            and not isinstance(error, TopicMissing | WaitedInVain)
+            and not isinstance(error, TopicMissing | DeliveryTimedOut)
             and tries_before < _LAST_ATTEMPT
         ):
-            raise TaskError(sealed(error, order.seal)) from error
+            raise TaskError(seal_error(error, order.seal)) from error
         receipt.error, receipt.error_kind = error.message, type(error).__name__
     except BaseException:
         lanes.abandon()  # Spark uses this process again: no lane may live on in it

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_pipeline, locate, resolve_uri
 from shipper.config.pipeline import Notify, Pipeline
+from shipper.error_codes import code_of
 from shipper.errors import ConfigError
 from shipper.report.markup import moment, words
 from shipper.report.markup import window as in_words
@@ -38,7 +39,7 @@ from shipper.windows.window import Window
 from shipper_airflow.dags.faults import is_removed, removed
 from shipper_airflow.dags.graph import RESOLVE_WINDOW, group_id
 from shipper_airflow.dags.links import report_url, run_page, window_page
-from shipper_airflow.notifiers import fault_of, notifier_class
+from shipper_airflow.notifiers import find_fault, notifier_class
 from shipper_airflow.window import window_of_run
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Notice:
     """``2026-11-21 11:00–12:00 UTC``."""
     headline: str
     cause: str | None
-    """The first cause in one sentence."""
+    """First cause in one sentence, with the error's code at its end."""
     at: str | None = None
     """Moment of the failure: ``2026-11-21 12:10:04 UTC``."""
     report: str | None = None
@@ -75,6 +76,11 @@ class Notice:
     """URL of the log of the task that failed first, else of the run, in Airflow."""
     details: tuple[str, ...] = ()
     """A line for each cluster."""
+
+    @property
+    def code(self) -> str | None:
+        """Code of the first cause, such as ``SHIP-303``."""
+        return code_of(self.cause)
 
     @property
     def title(self) -> str:
@@ -103,7 +109,7 @@ def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
     """Raise ConfigError, with file and line, for a notifier that does not exist or does not take
     its arguments."""
     for index, entry in enumerate(pipeline.notify):
-        if fault := fault_of(entry.notifier, entry.with_):
+        if fault := find_fault(entry.notifier, entry.with_):
             field = f"notify[{index}].notifier"
             raise ConfigError(
                 str(locate(config_dir, pipeline.name, field, f"{entry.notifier}: {fault}")),

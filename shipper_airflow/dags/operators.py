@@ -135,7 +135,7 @@ class PipelineOperator(BaseOperator):
         window has settled, unless it was asked for by name. Raises StepFailed if there is no such
         window, AirflowRescheduleException."""
         asked = asked_for(params, self.pipeline)
-        if fault := fault_of(conf, asked, self.pipeline):
+        if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
@@ -323,9 +323,9 @@ class ShipperStep(PipelineOperator):
         return found
 
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
-        from shipper.asked import not_wanted
+        from shipper.asked import why_skipped
 
-        if why := not_wanted(
+        if why := why_skipped(
             self.step, run.get("to_clusters", ()), plan_only=run.get("plan_only", False)
         ):
             raise AirflowSkipException(why)
@@ -441,7 +441,7 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
     return JobOptions(**options)
 
 
-def fault_of(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
+def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
     """Return what is wrong with the options of a run: an unknown key would otherwise change
     nothing, unseen."""
     from shipper.asked import contradiction

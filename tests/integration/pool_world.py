@@ -12,7 +12,7 @@ from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from shipper.types import Decided
 from shipper.worker.chunk import Chunk
-from shipper.worker.lane import Settle
+from shipper.worker.lane import ResolveOutcome
 from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
 
@@ -54,9 +54,11 @@ class Ledger:
 class Pool(LanePool):
     """Remembers what was delivered."""
 
-    def __init__(self, options: LaneOptions, producer_ids: list[str], settle: Settle) -> None:
+    def __init__(
+        self, options: LaneOptions, producer_ids: list[str], resolve_outcome: ResolveOutcome
+    ) -> None:
         self.delivered: list[Chunk] = []
-        super().__init__(options, producer_ids, settle, self.delivered.extend)
+        super().__init__(options, producer_ids, resolve_outcome, self.delivered.extend)
 
 
 def chunk(

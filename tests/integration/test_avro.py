@@ -466,7 +466,7 @@ def test_lines_become_structs_become_avro_redacted_on_their_way(world, registry)
             "redact": ["email"],
             "avro": {
                 "schema": {"type": "record", "name": "Seen", "fields": fields},
-                "subject": "com.example.Seen",
+                "subject": "com.example.SpanSums",
             },
         }
     )
@@ -475,7 +475,7 @@ def test_lines_become_structs_become_avro_redacted_on_their_way(world, registry)
         b"\xef\xbb\xbf2026-11-01T06:00:00.123456Z joe@example.com\n1960-01-01T00:00:00Z jane\n",
     )
     assert world.run()["delivered"] == 2
-    assert registry.subjects == {"com.example.Seen": [1]}
+    assert registry.subjects == {"com.example.SpanSums": [1]}
     values = [one.value[5:] for one in read_records(world.bootstrap, world.topic()) if one.value]
     found = [decoded(json.loads(registry.schemas[1]), value) for value in values]
     assert sorted(found, key=str) == sorted(

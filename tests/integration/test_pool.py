@@ -217,7 +217,7 @@ def test_a_ledger_that_may_not_be_written_is_named_at_the_deadline_and_no_other_
     for future in admin.create_acls([deny]).values():
         future.result()
     options = replace(ledger.options(deadline_seconds=4), ledger_topic=name)
-    with Pool(options, [f"{name}.0"], settle=lambda: Decided(set())) as pool:
+    with Pool(options, [f"{name}.0"], resolve_outcome=lambda: Decided(set())) as pool:
         pool.open([f"data-{what[0]}"])
         pool.submit([chunk(f"data-{what[0]}", "one") if what == "records" else only_a_splits_end()])
         with pytest.raises(
@@ -485,7 +485,7 @@ def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> Non
         time.sleep(1.0)  # more than the lane needs to connect
         commit_one(earlier, commits)
 
-    with Pool(options, ["announced.0"], settle=lambda: Decided(set())) as pool:
+    with Pool(options, ["announced.0"], resolve_outcome=lambda: Decided(set())) as pool:
         pool.open(["announced"], announce)
         assert commits == ["committed"]
         with pytest.raises(KafkaFault, match="FENCED"):
@@ -506,7 +506,7 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
 
     with (
         pytest.raises(TopicMissing),
-        Pool(ledger.options(), ["unannounced.0"], settle=lambda: Decided(set())) as pool,
+        Pool(ledger.options(), ["unannounced.0"], resolve_outcome=lambda: Decided(set())) as pool,
     ):
         pool.open([], announce)
     assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]

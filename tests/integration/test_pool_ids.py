@@ -62,7 +62,7 @@ def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(
 ) -> None:
     ledger.create(**{topic: 1})
     watch = TopicIdWatch(Scripted(Looked(ids={topic: "B"})), {topic: "A"})
-    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
+    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
         pool.open([topic])
         pool.submit([chunk(topic, topic.encode())])
         pool.drain()
@@ -80,7 +80,7 @@ def test_an_id_that_nobody_confirms_is_not_claimed(ledger: Ledger, topic: str) -
         Scripted(Looked(faults={topic: "no broker answers"})), {topic: "A"}, patience_seconds=1.0
     )
     began = time.monotonic()
-    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], settle=ledger.keys) as pool:
+    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
         pool.open([topic])
         pool.submit([chunk(topic, topic.encode())])
         pool.drain()
@@ -102,7 +102,7 @@ def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_al
     assert real
     watch = TopicIdWatch(TopicIdLook(ledger.options().settings), {topic: "earlier"})
     options = ledger.options(topic_ids=watch, gone_ids={topic: {real}})
-    with Pool(options, [f"{topic}.0"], settle=ledger.keys) as pool:
+    with Pool(options, [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
         pool.open([topic])
         pool.submit([chunk(topic, topic.encode())])
         with pytest.raises(TopicRecreated, match="about to be sent again"):

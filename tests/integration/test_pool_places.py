@@ -135,7 +135,7 @@ def test_a_file_goes_on_in_the_partition_where_it_began(ledger: Ledger) -> None:
     chunks = [chunk("begun", f"b{n}", sequence=1) for n in range(4)]
     expected = [value for one in chunks for value in one.values]
     for one in chunks:
-        one.home = 2
+        one.sticky_partition = 2
     with Pool(ledger.options(), ["begun.0"], ledger.keys) as pool:
         pool.open(["begun"])
         pool.submit(chunks)

@@ -18,7 +18,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import (
     OffsetRange,
     ReadBack,
-    Seen,
+    SpanSums,
     Taker,
     take_bundles,
     take_quarantined,
@@ -79,7 +79,7 @@ class Topic:
         taker: Taker = take_records,
         starts: list[int] | None = None,
         patience_seconds: float = 20,
-    ) -> list[Seen]:
+    ) -> list[SpanSums]:
         spans = {
             (self.name, n): OffsetRange(starts[n] if starts else 0, end)
             for n, end in enumerate(self.ends())
@@ -188,7 +188,7 @@ def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(
     writes: list[int] = []
 
     def taker(_: str) -> Taker:
-        def take(seen: Seen, messages: list[object]) -> None:
+        def take(seen: SpanSums, messages: list[object]) -> None:
             topic.write(b"another's")
             writes.append(1)
             take_records(seen, messages)

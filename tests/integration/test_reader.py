@@ -17,7 +17,7 @@ from shipper.config.rules import sql_column
 from shipper.driver.formats import HEAD_BYTES, recognise
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.report.plan_result import PlannedFile
-from shipper.worker.marks import BROKEN, MARK, TOO_LONG, unmarked
+from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import list_files
 from spark_jobs.reader import LineLimits, reading
@@ -136,7 +136,7 @@ def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
     splits = {report.split: report for report in reports}
     of_split: dict[int, list[Row]] = {split: [] for split in splits}
     for row in rows:
-        of_split[unmarked(row[2], splits)[0]].append(row)
+        of_split[decode_mark(row[2], splits)[0]].append(row)
     for case, piece in zip(cases, file_pieces(files, 2**25), strict=True):
         found, problem = of_split[piece.split], splits[piece.split].problem
         assert [mark for _, mark, _ in found if mark] == ([BROKEN] if problem else []), case

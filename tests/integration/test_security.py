@@ -99,7 +99,7 @@ def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: s
     client = ClusterClient(cluster)
     settings = LaneSettings(connection(cluster), 100_000, "zstd", 30_000, True)
     with Pool(
-        LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], settle=lambda: Decided(set())
+        LaneOptions(settings, ledger, 0, 60), [f"{name}.0"], resolve_outcome=lambda: Decided(set())
     ) as pool:
         pool.open([data])
         pool.submit([chunk(data, "one")])
@@ -291,7 +291,7 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     assert result.final
     error = str(result.error)
     named = {
-        "the topic": "an ACL forbids writing to the topic",
+        "the topic": "may not write to",
         "the ledger": ledger.name,
         "the transactional ids": "an ACL forbids the transactional.id",
     }

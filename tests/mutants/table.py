@@ -136,8 +136,8 @@ MUTANTS = (
         "lane-asks-the-ledger-before-fencing",
         _FENCE_FIRST,
         "shipper/worker/lane.py",
-        "            self._open()\n            there = self._pool.settle().answer\n",
-        "            there = self._pool.settle().answer\n            self._open()\n",
+        "            self._open()\n            there = self._pool.resolve_outcome().answer\n",
+        "            there = self._pool.resolve_outcome().answer\n            self._open()\n",
         "tests/unit/test_lane.py::test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again",
     ),
     Mutant(
@@ -281,7 +281,7 @@ MUTANTS = (
         _LOWERED,
         "shipper/worker/lane.py",
         "        ) >= self._built_by.get(topic, math.inf):\n",
-        "        ) >= self._options.limits.surely(topic):\n",
+        "        ) >= self._options.limits.uncompressed_limit(topic):\n",
         "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
     ),
     Mutant(

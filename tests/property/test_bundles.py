@@ -19,7 +19,7 @@ from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.types import FileId, SplitId
 from shipper.worker.assign import RecordLimits
-from shipper.worker.chunk import Chunk, bundled
+from shipper.worker.chunk import Chunk, bundle_values
 from shipper.worker.cut import split_slices
 from shipper.worker.order import BundleOrder, LaneOptions, OrderedSplit, ShipOrder
 from shipper.worker.receipt import Receipt
@@ -55,7 +55,7 @@ def taken_apart(values: list[bytes | None], lines: list[int]) -> list[list[bytes
 def test_lines_come_back_in_order_and_bundles_are_as_full_as_they_can_be(
     lines: list[bytes | None], cuts: list[int], most: int
 ) -> None:
-    found = bundled(chunked(lines, cuts), most, all_lines=True)
+    found = bundle_values(chunked(lines, cuts), most, all_lines=True)
     values = found.values.to_pylist()
     parts = taken_apart(values, found.lines)
     assert [line for part in parts for line in part] == lines
@@ -75,7 +75,7 @@ def test_lines_come_back_in_order_and_bundles_are_as_full_as_they_can_be(
 def test_values_that_are_no_lines_come_back_too_each_in_a_bundle_of_its_own(
     values: list[bytes | None], cuts: list[int], most: int
 ) -> None:
-    found = bundled(chunked(values, cuts), most, all_lines=False)
+    found = bundle_values(chunked(values, cuts), most, all_lines=False)
     parts = taken_apart(found.values.to_pylist(), found.lines)
     assert [value for part in parts for value in part] == values
     assert all(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.worker.chunk import Chunk
-from shipper.worker.parking import Parking, ParkingPlace
+from shipper.worker.parking import Parking, ParkingKey
 
 TOPICS, PARTITIONS, SEQUENCES = ("a", "b"), 3, 4
 
@@ -49,12 +49,12 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
     """The pool's rules without its threads: what may not go is parked, what is open is let go; the
     last chunk sent may come back."""
     parking = Parking(100)
-    closed: set[ParkingPlace] = set()
+    closed: set[ParkingKey] = set()
     sent: list[Chunk] = []
     submitted: list[Chunk] = []
 
-    def place(one: Chunk) -> ParkingPlace:
-        return ParkingPlace(one.topic, one.sequence % PARTITIONS)
+    def place(one: Chunk) -> ParkingKey:
+        return ParkingKey(one.topic, one.sequence % PARTITIONS)
 
     def send(one: Chunk) -> None:
         if place(one) in closed or parking.holds_up(one, place(one)):
@@ -68,7 +68,7 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
             submitted.append(one)
             send(one)
         elif kind == "open":
-            where = ParkingPlace(rest[0], rest[1])
+            where = ParkingKey(rest[0], rest[1])
             (closed.discard if rest[2] else closed.add)(where)
             if rest[2] and where in parking.places():
                 for one in parking.take(where):

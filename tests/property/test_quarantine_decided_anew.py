@@ -183,7 +183,7 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
     finally:
         shipment.MOST_RUNS = before  # type: ignore[misc]
     assert done.sent == 0
-    assert split.already_there == count - sum(dropped)
+    assert split.already_committed == count - sum(dropped)
     there = Counter(value.rstrip(b"x") for values in cluster.topics.values() for value in values)
     assert there == Counter(b"%d" % n for n, drop in enumerate(dropped) if not drop)
     for number, topic in enumerate(TOPICS):

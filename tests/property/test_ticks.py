@@ -22,7 +22,7 @@ import pytest
 from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
-from shipper.asked import as_asked, for_results
+from shipper.asked import apply_options, for_results
 from shipper.cli.gaps import LedgerHeld
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -433,7 +433,7 @@ class History:
             name: Cluster.model_validate({"cluster": name, "bootstrap": "127.0.0.1:1"})
             for name in clusters
         }
-        pipeline, said = as_asked(self.pipeline, asked), for_results(self.pipeline, asked)
+        pipeline, said = apply_options(self.pipeline, asked), for_results(self.pipeline, asked)
         context = RunContext(
             pipeline,
             known,

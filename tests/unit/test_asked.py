@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shipper.asked import as_asked, contradiction, for_results, skippable
+from shipper.asked import apply_options, contradiction, for_results, skippable
 from shipper.config.pipeline import Pipeline
 from shipper.report.message import message
 from shipper.report.page import render
@@ -89,7 +89,7 @@ def test_what_can_be_meant_is_no_contradiction() -> None:
 
 def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> None:
     assert skippable(pipeline()) == ["files", "rows", "not_null(value)"]
-    without = as_asked(
+    without = apply_options(
         pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x")
     )
     assert [check.title for check in without.gates.source] == ["matches(value)"]
@@ -101,7 +101,7 @@ def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> 
 )
 def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limit: int) -> None:
     before = pipeline(delivery={"rate_limit": own} if own else {})
-    capped = as_asked(before, asked(rate_limit="5MB/s", to_clusters=("far",)))
+    capped = apply_options(before, asked(rate_limit="5MB/s", to_clusters=("far",)))
     assert capped.delivery.rate_limit == limit
     assert capped.clusters == ("far",)
     assert capped.transform_digest() == before.transform_digest()

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from shipper import complaints
 from shipper.complaints import Complaints
 from shipper.kafka.connection import ClientErrors, KafkaFault, LogListener
-from shipper.kafka.outcomes import Action, ruling_on
+from shipper.kafka.outcomes import Action, policy_for
 
 SILENCE = KafkaFault("_TIMED_OUT", "no answer")
 
@@ -57,7 +57,7 @@ def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(
 
 def test_what_is_final_is_so_by_the_table() -> None:
     decisive, vague = Complaints._TELLING
-    assert [name for name in (*decisive, *vague) if ruling_on(name).action is Action.FAIL] == [
+    assert [name for name in (*decisive, *vague) if policy_for(name).action is Action.FAIL] == [
         *Complaints.FINAL
     ]
 

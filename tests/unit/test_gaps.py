@@ -17,7 +17,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
 from shipper.report.message import message
-from shipper.report.past_runs import not_again, window_runs
+from shipper.report.past_runs import find_retry_exclusions, window_runs
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import (
     CheckResult,
@@ -235,7 +235,7 @@ class TestNotAgain:
     def ask(
         self, runs: Runs, window: Window, path: str = "a.log", cluster: str = "near"
     ) -> str | None:
-        return not_again(runs.uri, "web", ("near", "far"), {window}, LONG).why(
+        return find_retry_exclusions(runs.uri, "web", ("near", "far"), {window}, LONG).why(
             cluster, window, path
         )
 

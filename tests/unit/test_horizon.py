@@ -17,7 +17,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.report import horizon
 from shipper.report.gaps import beginnings
 from shipper.report.late import Told
-from shipper.report.past_runs import not_again, run_ids, window_names
+from shipper.report.past_runs import find_retry_exclusions, run_ids, window_names
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, LeftFile, Uncovered
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
@@ -161,10 +161,10 @@ def test_what_a_look_back_goes_by_is_never_too_old(past: Past) -> None:
     for ago in range(DAYS, 0, -1):
         past.run(ago, "near", "far")
     windows = [day(ago) for ago in range(60, 0, -1)]
-    before = not_again(past.runs, "web", ("near", "far"), windows, TODAY)
+    before = find_retry_exclusions(past.runs, "web", ("near", "far"), windows, TODAY)
     past.prune()
     assert {day(n) for n in range(1, 61)} <= {*window_names(past.runs, "web")}
-    assert not_again(past.runs, "web", ("near", "far"), windows, TODAY) == before
+    assert find_retry_exclusions(past.runs, "web", ("near", "far"), windows, TODAY) == before
 
 
 def test_what_is_no_runs_result_stays(past: Past) -> None:

@@ -139,7 +139,7 @@ class OneTransaction:
         )
         self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
         self.rate = BrokerRate(NoLimit())
-        self.settle = lambda: Decided(set(broker.ledger))
+        self.resolve_outcome = lambda: Decided(set(broker.ledger))
         self.lanes_count = 1
         self.stop_at = self.give_up_at = time.monotonic() + 60
         self.delivered: list[Chunk] = []

@@ -13,7 +13,7 @@ from shipper.driver import gate_source
 from shipper.driver.context import RunContext
 from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
-from shipper.report.results import CheckResult, GateResult, as_gated
+from shipper.report.results import CheckResult, GateResult, apply_gate
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
@@ -75,7 +75,7 @@ def test_it_stays_out_with_a_warning_and_the_window_goes(
 ) -> None:
     plan, gate = run_gate(tmp_path, monkeypatch, {"late"})
     assert gate.status == "succeeded"
-    shipped = as_gated(plan, gate)
+    shipped = apply_gate(plan, gate)
     assert [file.path for file in shipped.files_for("near")] == ["own"]
     assert [(file.path, file.warns) for file in shipped.left_out] == [("late", True)]
     assert "matches(value): expected all, observed 97 %" in shipped.left_out[0].reason
@@ -92,4 +92,4 @@ def test_the_windows_own_files_close_it_as_ever(
 
 def test_right_late_files_are_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, gate = run_gate(tmp_path, monkeypatch, set())
-    assert [file.path for file in as_gated(plan, gate).files_for("near")] == ["own", "late"]
+    assert [file.path for file in apply_gate(plan, gate).files_for("near")] == ["own", "late"]

@@ -12,7 +12,7 @@ from shipper.kafka.outcomes import (
     Action,
     TransactionOutcome,
     outcomes_page,
-    ruling_on,
+    policy_for,
 )
 
 #: Why a lane never sees them → librdkafka's other names. A name that librdkafka learns belongs here
@@ -74,19 +74,19 @@ def test_every_error_of_librdkafka_is_in_the_table_or_said_to_come_from_elsewher
 
 
 def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger() -> None:
-    assert {ruling.outcome for ruling in TABLE.values()} == {
+    assert {policy.outcome for policy in TABLE.values()} == {
         TransactionOutcome.NOT_DELIVERED,
         TransactionOutcome.UNKNOWN,
     }
-    assert ruling_on("SOMETHING_NEW") is OTHERWISE
+    assert policy_for("SOMETHING_NEW") is OTHERWISE
     assert (OTHERWISE.outcome, OTHERWISE.action) == (TransactionOutcome.UNKNOWN, Action.REOPEN)
 
 
 def test_what_fails_at_once_is_certainly_not_delivered() -> None:
     assert all(
-        ruling.outcome is TransactionOutcome.NOT_DELIVERED
-        for ruling in TABLE.values()
-        if ruling.action is Action.FAIL
+        policy.outcome is TransactionOutcome.NOT_DELIVERED
+        for policy in TABLE.values()
+        if policy.action is Action.FAIL
     )
 
 

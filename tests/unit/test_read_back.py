@@ -13,7 +13,7 @@ from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount
-from shipper.verify.readback import UNKNOWN, Seen
+from shipper.verify.readback import UNKNOWN, SpanSums
 from shipper.verify.reconcile import Reconciliation
 from shipper.verify.recount import look
 
@@ -86,7 +86,7 @@ def figures(sums):
 
 def test_full_holds_every_partition_against_the_ledger_and_every_topic_against_all():
     reader = FakeReader(
-        {"t": [(30, Seen(10, 5)), (7, Seen(3, 2**64 - 1))], "other": [(9, Seen(9, 9))]}
+        {"t": [(30, SpanSums(10, 5)), (7, SpanSums(3, 2**64 - 1))], "other": [(9, SpanSums(9, 9))]}
     )
     found, account = looked(
         reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 2**64 - 1)})
@@ -102,7 +102,7 @@ def test_full_holds_every_partition_against_the_ledger_and_every_topic_against_a
 
 
 def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_their_beginning():
-    reader = FakeReader({"t": [(10, Seen(4)), (8, Seen(5))], "new": [(3, Seen(2))]})
+    reader = FakeReader({"t": [(10, SpanSums(4)), (8, SpanSums(5))], "new": [(3, SpanSums(2))]})
     looked(reader, ship({"t": [6]}, t=9, new=2), sent(t={0: (4, 0), 1: (5, 0)}, new={0: (2, 0)}))
     assert {place: span.start for place, span in reader.spans.items()} == {
         ("t", 0): 6,
@@ -112,14 +112,14 @@ def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_thei
 
 
 def test_a_topic_that_got_nothing_is_read_too():
-    reader = FakeReader({"t": [(2, Seen(1))], "errors": [(5, Seen(4))]})
+    reader = FakeReader({"t": [(2, SpanSums(1))], "errors": [(5, SpanSums(4))]})
     found, _ = looked(reader, ship({"t": [0], "errors": [0]}, t=1), sent(t={0: (1, 0)}))
     assert figures(found.topics)["errors"] == [0, 0, 4]
 
 
 def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_for_another_window():  # noqa: E501
     parts = dict.fromkeys(range(8), (5, 0))
-    reader = FakeReader({"t": [(9, Seen(5)) for _ in range(8)]})
+    reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
     chosen = []
     for hour in (0, 0, *range(1, 24)):
         found, account = looked(reader, ship({"t": [0] * 8}, hour, t=40), sent(t=parts), "sample")
@@ -133,7 +133,7 @@ def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_
 
 
 def test_a_sample_of_records_with_keys_is_all_partitions():
-    reader = FakeReader({"t": [(9, Seen(5)) for _ in range(8)]})
+    reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
     found, _ = looked(reader, ship({"t": [0] * 8}, t=40), sent(t={None: (40, 0)}), "sample")
     assert len(reader.spans) == 8
     assert figures(found.topics)["t"] == [40, 40, 40]
@@ -141,7 +141,7 @@ def test_a_sample_of_records_with_keys_is_all_partitions():
 
 
 def test_with_others_at_least_as_many_and_no_checksum():
-    reader = FakeReader({"t": [(99, Seen(50, 1))]})
+    reader = FakeReader({"t": [(99, SpanSums(50, 1))]})
     found, _ = looked(
         reader, ship({"t": [0]}, t=40), sent(t={0: (40, 7)}), others="somebody writes"
     )
@@ -170,7 +170,7 @@ def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
 
 def test_a_topic_that_was_made_anew_says_so():
     found, _ = looked(
-        FakeReader({"t": [(3, Seen())]}), ship({"t": [50]}, t=13), sent(t={0: (13, 5)})
+        FakeReader({"t": [(3, SpanSums())]}), ship({"t": [50]}, t=13), sent(t={0: (13, 5)})
     )
     assert figures(found.topics)["t"] == [13, 13, 0]
     assert "partition 0 ends at 3, and ended at 50 before the ship" in found.topics[0].remark
@@ -178,7 +178,7 @@ def test_a_topic_that_was_made_anew_says_so():
 
 @pytest.mark.parametrize("mode", ["offsets", "full"])
 def test_an_end_that_nobody_knew_has_no_figure(mode):
-    reader = FakeReader({"t": [(3, Seen(3)), (3, Seen(3))]})
+    reader = FakeReader({"t": [(3, SpanSums(3)), (3, SpanSums(3))]})
     found, _ = looked(reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode)
     assert figures(found.topics)["t"][-1] is None
     assert "partition 1 had no leader" in found.topics[0].figures[-1].where
@@ -186,7 +186,7 @@ def test_an_end_that_nobody_knew_has_no_figure(mode):
 
 def test_what_was_deleted_before_it_could_be_read_is_said():
     """Something else than records has expired: none is missing."""
-    reader = FakeReader({"t": [(40, Seen(13, begins=20))]})
+    reader = FakeReader({"t": [(40, SpanSums(13, begins=20))]})
     found, _ = looked(reader, ship({"t": [0]}, t=13), sent(t={0: (13, 0)}))
     assert not found.expired
     assert "partition 0 begins at offset 20 by now" in found.topics[0].remark
@@ -194,13 +194,13 @@ def test_what_was_deleted_before_it_could_be_read_is_said():
 
 def test_offsets_that_were_not_noted_cannot_be_guessed():
     with pytest.raises(StepResultError, match="not noted"):
-        looked(FakeReader({"t": [(3, Seen(3))]}), ship(None, t=3), sent(t={0: (3, 0)}))
+        looked(FakeReader({"t": [(3, SpanSums(3))]}), ship(None, t=3), sent(t={0: (3, 0)}))
 
 
 def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
     ledger = sent(q={0: (3, 9)})
     ledger.sent["q"][0].reasons.update({"too_large": 2, "unparseable": 1})
-    reader = FakeReader({"q": [(99, Seen(3, 9, Counter(too_large=2, other=1)))]})
+    reader = FakeReader({"q": [(99, SpanSums(3, 9, Counter(too_large=2, other=1)))]})
     found, _ = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
     assert not any(one.at_least for one in found.topics)
     counted = figures(found.topics)
@@ -211,7 +211,7 @@ def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
 
 
 def test_records_that_expired_are_a_warning_and_no_failed_sum():
-    reader = FakeReader({"t": [(30, Seen(4, 1, begins=20)), (7, Seen(3, 9))]})
+    reader = FakeReader({"t": [(30, SpanSums(4, 1, begins=20)), (7, SpanSums(3, 9))]})
     found, account = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 9)}))
     [gone] = found.expired
     assert (gone.name, gone.sent, gone.missing) == ("t", 13, 6)
@@ -234,7 +234,7 @@ def test_records_that_expired_are_a_warning_and_no_failed_sum():
 
 def test_more_is_missing_than_offsets_have_expired():
     """Records 0 to 4 may have expired; the others are missing for another reason."""
-    reader = FakeReader({"t": [(30, Seen(1, 1, begins=17))]})
+    reader = FakeReader({"t": [(30, SpanSums(1, 1, begins=17))]})
     found, _ = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
     assert not found.expired
     assert figures(found.topics)["t"] == [10, 10, 1]
@@ -242,7 +242,7 @@ def test_more_is_missing_than_offsets_have_expired():
 
 
 def test_expired_bundles_hold_more_lines_than_offsets():
-    reader = FakeReader({"t": [(30, Seen(100, 1, begins=20))]})
+    reader = FakeReader({"t": [(30, SpanSums(100, 1, begins=20))]})
     ledger = LedgerFigures(sent={"t": {0: Tally(records=1000, kafka_records=10, checksum=5)}})
     found, _ = looked(reader, ship({"t": [12]}, t=1000), ledger)
     assert [gone.missing for gone in found.expired] == [900]

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Message
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
-from shipper.verify.readback import OffsetRange, ReadBack, Seen, take_records
+from shipper.verify.readback import OffsetRange, ReadBack, SpanSums, take_records
 
 
 def record(offset: int, partition: int = 0, value: bytes = b"x") -> Message:
@@ -44,7 +44,7 @@ def drained(consumer: Consumer, **spans: int) -> list[int]:
     """``p0=3``: partition 0 is to be read from 0 to 3. Returns the records that were counted, by
     partition."""
     waiting = {("t", int(name[1:])): OffsetRange(0, stop) for name, stop in spans.items()}
-    seen = {place: Seen() for place in waiting}
+    seen = {place: SpanSums() for place in waiting}
     reader = ReadBack(Cluster.model_validate({"cluster": "c", "bootstrap": "127.0.0.1:1"}))
     reader._drain(consumer, waiting, seen, {"t": take_records}, 0.2)
     return [found.records for found in seen.values()]

@@ -8,7 +8,7 @@ from shipper.driver.unreadable import cannot_be_read, too_long, wrong_sizes
 from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.cut import split_slices
-from shipper.worker.marks import BROKEN, END, TOO_LONG, UNREADABLE, unmarked
+from shipper.worker.marks import BROKEN, END, TOO_LONG, UNREADABLE, decode_mark
 from shipper.worker.receipt import Receipt, SplitReceipt
 
 LOWEST = -(1 << 63)
@@ -26,10 +26,10 @@ def marked(split, mark):
 
 def test_a_mark_and_its_split_are_known_from_one_number():
     for split in SPLITS:
-        assert unmarked(split, SPLITS) == (split, None)
+        assert decode_mark(split, SPLITS) == (split, None)
         for mark in (TOO_LONG, BROKEN, UNREADABLE, END):
-            assert unmarked(marked(split, mark), SPLITS) == (split, mark)
-    assert unmarked(99, SPLITS) == (99, None)
+            assert decode_mark(marked(split, mark), SPLITS) == (split, mark)
+    assert decode_mark(99, SPLITS) == (99, None)
 
 
 END_OF_7, END_OF_8 = marked(7, END), marked(8, END)

@@ -10,7 +10,7 @@ import pytest
 from shipper.config.pipeline import Pipeline
 from shipper.driver.scan import why_failed
 from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, error_named
-from shipper.worker.receipt import new_seal, sealed, unsealed
+from shipper.worker.receipt import new_seal, seal_error, unseal_error
 from spark_jobs.engine import SparkEngine
 
 ENGINE = SparkEngine(
@@ -45,7 +45,7 @@ def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
     said = 'cluster frankfurt: "x"\nis not there: täglich'
     text = (
         "Job aborted …\nshipper.worker.task.TaskError: "
-        f"{sealed(ClusterError(said), order.seal)}\n\n\tat org.apache"
+        f"{seal_error(ClusterError(said), order.seal)}\n\n\tat org.apache"
     )
     error = why_failed(ENGINE, RuntimeError(text), order, superseded=False)
     assert type(error) is ClusterError
@@ -53,7 +53,7 @@ def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
 
 
 def test_another_orders_seal_is_no_seal() -> None:
-    assert unsealed(sealed(ClusterError("x"), new_seal()), new_seal()) is None
+    assert unseal_error(seal_error(ClusterError("x"), new_seal()), new_seal()) is None
 
 
 def test_only_shippers_errors_are_made_of_a_name() -> None:

@@ -18,7 +18,7 @@ from shipper.errors import DeliveryError
 from shipper.worker import order as orders
 from shipper.worker import task
 from shipper.worker.order import ShipOrder
-from shipper.worker.receipt import Receipt, unsealed
+from shipper.worker.receipt import Receipt, unseal_error
 from spark_jobs import sink
 
 ORDER = SimpleNamespace(seal="0123")
@@ -65,7 +65,7 @@ def test_a_task_of_another_shipper_sends_nothing_and_says_why(shipped: Shipped) 
     with pytest.raises(task.TaskError) as caught:
         run("another shipper")
     assert shipped.tasks == []
-    told = unsealed(str(caught.value), ORDER.seal)
+    told = unseal_error(str(caught.value), ORDER.seal)
     assert type(told) is DeliveryError
     assert "SHIP-806" in told.message
 

@@ -55,9 +55,11 @@ def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added
     cluster.says["t"] = TopicState((0, 1, 3), existing=ALL)
     with cluster.topics() as topics:
         topics.learn(["t"], 5)
-        homes = [topics.home("t", sequence, None) for sequence in range(8)]
+        homes = [topics.sticky_partition("t", sequence, None) for sequence in range(8)]
         assert homes == [0, 1, 2, 3, 0, 1, 2, 3]
-        assert [bool(topics.partitions("t", home)) for home in homes[:4]] == [
+        assert [
+            bool(topics.partitions("t", sticky_partition)) for sticky_partition in homes[:4]
+        ] == [
             True,
             True,
             False,
@@ -66,7 +68,7 @@ def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added
         cluster.says["t"] = TopicState((2,), existing=(*ALL, 4, 5))
         look_again(cluster, topics)
         wait_until(lambda: topics.partitions("t") == (2,))
-        assert [topics.home("t", sequence, None) for sequence in range(8)] == homes
+        assert [topics.sticky_partition("t", sequence, None) for sequence in range(8)] == homes
         assert topics.why_unusable("t", 1) == "partition 1 has no leader"
 
 
@@ -76,13 +78,15 @@ def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was
     cluster = Cluster()
     cluster.says["t"] = TopicState(ALL, existing=ALL)
     with cluster.topics() as topics:
-        assert topics.home("t", 0, 3) is None, "nobody knows yet which partitions there are"
+        assert topics.sticky_partition("t", 0, 3) is None, (
+            "nobody knows yet which partitions there are"
+        )
         topics.learn(["t"], 5)
-        assert topics.home("t", 0, 3) == 3
+        assert topics.sticky_partition("t", 0, 3) == 3
         cluster.says["t"] = TopicState((0, 1), existing=(0, 1))
         look_again(cluster, topics)
         wait_until(lambda: topics.partitions("t") == (0, 1))
-        assert [topics.home("t", sequence, 3) for sequence in range(3)] == [0, 1, 0]
+        assert [topics.sticky_partition("t", sequence, 3) for sequence in range(3)] == [0, 1, 0]
 
 
 def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_the_first_look_on() -> (  # noqa: E501
@@ -107,7 +111,7 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_
             topics.why_unusable("t")
             == "none of its partitions 2, 3 (`delivery.partitions`) has a leader"
         )
-        assert [topics.home("t", sequence, None) for sequence in range(2)] == [2, 3]
+        assert [topics.sticky_partition("t", sequence, None) for sequence in range(2)] == [2, 3]
         assert not topics.any_usable()
 
 
@@ -166,11 +170,11 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
         5_000,
         DEFAULT_LIMIT_BYTES,
     ]
-    assert limits.surely("a") == 10_000 - 2048
+    assert limits.uncompressed_limit("a") == 10_000 - 2048
     assert asked == [["a", "absent", "b"]]
-    assert limits.surely_by_now("a") == 10_000 - 2048
+    assert limits.uncompressed_limit_by_now("a") == 10_000 - 2048
     there["a"] = 4_000
-    assert limits.surely_by_now("a") == 4_000 - 2048
+    assert limits.uncompressed_limit_by_now("a") == 4_000 - 2048
     assert limits.of("a") == 4_000
 
 

@@ -75,7 +75,9 @@ def measure(job: LaneJob) -> LaneAnswer:
         settings, LEDGER_TOPIC, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=BATCH_BYTES
     )
     with LanePool(
-        options, [f"bench.{lane}" for lane in range(job.lanes)], settle=lambda: Decided(set())
+        options,
+        [f"bench.{lane}" for lane in range(job.lanes)],
+        resolve_outcome=lambda: Decided(set()),
     ) as pool:
         began = time.monotonic()
         pool.open([job.topic])

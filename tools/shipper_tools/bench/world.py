@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
-from shipper.verify.readback import OffsetRange, ReadBack, Seen
+from shipper.verify.readback import OffsetRange, ReadBack, SpanSums
 from shipper_tools.bench.machine import process_seconds
 from shipper_tools.bench.results import Case, Measurement
 from shipper_tools.dev.kafka import KafkaServer
@@ -133,5 +133,5 @@ class World:
         )
 
 
-def _count(seen: Seen, messages: list[Message]) -> None:
+def _count(seen: SpanSums, messages: list[Message]) -> None:
     seen.records += len(messages)
