@@ -417,11 +417,11 @@ class ClusterShip:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
         except ShipperError as error:
-            return f"the ledger of {self._cluster.name} could not be read any more ({error})"
+            return f"The ledger of {self._cluster.name} could not be read any more ({error})"
         files = plural(len(left.complete) + len(left.left) + len(left.skipped), "file")
         records = plural(sum(left.records_there.values()), "record")
         return (
-            f"the ledger of {self._cluster.name} has {least}{records} of this window "
+            f"The ledger of {self._cluster.name} has {least}{records} of this window "
             f"({len(left.complete)} of {files} complete)"
         )
 

@@ -259,7 +259,7 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
     (notice,) = told(notices)
     assert notice["event"] == "failure"
     assert notice["text"].startswith(
-        f"web {WINDOW}: Failed\nFirst cause: the report task died and left no word\n"
+        f"web {WINDOW}: Failed\nFirst cause: the report task died and left no message\n"
     )
 
 

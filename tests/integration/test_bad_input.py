@@ -95,21 +95,19 @@ def test_files_that_are_still_being_written_are_left_out_and_named(world):
 
 def test_an_unreachable_cluster_is_named_with_its_address(world):
     world.write_cluster(bootstrap="127.0.0.1:1")
-    world.fails(
-        code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 answers.*clusters/local\.yaml"
-    )
+    world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 .*clusters/local\.yaml")
 
 
 def test_a_missing_topic_is_named_with_the_remedy(world):
     world.write_pipeline(topic="not.there")
-    world.fails(code=1, says=r"topic not\.there of pipeline \S+ is not there\. Create it")
+    world.fails(code=1, says=r"topic not\.there, .*SHIP-403")
     assert world.nothing_was_sent()
 
 
 def test_a_limit_stops_the_plan(world):
     world.write_log("b.log", b"two\n")
     world.write_pipeline(limits={"max_files": 1})
-    world.fails(code=1, says=r"2 files in window.*limits\.max_files")
+    world.fails(code=1, says=r"limits\.max_files.*SHIP-304")
     assert world.nothing_was_sent()
 
 
@@ -234,7 +232,6 @@ def test_a_ledger_topic_with_the_wrong_settings_is_refused(world):
     world.client.create_topics({f"_shipper.{world.name}": 1}, replication_factor=1)
     world.fails(
         code=1,
-        says=rf"_shipper\.{world.name} cannot be the ledger.*cleanup\.policy is 'delete'.*1 "
-        r"partitions, not 2",
+        says=rf"_shipper\.{world.name} .*cleanup\.policy is 'delete'.*1 partition, not 2.*SHIP-505",
     )
     assert world.nothing_was_sent()

@@ -273,7 +273,7 @@ CORRUPTIONS = [
         "a gzip file is cut off",
         "rows",
         lambda w: truncate(w.path(7, "web.log.gz"), 0.5),
-        "1 file cannot be read",
+        "SHIP-301",
     ),
     Corruption(
         "a gzip file has a broken byte",

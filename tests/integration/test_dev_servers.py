@@ -378,7 +378,7 @@ def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(
     producer.produce("open", b"not yet")
     producer.flush(30)
 
-    with pytest.raises(DevServerError, match="A a transaction is open there"):
+    with pytest.raises(DevServerError, match="A transaction may be open"):
         read_topic(kafka.bootstrap, "open", timeout_seconds=6)
 
     producer.abort_transaction(30)

@@ -291,7 +291,7 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     assert result.final
     error = str(result.error)
     named = {
-        "the topic": "may not be written to",
+        "the topic": "an ACL forbids writing to the topic",
         "the ledger": ledger.name,
         "the transactional ids": "an ACL forbids the transactional.id",
     }

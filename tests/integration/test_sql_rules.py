@@ -150,7 +150,7 @@ def test_what_does_is_taken(spark: SparkSession, sql: str) -> None:
         (
             {"value": "cast('abc' as int)"},
             "records.value",
-            "fails whatever the line is: [CAST_INVALID_INPUT]",
+            "fails for every line: [CAST_INVALID_INPUT]",
         ),
         (
             {"value": "regexp_extract(value, '([x', 1)"},
@@ -197,7 +197,7 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
     unsafe = pipeline(records={"drop": {"some": "rand() < 0.5"}})
     with pytest.raises(
         ConfigError,
-        match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give something else",
+        match=r"web\.yaml:6:11: records\.drop\.some: 'rand\(\) < 0\.5': it may give another value",
     ):
         refuse_unsafe_sql(spark, unsafe, tmp_path / "config")
     now = dt.datetime.now(dt.UTC)
@@ -223,5 +223,5 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
         ],
     )
     folder.write("plan", planned)
-    with pytest.raises(ConfigError, match="may give something else"):
+    with pytest.raises(ConfigError, match="may give another value"):
         gate_source(context, now)
