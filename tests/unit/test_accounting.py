@@ -83,36 +83,10 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
     assert found.files[B].records == 0
 
 
-def test_a_file_counts_whole_however_it_was_cut_when_it_was_shipped():
-    """`split_size` was another then: no split but the first begins where the pipeline would cut the
-    file now."""
-    large = FileId("/large", 200_000, 1)
-    found = Chunks("p")
-    for start in (0, 70_000, 140_000):
-        found.add(
-            ChunkKey(SplitId(large, start), 0, "t"),
-            value(0, 10, checksum=1, end=True, filtered={"health": 2}),
-        )
-    of_file = figures(found, [large], [OURS]).files[large]
-    assert (of_file.lines, of_file.records, of_file.shipped.checksum, of_file.shipped.filtered) == (
-        30,
-        30,
-        3,
-        {"health": 6},
-    )
-
-
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
     found = reconcile(ship(read=3, filtered={"health": 3}), {}, ledger())
     (rule,) = [one for one in found.sums if one.name == "filtered: health"]
     assert [figure.value for figure in rule.figures] == [3, 0, None]
-
-
-def test_a_file_that_the_plan_does_not_know_has_no_figure_in_the_ledger():
-    found = reconcile(
-        ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), planned(A), ledger()
-    )
-    assert any(figure.value is None for one in found.files for figure in one.figures)
 
 
 @pytest.mark.parametrize("added", [0, 2**64 - 3])

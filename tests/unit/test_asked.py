@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shipper.asked import apply_options, contradiction, for_results, skippable
+from shipper.asked import apply_options, contradiction, skippable
 from shipper.config.pipeline import Pipeline
 from shipper.report.message import message
 from shipper.report.page import render
@@ -105,23 +105,6 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limi
     assert capped.delivery.rate_limit == limit
     assert capped.clusters == ("far",)
     assert capped.transform_digest() == before.transform_digest()
-
-
-def test_results_say_what_was_asked_and_nothing_where_nothing_was() -> None:
-    assert for_results(pipeline(), asked(to_clusters=("near", "far"))) is None
-    found = for_results(
-        pipeline(),
-        asked(
-            to_clusters=("near",), rate_limit="5MB/s", skip_checks=("rows",), skip_reason="a\n b"
-        ),
-    )
-    assert found == Asked(
-        clusters=["near"],
-        other_clusters=["far"],
-        rate_limit="5MB/s",
-        skipped_checks=["rows"],
-        skip_reason="a b",
-    )
 
 
 def with_asked(report: RunReport, **said: Any) -> RunReport:

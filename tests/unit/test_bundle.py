@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from shipper.config import load_all, load_pipeline
-from shipper.ledger.codec import decode, encode_chunk
-from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.types import FileId, LogRecord, SplitId
+from shipper.config import load_all
 from shipper.worker.chunk import Chunk
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
@@ -72,36 +68,6 @@ def test_what_contradicts_bundles_is_refused_at_load(
     config: Path, more: str, expected: str
 ) -> None:
     assert faults(config, more) == [expected]
-
-
-def test_turning_bundles_on_or_off_does_not_make_shipped_files_another_transform(
-    config: Path,
-) -> None:
-    """A half-shipped file can be finished either way: which lines are there is what the ledger
-    knows."""
-    plain = load_pipeline(written(config, ""), "web").transform_digest()
-    for size in ("1kB", "1MB"):
-        bundled = load_pipeline(
-            written(config, f"records: {{bundle: {{max_bytes: {size}}}}}\n"), "web"
-        )
-        assert bundled.transform_digest() == plain
-    assert (
-        load_pipeline(
-            written(config, "records: {value: upper(value), bundle: {}}\n"), "web"
-        ).transform_digest()
-        != plain
-    )
-
-
-def test_ledger_records_from_before_bundles_are_read(config: Path) -> None:
-    key = ChunkKey(SplitId(FileId("a.log", 1, 2), 0), 0, "t")
-    value = ChunkValue(5, True, 5, 50, 7, "d", 1, "r", "w", bundles=2)
-    packed, text = encode_chunk("web", key, value)
-    assert decode("web", LogRecord(0, 0, packed, text)) == (key, value)
-    fields = json.loads(text)
-    del fields["bundles"]
-    older = decode("web", LogRecord(0, 0, packed, json.dumps(fields).encode()))
-    assert older == (key, ChunkValue(5, True, 5, 50, 7, "d", 1, "r", "w"))
 
 
 def test_what_waits_or_is_sent_again_is_counted_in_lines() -> None:

@@ -255,6 +255,3 @@ def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config:
     write(config, one_case(expect=[{"fails": "unparseable"}]))
     with pytest.raises(ConfigError, match=r"expect\[0\]\.fails: .*`quarantined`"):
         load_cases(config, "web")
-
-
-# The command, as far as it asks nobody

@@ -64,18 +64,6 @@ def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too
     assert "nosuch" in missing.stderr
 
 
-def test_faults_have_their_places_as_data_too(config: Path, shipper: Command) -> None:
-    (config / "pipelines" / "web.yaml").write_text(
-        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n"
-    )
-    done = shipper("validate", "--json", "--no-sql", "--config", str(config))
-    found = json.loads(done.stdout)
-    [text], [place] = found["faults"], found["places"]
-    assert (place["line"], place["column"], place["path"]) == (5, 1, "limts")
-    assert text == f"{place['file']}:5:1: limts: {place['message']}"
-    assert "1 fault. 0 pipelines" in shipper("validate", "--no-sql", "--config", str(config)).stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -45,14 +45,6 @@ def test_a_recycled_process_number_is_not_mistaken_for_the_server(
     assert ProcessId.of(sleeper.pid).alive()
 
 
-def test_a_paused_process_still_stops_in_an_orderly_way(sleeper: subprocess.Popen[bytes]) -> None:
-    sleeper.send_signal(signal.SIGSTOP)
-
-    stop(ProcessId.of(sleeper.pid), grace_seconds=30)
-
-    assert sleeper.wait(1) == -signal.SIGTERM
-
-
 def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
     server = spawn(DEAF, cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
     wait_until(lambda: "deaf" in (tmp_path / "out").read_text())
@@ -83,21 +75,6 @@ def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
     stop_family(server.id, grace_seconds=5)
 
     assert [each.alive() for each in (server.id, *children)] == [False, False, False]
-
-
-def test_what_a_server_that_died_has_left_in_its_session_is_ended(tmp_path: Path) -> None:
-    server = spawn(
-        [sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False
-    )
-    wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
-    inside, apart = (ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split())
-    stop(server.id, grace_seconds=5)
-    server.stop(grace_seconds=0)
-
-    stop_family(server.id, grace_seconds=5)
-
-    assert (inside.alive(), apart.alive()) == (False, True)
-    stop(apart, grace_seconds=0)
 
 
 @pytest.mark.parametrize(("die_with_parent", "survives"), [(True, False), (False, True)])

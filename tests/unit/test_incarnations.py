@@ -67,19 +67,6 @@ def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
     assert not left.splits[SplitId(FILE, 0)].complete
 
 
-def test_a_file_that_is_all_gone_may_be_another_one_by_now() -> None:
-    """Nothing of it is anywhere, so neither its transform nor its identity binds."""
-    left = without(chunks((0, 10, "t", "A"), end=10), {"t": frozenset("A")})
-    assert not left.digests
-    assert not left.files_of_path
-
-
-def test_only_files_that_are_asked_for_are_looked_at() -> None:
-    held = chunks((0, 10, "t", "A"), end=10)
-    assert losses(held, {"t": "B"}, files={FileId("b.log", 1, 1)}).found == []
-    assert losses(held, {"t": "B"}, files={FILE}).files == {FILE: "t"}
-
-
 _CUTS = st.lists(st.integers(1, 59), max_size=6, unique=True).map(sorted)
 
 

@@ -181,20 +181,6 @@ class TestUsingASnapshot:
         assert len(manifests(folder)) == 2
         assert len(list((tmp_path / "web" / "ledger.c" / "snapshot" / "shards").iterdir())) == 2
 
-    def test_control_asked_again_reads_what_is_new(self, log, opened):
-        ledger = opened()
-        log.append(
-            "t", CONTROL, [encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2))]
-        )
-        assert ledger.look(CONTROL_NOW).generation == 0
-        log.reads = 0
-        log.append(
-            "t", CONTROL, [encode_generation("web", GenerationKey("c", "b"), Generation("b", 4, 2))]
-        )
-        assert (ledger.look(CONTROL_NOW).generation, log.reads) == (1, 1)
-        ledger.look(CONTROL_NOW).attempts[7] = [1]
-        assert ledger.look(CONTROL_NOW).attempts == {}, "each caller has a copy of its own"
-
 
 class TestNotUsingASnapshot:
     def lose(self, log, opened, caplog):

@@ -141,11 +141,6 @@ def test_a_record_is_too_large_only_if_it_does_not_fit_compressed(compression: s
     assert limits(compression).fits("t", random.Random(1).randbytes(985_000))
 
 
-def test_without_a_codec_the_size_alone_decides() -> None:
-    assert not limits("none").fits("t", b"x" * 1_000_000)
-    assert limits("none").fits("t", b"x" * 999_900)
-
-
 @pytest.mark.parametrize(("asked", "fits"), [(3_000_000, True), (500_000, False), (None, True)])
 def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(
     asked: int | None, fits: bool

@@ -132,14 +132,6 @@ def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_
     assert {number for numbers in chosen for number in numbers} == set(range(8))
 
 
-def test_a_sample_of_records_with_keys_is_all_partitions():
-    reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
-    found, _ = looked(reader, ship({"t": [0] * 8}, t=40), sent(t={None: (40, 0)}), "sample")
-    assert len(reader.spans) == 8
-    assert figures(found.topics)["t"] == [40, 40, 40]
-    assert found.partitions == []
-
-
 def test_with_others_at_least_as_many_and_no_checksum():
     reader = FakeReader({"t": [(99, SpanSums(50, 1))]})
     found, _ = looked(
@@ -182,14 +174,6 @@ def test_an_end_that_nobody_knew_has_no_figure(mode):
     found, _ = looked(reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode)
     assert figures(found.topics)["t"][-1] is None
     assert "partition 1 had no leader" in found.topics[0].figures[-1].where
-
-
-def test_what_was_deleted_before_it_could_be_read_is_said():
-    """Something else than records has expired: none is missing."""
-    reader = FakeReader({"t": [(40, SpanSums(13, begins=20))]})
-    found, _ = looked(reader, ship({"t": [0]}, t=13), sent(t={0: (13, 0)}))
-    assert not found.expired
-    assert "partition 0 begins at offset 20 by now" in found.topics[0].remark
 
 
 def test_offsets_that_were_not_noted_cannot_be_guessed():

@@ -12,7 +12,6 @@ import pytest
 
 from shipper.report.message import message
 from shipper.report.page import render
-from shipper.report.plan_result import LeftOut
 from shipper.report.results import GateResult, RunReport
 from shipper.report.throughput import MOST_STEPS, spans
 from shipper.report.verdict import verdict
@@ -137,18 +136,6 @@ def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_n
     assert told.ending == "warning"
     assert told.cause is not None
     assert "replication factor 1" in told.cause
-
-
-def test_nothing_to_ship_is_a_success_that_says_so() -> None:
-    page = Page(samples.nothing_to_do())
-    assert page.body_class() == "nothing"
-    assert (
-        page.text("h1")
-        == "Nothing to ship: the window's 1,225,542 records had already been delivered"
-    )
-    assert "skipped without a check, nothing is left to ship" in page.text("#gates")
-    assert "throughput" not in page.tables
-    assert page.text("#throughput") == ""
 
 
 def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason() -> None:
@@ -442,31 +429,6 @@ def test_what_a_failed_ship_did_not_send_is_not_called_lost() -> None:
     assert "563,000 read ≠ 519,520 delivered" in says
     assert "3,013 not sent" in says
     assert "not accounted for" not in says
-
-
-def test_remedy_speaks_of_delivered_records_only_where_there_are_some() -> None:
-    report = samples.ship_failed()
-    assert "stay delivered" in (verdict(report).remedy or "")
-    report.ships = [
-        report.ships[1].model_copy(update={"topics": [], "timeline": [], "delivered": 0})
-    ]
-    report.delivery_gates = []
-    remedy = verdict(report).remedy or ""
-    assert "stay delivered" not in remedy
-    assert "run the window again" in remedy
-
-
-def test_a_warning_says_what_to_do_and_names_each_thing_once() -> None:
-    report = samples.shipped()
-    assert report.plan is not None
-    report.plan.left_out = [LeftOut(path="/logs/a.log", reason="open", code="open", warns=True)]
-    page = Page(report)
-    said = page.text("#verdict")
-    assert page.body_class() == "doubt"
-    assert said.index("1 entry is left out") < said.index("What now")
-    assert "docs/reference/left-out.md" in said
-    assert page.html.count('href="#left-out"') == 1
-    assert 'href="#gates">1 warning' in page.html
 
 
 def test_every_doubt_of_the_samples_has_a_remedy(each: Page) -> None:

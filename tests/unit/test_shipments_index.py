@@ -79,11 +79,6 @@ def test_a_window_shows_the_worst_of_its_clusters_and_each_cluster_its_own(world
     assert states(world, 2, cluster="far") == ["shipped", "failed"]
 
 
-def test_a_closed_source_gate_blocks_all_clusters(world: World) -> None:
-    fed(world, run_report(0, closed=True))
-    assert states(world, 1) == states(world, 1, cluster="near") == ["blocked"]
-
-
 RUNS = {
     "a later run of the window": (
         [run_report(0, "r1", failed=("near",)), run_report(0, "r2", after=1)],

@@ -23,7 +23,6 @@ from shipper.errors import ConfigError
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.reader import Framing, LineLimits
-from spark_jobs.sample import SampleRange, sample_ranges
 
 TABLES = Path(__file__).parents[1] / "data" / "tables"
 SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
@@ -105,14 +104,6 @@ def test_what_cannot_be_read_from_its_middle_is_one_piece():
     assert LineLimits.of(given).framing == Framing(
         "csv", csv=Csv(columns=("a",), delimiter="\t", quote=None)
     )
-
-
-def test_of_a_file_that_is_not_cut_a_sample_has_the_first_records():
-    file = PlannedFile(path="a.parquet", size_bytes=10_000, modified_ms=0, splits=1)
-    assert sample_ranges([file], 4, 1000, WHOLE_FILES_BYTES) == [
-        SampleRange("a.parquet", head=True)
-    ]
-    assert len(sample_ranges([file], 4, 1000)) == 4
 
 
 @pytest.mark.parametrize(

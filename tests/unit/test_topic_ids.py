@@ -60,15 +60,6 @@ def in_time() -> float:
     return time.monotonic() + 30
 
 
-def test_what_somebody_saw_before_is_known_without_a_look(
-    cluster: Cluster, watch: TopicIdWatch
-) -> None:
-    assert watch.known({"t"}, in_time) == {"t": "A"}
-    assert not cluster.looks
-    assert watch.known({"t", "u"}, in_time) == {"t": "A", "u": "U"}
-    assert cluster.looks == [{"u"}]
-
-
 def test_a_look_that_began_before_the_question_is_no_answer(
     cluster: Cluster, watch: TopicIdWatch
 ) -> None:

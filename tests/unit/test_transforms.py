@@ -161,23 +161,6 @@ def test_what_is_wrong_with_one_cluster_is_said_at_its_place(clusters, expected)
     assert fault.startswith("4:")
 
 
-def test_a_cluster_has_what_it_says_and_the_rest_of_the_pipeline():
-    found = pipeline(
-        clusters={"local": {"routes": [{"topic": "web"}], "rate_limit": "1MB/s"}, "far": None},
-        delivery={"rate_limit": "5MB/s"},
-    )
-    same = pipeline(delivery={"rate_limit": "5MB/s"})
-    assert found.clusters == ("local", "far")
-    assert [[route.topic for route in found.on(name).routes] for name in found.clusters] == [
-        ["web"],
-        ["logs.web"],
-    ]
-    assert [found.on(name).delivery.rate_limit for name in found.clusters] == [1_000_000, 5_000_000]
-    assert found.on("far").transform_digest() == same.transform_digest() == found.transform_digest()
-    assert found.on("local").transform_digest() == pipeline(topic="web").transform_digest()
-    assert found.on("local").on("local") == found.on("local")
-
-
 # Replays
 
 
