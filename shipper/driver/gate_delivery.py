@@ -85,6 +85,7 @@ def gate_delivery(
             cluster_name,
             when_empty_fails=pipeline.source.when_empty == "fail",
             committed=last_commits(chunks, {file.id: tick_of(file, planned) for file in files}),
+            earlier=_earlier(context, cluster_name),
         ),
     )
     meaning = (
@@ -92,6 +93,12 @@ def gate_delivery(
         "explained"
     )
     return close_if_needed(result, meaning, looked=not evidence.read_back_passing)
+
+
+def _earlier(context: RunContext, cluster: str) -> Coverage | None:
+    """Return what an earlier attempt of the run delivered."""
+    found = context.folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult)
+    return found.coverage if found and found.status != "failed" else None
 
 
 def _read_back(

@@ -681,6 +681,7 @@ class AskedCluster:
         found, context, pipeline = self._found, self._context, self._context.pipeline
         left = self.pending
         if left is None:
+            found.asked = False
             return found
         if found.missing_topics:
             found.problem = missing_topics_message(self.name, pipeline, found.missing_topics)

@@ -41,11 +41,12 @@ def coverage(
     *,
     when_empty_fails: bool,
     committed: Mapping[str, dt.datetime] | None = None,
+    earlier: Coverage | None = None,
 ) -> Coverage:
     """Return what is known once all that the plan had for the cluster is there. A run that looked
     back covers the ticks that it looked at as well: what was there is on the cluster, shipped by
     this run or before it. ``committed``: tick → when the last record of the run's files was, by the
-    ledger; None: nobody asked it."""
+    ledger; None: nobody asked it. ``earlier``: of an earlier attempt whose delivery gate passed."""
     left = [
         _Note(
             file.window,
@@ -66,6 +67,8 @@ def coverage(
             tick: max(at for at in (before.get(tick), committed.get(tick)) if at)
             for tick in {*before, *committed}
         }
+    if earlier and earlier.looked_at and earlier.looked_at < plan.started_at:
+        found.first_looked_at = earlier.first_looked_at or earlier.looked_at
     return found
 
 
@@ -102,19 +105,6 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     return found
 
 
-def begun_again(found: Coverage, plan: PlanResult | None, cluster: str) -> Coverage:
-    """Return what is known of a run whose tasks were repeated from the plan on and have not come to
-    the delivery gate again. ``found``: by the gate of the earlier attempt. It holds as it did, but
-    the files of the windows that the new plan looked at are as the new plan says: other runs may
-    have shipped what was left then, and what the new plan was to ship may be missing."""
-    if plan is None or plan.status == "failed":
-        return found
-    again = lacking(plan, cluster)
-    asked = any(planned.cluster == cluster for planned in plan.clusters)
-    kept = [one for one in found.uncovered if not (asked and one.files and _within(one, again))]
-    return found.model_copy(update={"uncovered": [*kept, *again.uncovered]})
-
-
 class _Note(NamedTuple):
     tick: str | None
     """Tick of the file; None: the run's window."""
@@ -137,7 +127,13 @@ def _coverage(
     for window in set(empty) - {window for window, _ in notes}:
         notes[window, ""] = Uncovered(window=window, why="it had no file")
     start = (planned and planned.looks_back_to) or plan.window_start
-    return Coverage(start=start, end=plan.window_end, uncovered=list(notes.values()))
+    return Coverage(
+        start=start,
+        end=plan.window_end,
+        looked_at=plan.started_at,
+        asked=planned is not None and planned.asked,
+        uncovered=list(notes.values()),
+    )
 
 
 def covers(looks: Iterable[LookedAt], window: Window) -> bool:
@@ -153,14 +149,16 @@ def covers(looks: Iterable[LookedAt], window: Window) -> bool:
 def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
     """Return what of ``window`` is not on the cluster, as far as runs know. ``looks``: by time.
 
-    A run that has passed takes back the notes within what it looked at, and leaves its own. A run
-    that has failed takes nothing back. That a folder is empty is no news once it held files that
-    are shipped: they may be gone by now."""
+    A run that has passed takes back the notes within what it looked at, and leaves its own. So does
+    a run that has failed, of files: its plan asked the cluster what is missing. That a folder is
+    empty is no news once it held files that are shipped: they may be gone by now."""
     found: list[Uncovered] = []
     held_files: list[Coverage] = []
     for look in looks:
         if look.passed:
             found = [one for one in found if not _within(one, look.at)]
+        elif look.at.asked:
+            found = [one for one in found if not (one.files and _within(one, look.at))]
         notes = [one for one in look.at.uncovered if _touches(one.window, window)]
         found += [
             one for one in notes if one.files or not any(_within(one, at) for at in held_files)

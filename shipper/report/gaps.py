@@ -30,7 +30,15 @@ from shipper.errors import StepResultError
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
 from shipper.report.run_folder import write_whole
-from shipper.report.standing import MISSING, RunSeen, Standing, contains, standing
+from shipper.report.standing import (
+    MISSING,
+    RunSeen,
+    Standing,
+    by_time,
+    contains,
+    split_attempts,
+    standing,
+)
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
@@ -156,20 +164,26 @@ def _gap(
 
 
 def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
-    """Return what each of ``runs`` came to on the cluster, in their order, without those that were
-    asked to leave it alone."""
-    return [
-        RunSeen(
-            run.window,
-            run.run_id,
-            cluster in run.covered,
-            run.covered.get(cluster) or run.failed.get(cluster),
-            run.source_closed,
-            run.recreated.get(cluster, ""),
-        )
+    """Return what each of ``runs`` came to on the cluster, by time. Runs that were asked to leave
+    the cluster alone are not in it."""
+    found = [
+        attempt
         for run in runs
         if cluster not in run.others
+        for attempt in split_attempts(
+            RunSeen(
+                run.window,
+                run.run_id,
+                passed=False,
+                at=run.failed.get(cluster),
+                closed=run.source_closed,
+                recreated=run.recreated.get(cluster, ""),
+            ),
+            run.covered.get(cluster),
+            run.failed.get(cluster),
+        )
     ]
+    return by_time(found)
 
 
 def _touches(run: RunSeen, window: Window) -> bool:

@@ -18,7 +18,7 @@ import fsspec
 from pydantic import BaseModel, ValidationError
 
 from shipper.config.units import plural
-from shipper.report.coverage import begun_again, lacking
+from shipper.report.coverage import lacking
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, PastRun
 from shipper.report.run_folder import RunFolder, StepResult
@@ -150,8 +150,8 @@ class WindowRun:
     covered: dict[str, Coverage]
     """Cluster whose delivery gate has passed → what was complete there then."""
     failed: dict[str, Coverage] = field(default_factory=dict)
-    """Cluster whose delivery gate has not passed, since the run failed or is not over → what the
-    plan looked at, and what of it the cluster lacked then."""
+    """Cluster whose delivery gate has not passed since the run was planned, or planned again → what
+    the plan looked at, and what of it the cluster lacked then."""
     others: frozenset[str] = frozenset()
     """Clusters that it was asked to leave alone."""
     recreated: dict[str, str] = field(default_factory=dict)
@@ -203,9 +203,10 @@ def delivered_files(
             for cluster, files in delivered.items():
                 if planned and cluster in run.covered:
                     files |= {file.id for file in planned.files_for(cluster)}
-                look = run.covered.get(cluster) or run.failed.get(cluster)
+                looks = (run.covered.get(cluster), run.failed.get(cluster))
                 files -= {
                     FileId(file.path, file.size_bytes or 0, file.modified_ms)
+                    for look in looks
                     for one in (look.uncovered if look else ())
                     for file in one.files
                 }
@@ -370,26 +371,26 @@ def _read(
     closed = None
     if source and (source.status != "failed" or source.checks):
         closed = any(check.severity == "block" and not check.passed for check in source.checks)
-    covered = {}
+    covered, again = {}, set[str]()
     for cluster in clusters:
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
             if source and source.started_at > gate.finished_at:
-                covered[cluster] = begun_again(
-                    covered[cluster], _find(fs, f"{folder}/plan.json", run_id, PlanResult), cluster
-                )
+                again.add(cluster)
     others = frozenset(source.asked.other_clusters if source and source.asked else ())
     # The plan names every file, so it is read only where it tells more than the gates.
     plan = (
         None
-        if others.union(covered).issuperset(clusters)
+        if not again and others.union(covered).issuperset(clusters)
         else _find(fs, f"{folder}/plan.json", run_id, PlanResult)
     )
     if plan and plan.asked:
         others = frozenset(plan.asked.other_clusters)
     not_passed = [name for name in clusters if name not in covered and name not in others]
     failed = {name: lacking(plan, name) for name in not_passed} if plan else {}
+    if plan and plan.status != "failed":
+        failed |= {name: lacking(plan, name) for name in again}
     return WindowRun(
         window,
         run_id,

@@ -157,6 +157,8 @@ class ClusterPlan(Result):
     """Topics, if the cluster's routes differ from the pipeline's own: as `topics` of the plan."""
     transform_digest: str = ""
     """Digest of the records as this cluster gets them."""
+    asked: bool = True
+    """False if nobody could ask the cluster what it holds."""
     problem: str | None = None
     """Reason why nothing can be shipped there right now (unreachable, topic missing, transform
     changed, …), with the remedy."""

@@ -317,6 +317,14 @@ class Coverage(Result):
 
     start: dt.datetime
     end: dt.datetime
+    looked_at: dt.datetime | None = None
+    """When the plan began to look; None: no plan did."""
+    first_looked_at: dt.datetime | None = None
+    """When the plan of the run's first attempt looked whose delivery gate passed; None: no earlier
+    attempt's gate did."""
+    asked: bool = True
+    """False if nobody could ask the cluster what it holds. Then files that were known to be missing
+    stay so."""
     uncovered: list[Uncovered] = []
     committed: dict[str, dt.datetime] | None = None
     """START/END of a tick → when the last of its records that the run knows of was committed, by

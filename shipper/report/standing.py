@@ -9,7 +9,7 @@ ran it, is not in here; nor what only the ledger knows.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from shipper.report.coverage import Look, covers, outstanding
@@ -33,7 +33,9 @@ THERE = (SHIPPED, LATE, DOUBT)
 
 
 class RunSeen(NamedTuple):
-    """Outcome of one run on one cluster."""
+    """Outcome of one run on one cluster, or of one attempt at it: a run whose tasks were repeated
+    after its delivery gate had passed is seen twice, as what it delivered and as what became of the
+    repetition."""
 
     window: Window
     run_id: str
@@ -61,6 +63,35 @@ class Standing(NamedTuple):
     def complete(self) -> bool:
         """True if all of the window is on the cluster, as far as runs know."""
         return self.state in THERE and not self.left
+
+
+def split_attempts(
+    last: RunSeen, delivered: Coverage | None, again: Coverage | None
+) -> Iterator[RunSeen]:
+    """Yield the attempts of a run that matter, by time. ``last``: as the last attempt left the run.
+    ``delivered``: what its delivery gate found, in whichever attempt it passed; None: in none.
+    ``again``: what the plan of an attempt after that one found."""
+    if delivered and (first := delivered.first_looked_at):
+        # What it left, the later attempt has said anew.
+        known = delivered.model_copy(update={"looked_at": first, "uncovered": []})
+        yield last._replace(passed=True, at=known, closed=False, recreated="", doubt="")
+    if delivered is None:
+        yield last
+    elif again is None:
+        yield last._replace(passed=True, at=delivered, recreated="")
+    else:
+        yield last._replace(passed=True, at=delivered, closed=False, recreated="")
+        yield last._replace(passed=False, at=again, recreated="", doubt="")
+
+
+def by_time(runs: Iterable[RunSeen]) -> list[RunSeen]:
+    """Sort runs, which are sorted by their ids, by when their plans looked. A run without a plan
+    stays behind the one in front of it."""
+    found, at = list[tuple[dt.datetime, RunSeen]](), dt.datetime.min.replace(tzinfo=dt.UTC)
+    for run in runs:
+        at = (run.at and run.at.looked_at) or at
+        found.append((at, run))
+    return [run for _, run in sorted(found, key=lambda one: one[0])]
 
 
 def standing(
@@ -93,7 +124,7 @@ def standing(
     if left := outstanding(window, looks):
         state = (
             FAILED
-            if exact and not exact[-1].passed
+            if exact and not any(run.passed for run in exact if run.run_id == exact[-1].run_id)
             else DOUBT
             if any(one.files for one in left)
             else MISSING

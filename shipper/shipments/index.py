@@ -41,7 +41,7 @@ Span = tuple[int, int]
 """Begin and end in seconds since the epoch."""
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 4
+_VERSION = 5
 """An index of another version is refused: it is a cache, which is made anew."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
@@ -80,7 +80,7 @@ CREATE INDEX arrivals_on ON arrivals (cluster, ended);
 CREATE TABLE looks (
     pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, began INTEGER, first INTEGER, passed INTEGER, coverage TEXT,
     closed INTEGER, recreated TEXT, doubt TEXT,
-    PRIMARY KEY (cluster, pipeline, start, "end", run_id)
+    PRIMARY KEY (cluster, pipeline, start, "end", run_id, passed, began)
 ) WITHOUT ROWID;
 CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
 CREATE TABLE commits (
@@ -364,30 +364,34 @@ class Index:
             "cluster = ?",
             run,
         )
-        if seen := outcome.seen:
+        first = outcome.start
+        for seen in outcome.attempts:
             at = seen.at.model_copy(update={"committed": None}) if seen.at else None
             for one in at.uncovered if at else ():
                 del one.files[1:]  # which files, the report says
-            first = int(at.start.timestamp()) if at else outcome.start
+            begin = int(at.start.timestamp()) if at else outcome.start
+            first = min(first, begin)
             row = (
                 *run,
-                outcome.began,
-                first,
+                int(at.looked_at.timestamp()) if at and at.looked_at else outcome.began,
+                begin,
                 seen.passed,
                 at and at.model_dump_json(),
                 seen.closed,
                 seen.recreated,
                 seen.doubt,
             )
-            self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
-            if outcome.state in THERE:
-                # A run that began before, and has left nothing, is dead: a pipeline ships to a
-                # cluster once at a time.
-                self.db.execute(
-                    "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
-                    '"end" <= ? AND at < ?',
-                    (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
-                )
+            self.db.execute(
+                f"INSERT OR REPLACE INTO looks VALUES ({', '.join('?' * len(row))})", row
+            )
+        if outcome.attempts and outcome.state in THERE:
+            # A run that began before, and has left nothing, is dead: a pipeline ships to a
+            # cluster once at a time.
+            self.db.execute(
+                "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
+                '"end" <= ? AND at < ?',
+                (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
+            )
         news = set()
         for text, moment in outcome.committed.items():
             done = self.db.execute(
@@ -401,11 +405,9 @@ class Index:
     def _decide(self, by: Outcome, news: Collection[Span], ticks: Ticks | None) -> set[Span]:
         """Write the cells of the run's window, and of those that it looked at, as all runs over
         them come to by now."""
-        at = by.seen.at if by.seen else None
-        own, first = (
-            (by.start, by.end),
-            min(by.start, int(at.start.timestamp())) if at else by.start,
-        )
+        looks = [attempt.at for attempt in by.attempts if attempt.at]
+        own = (by.start, by.end)
+        first = min([by.start, *(int(at.start.timestamp()) for at in looks)])
         where = 'WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ? AND "end" <= ?'
         cells: dict[Span, int] = {
             (start, end): state
@@ -415,9 +417,9 @@ class Index:
             )
         }
         runs = self._runs(by.cluster, by.pipeline, first, by.end)
-        noted = [_span(one.window) for one in at.uncovered] if at else []
+        noted = [_span(one.window) for at in looks for one in at.uncovered]
         seen = dict.fromkeys([own, *cells])
-        if ticks and at:
+        if ticks and looks:
             seen |= dict.fromkeys(
                 span
                 for span in spans(ticks, first, by.end)
@@ -425,7 +427,7 @@ class Index:
             )
         changed = {own}
         within = self._deliver_within(by.pipeline)
-        takes_back = bool(by.seen and (by.seen.closed or by.seen.recreated))
+        takes_back = any(attempt.closed or attempt.recreated for attempt in by.attempts)
         for span in seen:
             is_noted = takes_back or any(start < span[1] and span[0] < end for start, end in noted)
             if (
@@ -455,7 +457,7 @@ class Index:
         rows = self.db.execute(
             'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt, first FROM '
             'looks WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY '
-            "began, run_id",
+            "began, run_id, passed DESC",
             (cluster, pipeline, first, end),
         )
         return [

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shipper.report.account import Account, accounts
-from shipper.report.coverage import begun_again, coverage, lacking, tick_of
+from shipper.report.coverage import lacking, tick_of
 from shipper.report.markup import utc
 from shipper.report.past_runs import deleted_in_words
 from shipper.report.results import Coverage, RunReport
-from shipper.report.standing import BLOCKED, DOUBT, FAILED, SHIPPED, RunSeen
+from shipper.report.standing import BLOCKED, DOUBT, FAILED, SHIPPED, RunSeen, split_attempts
 from shipper.report.verdict import Verdict, verdict
 from shipper.windows.window import Window
 
@@ -79,7 +79,7 @@ class Outcome:
     """Records of the window that were on the cluster before."""
     cause: str = ""
     """Reason why it is not plainly shipped, in one paragraph."""
-    seen: RunSeen | None = None
+    attempts: tuple[RunSeen, ...] = ()
     committed: Mapping[str, dt.datetime] = field(default_factory=dict)
     """START/END of a window → when the last of its records that the run knows of was committed on
     the cluster."""
@@ -110,10 +110,17 @@ def _outcome(
     began = report.plan.started_at if report.plan else report.started_at
     state, cause = _state(report, account, judged, closed=bool(closed))
     passed = account.gate is not None and account.gate.status != "failed"
-    at, own = (
-        _looked_at(report, account, passed=passed),
-        report.plan.own_files if report.plan else [],
+    own = report.plan.own_files if report.plan else []
+    last = RunSeen(
+        Window(utc(report.window_start), utc(report.window_end)),
+        report.run_id,
+        passed,
+        None,
+        closed,
+        _recreated(report, account),
+        " ".join(_doubts(account, judged, _names(report), _COVERED)) if state == DOUBT else "",
     )
+    attempts = _attempts(report, account, last)
     return Outcome(
         pipeline=report.pipeline,
         cluster=account.cluster,
@@ -128,16 +135,8 @@ def _outcome(
         records=account.delivered,
         there=account.before,
         cause=cause,
-        seen=RunSeen(
-            Window(utc(report.window_start), utc(report.window_end)),
-            report.run_id,
-            passed,
-            at,
-            closed,
-            _recreated(report, account),
-            " ".join(_doubts(account, judged, _names(report), _COVERED)) if state == DOUBT else "",
-        ),
-        committed=_committed(report, account, at) if passed else {},
+        attempts=attempts,
+        committed=_committed(report, account, attempts[0].at) if passed else {},
         sent=_sent(account),
     )
 
@@ -243,19 +242,15 @@ def _source_closed(report: RunReport) -> bool | None:
     )
 
 
-def _looked_at(report: RunReport, account: Account, *, passed: bool) -> Coverage | None:
-    if not passed:
-        return lacking(report.plan, account.cluster) if report.plan else None
-    gate, source = account.gate, report.gate_source
-    if gate is None or not gate.coverage:
-        window = Coverage(start=report.window_start, end=report.window_end)
-        return (
-            coverage(report.plan, account.cluster, when_empty_fails=False)
-            if report.plan
-            else window
-        )
-    again = source is not None and source.started_at > gate.finished_at
-    return begun_again(gate.coverage, report.plan, account.cluster) if again else gate.coverage
+def _attempts(report: RunReport, account: Account, last: RunSeen) -> tuple[RunSeen, ...]:
+    gate, source, plan = account.gate, report.gate_source, report.plan
+    again = lacking(plan, account.cluster) if plan else None
+    if gate is None or gate.status == "failed":
+        return tuple(split_attempts(last._replace(at=again), None, None))
+    delivered = gate.coverage or Coverage(start=report.window_start, end=report.window_end)
+    repeated = source is not None and source.started_at > gate.finished_at
+    knows = repeated and plan is not None and plan.status != "failed"
+    return tuple(split_attempts(last, delivered, again if knows else None))
 
 
 def _seconds(at: dt.datetime) -> int:

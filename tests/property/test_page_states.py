@@ -72,7 +72,9 @@ class Truth:
     own_looked: bool = False
     """One of these was over all of it, or came before its source gate closed; no other one opens a
     gate that is closed."""
-    blocked: bool = False
+    closed: list[str] = field(default_factory=list)
+    """Runs whose source gate closed since one of them passed it. A run that closes it again does so
+    for the first time: its results tell of its last attempt."""
     left: dict[str, set[File]] = field(default_factory=dict)
     """Run → the files of the window that were not there, when it last left a report."""
     own_passed: bool = True
@@ -140,7 +142,7 @@ class History:
         began, common = self.now, self.common(run, window)
         there = [file for file in self.files if file.tick in seen]
         alone = {
-            file for file in there if file.tick not in own and self.truth[file.tick].blocked
+            file for file in there if file.tick not in own and self.truth[file.tick].closed
         }  # a run that looks back leaves it alone
         lacking = [
             file for file in there if file not in self.ledger and file not in self.young | alone
@@ -164,7 +166,7 @@ class History:
         if not closed:
             left["ship"] = self.ship_result(common, there, own, sent, failed=ending == "ship fails")
         if passed:
-            left["gate"] = self.gate(common, plan, seen)
+            left["gate"] = self.gate(common, plan, seen, left.get("gate"))
             run.passed = True
         ship, delivered = left.get("ship"), left.get("gate")
         cause = None if passed else f"{ending}: it says so"
@@ -221,12 +223,14 @@ class History:
                 times = [moment for file, moment in self.ledger.items() if file.tick == tick]
                 truth.committed = max(times, default=truth.committed)
             else:
-                truth.left[run.run_id] = left | {file for file in lacking if file.tick == tick}
+                # Its plan has asked the cluster, so it knows what is missing, whoever left it.
+                truth.left = {run.run_id: left | {file for file in lacking if file.tick == tick}}
                 truth.tried = True
             if tick in own:
-                if ending == "gate closes" and not truth.blocked:
+                truth.closed = [one for one in truth.closed if one != run.run_id]
+                if ending == "gate closes" and not truth.closed:
                     truth.own_looked = truth.looked
-                truth.blocked = ending == "gate closes"
+                truth.closed = [*truth.closed, run.run_id] if ending == "gate closes" else []
                 if run.count == 1:
                     truth.own_passed = run.passed
 
@@ -312,7 +316,11 @@ class History:
         )
 
     def gate(
-        self, common: dict[str, Any], plan: PlanResult, seen: Sequence[int]
+        self,
+        common: dict[str, Any],
+        plan: PlanResult,
+        seen: Sequence[int],
+        earlier: DeliveryGateResult | None,
     ) -> DeliveryGateResult:
         """As the gate does it, with what the ledger says of the plan's files alone."""
         ticks = {
@@ -325,7 +333,13 @@ class History:
         for file, moment in self.ledger.items():
             if tick := ticks.get(file.name):
                 committed[tick] = max(moment, committed.get(tick, moment))
-        found = coverage(plan, CLUSTER, when_empty_fails=True, committed=committed)
+        found = coverage(
+            plan,
+            CLUSTER,
+            when_empty_fails=True,
+            committed=committed,
+            earlier=earlier and earlier.coverage,
+        )
         return DeliveryGateResult(
             **common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found
         )
@@ -359,7 +373,7 @@ class History:
         truth, window = self.truth[tick], hour(tick)
         if window in self.begun:
             return "shipping"  # or killed: for a day nobody can tell
-        if truth.blocked and (not truth.own_looked or truth.outstanding):
+        if truth.closed and (not truth.own_looked or truth.outstanding):
             return "blocked"
         if truth.looked and not truth.outstanding:
             assert {file for file in self.files if file.tick == tick and file in self.ledger}, (
@@ -452,6 +466,26 @@ def do(history: History, step: Any) -> None:
         ("own", 2, "passes"),
         ("own", 1, "passes"),
         ("again", 2, "ship fails"),  # its first gate left the file that run 1 shipped meanwhile
+    ],
+)
+@example(
+    3,
+    [
+        *[("wait", 5)] * 5,
+        ("own", 1, "passes"),  # and delivers the window before, too
+        ("own", 0, "gate closes"),
+        ("again", 0, "gate closes"),
+    ],
+)
+@example(1, [*[("wait", 5)] * 4, *[("own", 0, "ship fails")] * 2, ("again", 0, "passes")])
+@example(
+    3,
+    [
+        *[("wait", 5)] * 4,
+        ("own", 1, "passes"),
+        ("own", 0, "gate closes"),
+        ("again", 0, "passes"),  # it had delivered before that gate closed, and did not after it
+        ("own", 0, "gate closes"),
     ],
 )
 @settings(max_examples=settings().max_examples // 2)

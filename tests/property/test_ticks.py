@@ -241,6 +241,8 @@ class Seen:
     empty: set[int] = field(default_factory=set)
     files: set[FileId] = field(default_factory=set)
     """What its plan had for the cluster."""
+    asked: bool = True
+    """Its plan could ask the cluster."""
 
 
 @dataclass
@@ -290,6 +292,8 @@ def true_gaps(runs: Sequence[Run], cluster: str, ledger: Ledger | None) -> set[i
             if seen.passed:
                 notes, empty = set(), tick in seen.empty and not held
                 held |= not seen.notes[tick] and tick not in seen.empty
+            elif seen.asked:
+                notes = set()
             notes |= seen.notes[tick]
         if closed and (
             not passed_before or notes or empty
@@ -463,7 +467,7 @@ class History:
                 "plan",
                 PlanResult(**context.common("plan"), **times, status="failed", error=error.message),
             )
-            run.seen = {name: Seen(False, {*own}) for name in clusters}
+            run.seen = {name: Seen(False, {*own}, asked=False) for name in clusters}
             event("the plan raised")
             return
         folder.write("plan", planned)
@@ -628,7 +632,7 @@ class History:
             self.unseen(own, before),
             self.files_of(own, before),
         )
-        found = Seen(False, {*before, *own})
+        found = Seen(False, {*before, *own}, asked=not plans[cluster].problem)
         own_files = [file for tick in own for file in files[tick]]
         lacking = self.lacking(cluster, plans[cluster], own_files, planned.late_files) | {
             FileId(one.path, one.size_bytes or 0, one.modified_ms)
