@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 #: The reader of lines, in Java: jvm/ has its sources.
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
 
-#: In place of steps: says what it finds, and does nothing. See spark_jobs/look.py.
+#: Pseudo-step: reports what it finds, and does nothing. See spark_jobs/look.py.
 LOOK = "look"
-#: In place of steps: says what becomes of samples of tests. See spark_jobs/samples.py.
+#: Pseudo-step: reports what becomes of samples of tests. See spark_jobs/samples.py.
 SAMPLES = "samples"
-#: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark
+#: Place of an executor's Python, from its working folder, when the job brings an archive: Spark
 #: unpacks it there under this name.
 _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = (
@@ -56,12 +56,12 @@ PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = (
     "gate_delivery",
     "report",
 )
-#: No step of a run: what lines would become.
+#: Pseudo-step: shows what lines would become.
 PREVIEW = "preview"
-#: No step of a run: whether repaired records may leave quarantine.
+#: Pseudo-step: judges whether repaired records may leave quarantine.
 REPAIRED = "repaired"
 _MASTER_SECONDS = 5.0
-#: How long a job may take to stop Spark, to look into the ledger and to release the lease.
+#: Time in which a job may stop Spark, look into the ledger and release the lease.
 GRACE_SECONDS = 30.0
 
 
@@ -307,7 +307,7 @@ def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
     pythons = {"PYSPARK_PYTHON": task_python(runner), "PYSPARK_DRIVER_PYTHON": python}
     ours = {**pythons, "PYTHONPATH": path, "GX_ANALYTICS_ENABLED": "false"}
     if runner.kind == "local":
-        # Else Spark looks its own host's name up, and complains when that is a loopback address.
+        # Otherwise Spark looks its own host's name up, and complains about a loopback address.
         ours["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     return {**job_environment.here(also), **ours, **child_environment()}
 

@@ -21,7 +21,7 @@ from shipper.jars import LOCKS, resolve_jars
 from shipper.terminal import say
 
 SCHEME = "s3a://"
-#: S3A and Hadoop are of the same release, or do not work: that of the Hadoop in pyspark.
+#: S3A and Hadoop must have the same release: that of the Hadoop in pyspark.
 _HADOOP = "3.5.0"
 LOCK = LOCKS / f"s3a-{_HADOOP}.txt"
 _ITS_OWN = re.compile(r"hadoop-aws|hadoop-cloud")

@@ -15,9 +15,9 @@ from types import FrameType
 from shipper.error_codes import STOPPED, with_code
 from shipper.processes import ProcessId, group_members
 
-#: Names the process that started this one, as "PID START"; see ProcessId.
+#: Variable that names the process that started this one, as "PID START"; see ProcessId.
 PARENT = "SHIPPER_PARENT"
-#: A person at the keyboard, whoever runs services, a terminal that was closed.
+#: Signals of a person at the keyboard, of a service manager, and of a closed terminal.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_SECONDS = 1.0
 

@@ -28,10 +28,11 @@ from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
 _ANEW_SECONDS = 86_400.0
-#: For what takes seconds. C2's optimised code pays after some ten seconds of the same work, and
-#: until then its threads take the CPU that the work needs; G1's threads alone take some to start.
+#: Options for work that takes seconds. C2's optimised code pays after some ten seconds of the same
+#: work, and until then its threads take the CPU that the work needs; G1's threads alone take some
+#: time to start.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-#: A JVM that finds an archive unusable would say so on standard output.
+#: Without this, a JVM with an unusable archive would report it on standard output.
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 

@@ -154,7 +154,7 @@ def records(
         )
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
-    # Of what is no line nothing goes into Spark's sum of them.
+    # Rows that are not lines are not part of Spark's sum.
     ends = F.col(sql_column(MARK)).eqNullSafe(END)
     checksum = F.when(~ends, F.xxhash64(value))
     sent = F.when(ends, F.col(sql_column(SIZES)).cast("binary")).otherwise(value)
@@ -179,8 +179,8 @@ def records(
     if pipeline.source.format == "csv" and pipeline.quarantine is not None:
         columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
     if not mapping.ships_lines or mapping.drop:
-        # What was read, for the sum of bytes; where values are lines and all of them travel, they
-        # say so themselves.
+        # The lines that were read, for the sum of bytes; if values are lines and all of them
+        # travel, the values serve for that.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
 

@@ -23,7 +23,7 @@ from shipper.terminal import visible
 from spark_jobs import class_data, java_command
 
 _HERE = Path(__file__).parent
-#: Every JVM of Spark's says it, and nobody can do anything about it.
+#: Every JVM of Spark's prints this, and nothing can be done about it.
 _NOISE = ("WARNING: Using incubator modules: jdk.incubator.vector",)
 _LOOKS_EVERY_SECONDS = 0.01
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -83,8 +83,8 @@ def _begin(
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
     }
     with _words() as ours:
-        # Ctrl-C is for Python, which ends Java in good order. A shell, since threads may run by
-        # now, and code of ours between fork and exec could wait for ever for one of them.
+        # Ctrl-C is for Python, which ends Java in good order. A shell does this, since threads may
+        # run by now, and Python code between fork and exec could wait for one of them for ever.
         process = subprocess.Popen(
             ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
             env=environment, stdin=subprocess.PIPE, stdout=ours, stderr=ours,
@@ -237,7 +237,7 @@ def _pass_on(pipe: int) -> None:
                 # of a worker that lost its JVM, or was told to go; one that fails says so to Spark
                 in_stack = True
             elif not line.startswith(_NOISE):
-                # Whoever listened may be gone; a pipe that nobody empties would hold the JVM up.
+                # The reader may be gone; a full pipe would block the JVM.
                 with contextlib.suppress(OSError, ValueError):
                     print(visible(line.rstrip("\n")), file=sys.stderr, flush=True)
 

@@ -14,7 +14,7 @@ from shipper.errors import UsageError, why_system
 
 app = new_app("dags", "Write the files through which Airflow finds the pipelines' DAGs.")
 
-#: By these words a file is known as ours, of whatever version.
+#: Marker of shipper's own files, of whatever version.
 _OURS = "from shipper_airflow import dags"
 _DAGS = f'''\
 """Airflow finds a DAG for every pipeline here. Written by `shipper dags install`."""

@@ -29,7 +29,7 @@ from shipper.errors import ShipperError, UsageError
 app = new_app("environment", "Environment of Spark's executors.")
 
 _OURS = ("shipper", "spark_jobs")
-#: Beside what shipper itself depends on.
+#: Packages besides shipper's own dependencies.
 _OF_TASKS = ("pyarrow", "numpy")
 _PACKAGES = "packages"
 _LEVEL = 3
@@ -48,8 +48,8 @@ _LEFT_OUT = {
 }
 _LEFT_OUT |= {"site-packages", "dist-packages"}
 _SOURCES = (".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a", ".pyi")
-#: Not a link to an interpreter elsewhere, as a virtual environment has it: that one need not be on
-#: the executors' machines.
+#: Not a link to an interpreter elsewhere, as in a virtual environment: the executors' machines need
+#: not have that interpreter.
 _LAUNCHER = """#!/bin/sh
 # It runs wherever it was unpacked.
 here=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1

@@ -84,7 +84,7 @@ def gaps(
     runs_uri = resolve_uri(config, spec.runs_uri)
     first = _since(spec, runs_uri, since)
     earlier = None if since or spec.formerly else _earlier(config, spec, runs_uri)
-    if earlier:  # it may have left a hole, which no run of this name knows of
+    if earlier:  # the earlier pipeline may have left a gap that no run of this name knows
         first = {cluster: min(at, earlier.until.get(cluster, at)) for cluster, at in first.items()}
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [

@@ -45,7 +45,7 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
         return Checked({}, "Airflow is not installed here")
     asked = json.dumps([[entry.notifier, dict.fromkeys(entry.with_)] for _, _, entry in named])
     with tempfile.TemporaryDirectory(prefix="shipper-airflow-") as folder:
-        # Airflow writes its configuration into a home that it does not find.
+        # Airflow writes its configuration into a home that does not exist yet.
         home = (
             {}
             if "AIRFLOW_HOME" in os.environ or Path("~/airflow").expanduser().exists()

@@ -80,7 +80,7 @@ from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import replace_unencodable_characters
 
-#: For those who work on shipper, or try it out: the extra `dev` brings them, in the package
+#: Tools for developers and for trying shipper out: the extra `dev` installs them, in the package
 #: shipper-tools.
 _TOOLS = {
     "bench": "shipper_tools.bench.command",
@@ -485,7 +485,7 @@ def run(
     try:
         code = runner.run_job(
             job, stdout=sys.stderr.buffer
-        )  # spark-submit sends its child's standard error there
+        )  # spark-submit sends its child's standard error to standard output
     except Stopped as error:
         code, stopped = 128 + error.signum, error
     result = folder.find(runner.REPORT, RunReport)
@@ -506,7 +506,7 @@ def run(
     try:
         if metrics:
             metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))
-    except UsageError as error:  # what was shipped is shipped, whatever becomes of its figures
+    except UsageError as error:  # the records are shipped, even if their figures cannot be written
         err.say(error.message, "yellow")
     warned = message(result).ending == "warning"
     raise typer.Exit(code or (NEEDS_A_LOOK if strict and warned else 0))

@@ -99,7 +99,7 @@ def new(
     try:
         load_pipeline_alone(config, name, EVERYTHING)
     except Exception:
-        file.unlink()  # what was asked for cannot be; the error says why
+        file.unlink()  # such a pipeline is not possible; the error says why
         raise
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
     if found and found.time:

@@ -93,7 +93,7 @@ Last = Annotated[
     ),
 ]
 
-#: As they are called in Airflow's form → on this command line.
+#: Name in Airflow's form → name on this command line.
 _FLAGS = {
     "`reship_reason`": "--reason",
     "`reship`": "--reship",

@@ -26,7 +26,7 @@ from shipper.errors import ConfigError
 FOLDER = "tests"
 MOST_RECORDS = 1_000
 """A sample has at most so many. More are no example that a person reads."""
-#: In the place of the key of each hash: tests are the same on every machine, and need no secret.
+#: Replaces the key of each hash: tests give the same result on every machine, and need no secret.
 _KEY = "a key for tests, and no secret"
 
 

@@ -24,12 +24,12 @@ from typing import Any, Literal
 from shipper.config.yaml_file import KeyPath, Problem
 
 ReferenceKind = Literal["environment", "file", "airflow"]
-#: While DAGs are parsed, and for ``validate --no-secrets``.
+#: Kinds that need not be known while DAGs are parsed, and for ``validate --no-secrets``.
 EVERYTHING: frozenset[ReferenceKind] = frozenset({"environment", "file", "airflow"})
-#: What only a task of Airflow's can know.
+#: Kinds that only a task of Airflow can look up.
 OF_AIRFLOW: frozenset[ReferenceKind] = frozenset({"airflow"})
-#: Holds what was looked up by somebody else, as JSON: ``{"airflow:kafka.password": "…"}``.
-#: Airflow's task gives it to its child.
+#: Variable with values that another process looked up, as JSON: ``{"airflow:kafka.password":
+#: "…"}``. Airflow's task passes it to its child.
 GIVEN_VARIABLE = "SHIPPER_REFERENCES"
 
 NOTHING = object()

@@ -131,8 +131,7 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
     pipelines, broken = _read_pipelines(of_pipelines, of_clusters, reasons)
     faults = [fault for file in clusters.values() for fault in file.faults]
     faults += [fault for found in broken.values() for fault in found if not fault.repeats]
-    # A file with the wrong ending beside one with the right one breaks nothing, but is a fault
-    # nevertheless.
+    # A file with the wrong ending beside one with the right ending breaks nothing, but is a fault.
     faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
     faults += of_pipelines.platform.faults if of_pipelines.platform else ()
     if not pipelines and not broken:
@@ -497,11 +496,11 @@ class Folder(Generic[M]):
             ]
             known = {problem.path for problem in problems}
             try:
-                # By the keys of the YAML only: `chunk_size_bytes`, a name in the code, is an
-                # unknown key here.
+                # Only keys of the YAML are allowed here: `chunk_size_bytes`, a name in the code, is
+                # an unknown key.
                 model = self._model.model_validate(data, by_alias=True, by_name=False)
             except ValidationError as error:
-                # What pydantic thinks of a value that is known to be wrong would be said twice.
+                # A value that is known to be wrong needs no second complaint from pydantic.
                 problems += [
                     problem
                     for problem in problems_of(error, self._model, file)

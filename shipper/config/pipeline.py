@@ -348,8 +348,8 @@ class Pipeline(Model):
                 data[key] = {field: data[key]}
         return with_objects_asked_for(data)
 
-    # What follows are validators of fields and not of the whole, so that a fault elsewhere in the
-    # file does not hide theirs. Each sees the fields above its own, if those are right.
+    # The validators below check fields and not the whole, so that a fault elsewhere in the file
+    # does not hide theirs. Each sees the fields above its own, if those are right.
 
     @field_validator("formerly", mode="before")
     @classmethod

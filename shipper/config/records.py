@@ -46,7 +46,7 @@ _WHY_NOT_BUNDLED = {
     ),
     "avro": "a bundle joins lines of text, and these are no text; remove `bundle`",
 }
-#: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
+#: Reasons of records in quarantine, besides the names of checks with severity `quarantine`.
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = (
     "unparseable",
     "unroutable",

@@ -14,7 +14,7 @@ from pydantic import Field, Secret, WithJsonSchema, field_validator, model_valid
 from shipper.config.rules import Fault, Model, regex_groups
 
 SHORTEST_KEY = 16
-#: What stands for a match of a regular expression that says nothing else.
+#: Default replacement for a match of a regular expression.
 REDACTED = "[redacted]"
 _KEY = re.compile(r"\$\{(?:[^}:]+|(?:file|airflow):[^}]+)\}")
 _TOKEN = re.compile(r"\$(.?)", re.DOTALL)

@@ -21,8 +21,8 @@ from shipper.config.records import Route
 from shipper.config.rules import REPLAY_INFIX, Model, check_topic, sql_literal
 from shipper.errors import UsageError
 
-#: The rule that takes out lines whose event time is not asked for. First of all: such a line is
-#: nothing else.
+#: Rule that drops lines whose event time is outside the replay. It comes first: such a line counts
+#: for no other rule.
 OUTSIDE = "outside_replay"
 ID_HEADER, REASON_HEADER, FILE_HEADER = (
     "shipper-replay",
@@ -87,7 +87,7 @@ def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
         },
         "routes": _prefixed(pipeline, pipeline.routes, replay.topic_prefix),
         "delivery": delivery.model_copy(update={"rate_limit": min(limits, default=None)}),
-        # Checks of a listing say how a window's should be; these may be a few files, or old ones.
+        # Checks of a listing describe a whole window; a replay's files may be few, or old.
         "gates": pipeline.gates.model_copy(
             update={
                 "source": checks or (RowsCheck(check="rows"),),

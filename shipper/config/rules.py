@@ -55,7 +55,7 @@ COLUMN_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY_PATTERN = r"^[0-9]+[gm]$"
 ARCHIVE_PATTERN = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)[^,#\s]*\.(tar\.gz|tgz|zip)$"
 CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
-#: What each pattern of a field means, for people.
+#: Description of each field's pattern, for people.
 PATTERN_MEANINGS = {
     NAME_PATTERN: (
         "a name has lower-case letters, digits, '_' and '-' only, begins with a letter "
@@ -204,7 +204,7 @@ def check_cron(expression: str) -> None:
         raise ValueError(
             "`H` and `R` are random numbers, and change at each reading; write the number"
         )
-    # As late as this: most pipelines have a preset, and the library takes 0.2 s to import.
+    # Imported late: most pipelines have a preset, and the library takes 0.2 s to import.
     from croniter import CroniterBadDateError, CroniterError, croniter
 
     try:
@@ -241,8 +241,8 @@ def check_timezone(name: str) -> None:
 
 _SOURCE_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 # Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be
-# asked for). The one list of what a pattern may have: of anything else nobody knows how often the
-# name changes, and folders would be left out without a word.
+# asked for). This is the only list of what a pattern may have: for any other directive it is
+# unknown how often the name changes, and folders would be left out silently.
 _DIRECTIVES = {
     "Y": (r"\d{4}", 366 * 86_400),
     "m": (r"\d{2}", 31 * 86_400),
@@ -316,7 +316,7 @@ def step_seconds(pattern: str) -> int:
     return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
 
 
-#: Part of a date or time → those that must stand beside it, or the name comes again.
+#: Part of a date or time → the parts that it needs beside it; otherwise the name repeats.
 _BELOW = {"m": "Y", "d": "m", "j": "Y", "H": "d", "M": "H", "S": "M"}
 
 
@@ -467,7 +467,7 @@ def password_fault(uri: str) -> str | None:
     )
 
 
-#: Those of `source` that tests cover. Of others nobody knows what their listing leaves out.
+#: Schemes of `source` that tests cover. For others it is unknown what their listing leaves out.
 _SOURCE_SCHEMES = ("file", "hdfs", "viewfs", "s3a")
 _SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
 

@@ -26,7 +26,7 @@ from ruamel.yaml.reader import ReaderError
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
 
-#: The parser needs a second for a file of that size, or of so many values, at worst. A long
+#: At worst, the parser needs a second for a file of this size, or with this many values. A long
 #: pipeline has 5 kB and 200 values.
 LARGEST_BYTES, MOST_VALUES, DEEPEST, LONGEST_TEXT = 256_000, 10_000, 32, 16_000
 _TAG = "tag:yaml.org,2002:"

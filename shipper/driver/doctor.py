@@ -157,7 +157,7 @@ def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
         except OSError as error:
             found.append(failed(why_system(error)))
         except Exception as error:
-            # Whatever its text says may quote a secret.
+            # The error's text may quote a secret.
             log.info("%s", check.name, exc_info=True)
             found.append(failed(f"the check itself failed: {type(error).__name__}"))
 

@@ -443,8 +443,8 @@ CHECKS = (
 
 def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
     """Return the cluster's checks. ``about``: the machine from which the cluster is asked."""
-    # A question that is not answered must end before the check that asked it, so that its reason is
-    # told and not only that it is missing.
+    # A question without an answer must end before its check does, so that the finding has the
+    # reason and not only the time-out.
     limit = 0.8 * about.limit_seconds
     return CheckList(
         CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: "

@@ -52,7 +52,7 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
     )
     more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
     count = "" if len(closing) == 1 else f"{len(closing)} checks failed: "
-    # What decided comes first: whoever shows one line of this shows its beginning.
+    # The deciding checks come first: a single shown line is the beginning of this text.
     return (
         f"{count}{named}{more}. The gate is closed {what_it_means}. Remove the cause, or correct "
         "the checks under `gates` in the pipeline's file. Then run the window again: it sends what "
@@ -98,7 +98,7 @@ def size(size_bytes: int | None) -> str | None:
 def share(part: int, whole: int) -> str:
     """Return ``99.9999 %``, rounded down."""
     percent = part * 1_000_000 // whole / 10_000
-    # Near an end every digit counts; in the middle four of them would only be read.
+    # Near 0 and 100 % every digit counts; in the middle four digits would only distract.
     return f"{int(percent * 100) / 100 if 1 <= percent <= 99 else percent:.12g} %"
 
 

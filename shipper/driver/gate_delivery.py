@@ -46,13 +46,14 @@ def gate_delivery(
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
         state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
-        # What the ship has sent again counts once. What was lost since is in the sums, and named.
+        # Records that the ship has sent again count once. Records lost since are in the sums, and
+        # named.
         chunks = without(
             state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
         )
         lost = judge(client, chunks, {file_id(file) for file in files}).named()
-    # What is left alone since it was overwritten is not what the ledger knows by its name, size and
-    # time.
+    # An overwritten file that is left alone is not the file that the ledger knows by its name, size
+    # and time.
     others = chunks.overwritten(etags_of(files))
     ledger = figures(
         chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generations

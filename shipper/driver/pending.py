@@ -12,7 +12,7 @@ from shipper.errors import DigestChanged, SourceError
 from shipper.ledger.fold import Chunks, SplitState, standing_as_cut, standing_of
 from shipper.types import FileId, SplitId
 
-#: Why a file cannot be shipped, in the order in which it is told.
+#: Reasons why a file cannot be shipped, in the order in which they are reported.
 _Obstacle = Literal["misread", "changed", "other Spark", "grown", "replaced"]
 OnReplaced = Literal["fail", "skip", "reship", "continue"]
 

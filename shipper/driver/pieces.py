@@ -10,11 +10,11 @@ from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 _ALL_LINES = 2**63 - 1
-#: Small files share a partition of Spark's up to so much. Less is not worth the lanes of another
-#: task; more leaves tasks idle in a window that is not much larger: 55 MB in eight files were work
-#: for two tasks, whatever `runner.cores` said.
+#: Small files share a Spark partition up to this size. Less is not worth the lanes of another task;
+#: more leaves tasks idle in a slightly larger window: 55 MB in eight files were work for two tasks,
+#: whatever `runner.cores` said.
 _LEAST_PARTITION_BYTES, _MOST_PARTITION_BYTES = 8 * 2**20, 128 * 2**20
-#: So that tasks have about as much to do as each other.
+#: Gives tasks about equal work.
 _PARTITIONS_PER_TASK = 4
 
 

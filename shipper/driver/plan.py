@@ -384,7 +384,7 @@ def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, b
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
         beginnings = context.engine.look_at(left)
-    # An old file must not fail a run for each hour that it is there.
+    # An old file must not fail each hour's run while it exists.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
@@ -520,7 +520,7 @@ class AskedCluster:
             try:
                 state = ledger.look(AskState([file.path for file in splits_of])) if there else None
             finally:
-                # of a ledger that is not the one that it was, nothing else need be said
+                # If the ledger is not the one that it was, nothing else need be reported.
                 identified.result()
         self._found.warnings += ledger.weaknesses()
         self._found.generation = -1
@@ -629,7 +629,7 @@ class AskedCluster:
                     context.folder.run_id,
                 ):
                     self._topics.chunks.add(key, value)
-            # What may be sorted otherwise now. The rest is complete, or refused.
+            # Files whose classification may change now. The others are complete, or refused.
             undecided = {*first.left, *first.contested}
             again = {file: starts for file, starts in self._splits_of.items() if file in undecided}
             sorted_anew = self._sort(again, policy, renamed=found.renamed, grown=grown)

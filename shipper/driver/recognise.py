@@ -29,14 +29,14 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.types import FileId, SplitId
 from shipper.worker.order import Part
 
-#: Originals of a candidate that are compared: many files may begin alike, as those of CSV do. If
-#: records depend on the file's path, each costs a read of the candidate; else one read compares
-#: all, and of a log that is rotated for years the ledger has many at a few paths.
+#: Originals of a candidate that are compared: many files may begin alike, as CSV files do. If
+#: records depend on the file's path, each original costs a read of the candidate; otherwise one
+#: read compares all, and of a log that is rotated for years the ledger has many at a few paths.
 _MOST_PATHS, _MOST_ORIGINALS = 16, 256
 _PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
-#: Columns of a record that are others if the file is cut otherwise.
+#: Columns of a record that change if the file is cut otherwise.
 _OF_THE_CUT = frozenset({"record_number", "split_start"})
-#: Columns of a record that are others if the file has another path.
+#: Columns of a record that change if the file has another path.
 _OF_THE_PATH = frozenset({"file_path", "file_name", "window_start", "input_file"})
 _UINT64 = 1 << 64
 
@@ -376,8 +376,8 @@ def _candidates(
     for file, ones in alike.items():
         originals = list[_Original]()
         for one, former in ones.items():
-            # Under whichever of its names the file lies there: what begins like it elsewhere is a
-            # copy.
+            # The file lies at whichever of its names exists: files elsewhere that begin like it are
+            # copies.
             if one not in states or any(
                 _lies_there(name, chunks.etags.get(name, ()), there[name.path])
                 for name in names[one]
@@ -547,8 +547,8 @@ def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Ver
         if sums.counts[number] == value.records and (
             not of.topic or sums.checksums[number] == value.checksum
         ):
-            # A count of dropped lines contradicts, and proves nothing: so many comments are at the
-            # top of every file.
+            # A count of dropped lines can contradict, but proves nothing: many files begin with the
+            # same number of comments.
             held += bool(of.topic)
         else:
             failed += 1
@@ -756,8 +756,8 @@ def moved_records(
     for (begins, topic, _, _), some in groups.items():
         for group in some:
             ordinals = list(group.ordinals)
-            # A file of which more is shipped under this name is known by this name from now on;
-            # else by its former one.
+            # If more of a file is shipped under this name, the file is known by this name from now
+            # on; else by its former one.
             head = None if one.complete else file.head
             own = {"last": ordinals[-1].end, "ordinals": encode_ordinals(ordinals), "head": head}
             value = MovedValue(**{**vars(group.value), **common, **own})

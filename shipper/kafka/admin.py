@@ -37,8 +37,8 @@ log = logging.getLogger("shipper.kafka")
 
 #: For a moment after a topic was created, or while a leader moves.
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
-#: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says
-#: nothing about it.
+#: Answers of a broker without transactions. Any other error, such as a slow coordinator's, does not
+#: decide that.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
 _AGAIN_SECONDS = 5.0
@@ -163,8 +163,8 @@ class ClusterAdmin:
     def _certificate_fault(self) -> str | None:
         """Return why no TLS connection comes up, if librdkafka has complained of that."""
         heard = self._client_errors.last
-        # A broker that wants a certificate says so when the connection is up, and librdkafka then
-        # only that it broke.
+        # A broker that requires a certificate says so when the connection is up, and librdkafka
+        # then only reports that the connection broke.
         if (
             heard is None
             or heard.name not in ("_SSL", "_TRANSPORT")
@@ -312,7 +312,7 @@ class ClusterAdmin:
         partitions. Return what it does not know at the deadline; None if it knows all, or did not
         answer: then no client hears anything wrong from it either."""
         while True:
-            # A new client has no connection but to its bootstrap broker, and so asks that one.
+            # A new client has a connection only to its bootstrap broker, and so asks that one.
             client = make_client(
                 AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
             )

@@ -30,12 +30,13 @@ from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
-#: Nothing is ever committed to it; the client asks for its coordinator all the same.
+#: Group of the reading clients. Nothing is ever committed to it, but the client asks for its
+#: coordinator.
 GROUP = "shipper-reads-without-a-group"
 _POLL_SECONDS = 0.1
 _MOST_MESSAGES = 10_000
-#: What a write meets in the first moments of a topic, or between two leaders. Nothing of the record
-#: is written.
+#: Faults of a write in the first moments of a topic, or during a leader election. The record is not
+#: written.
 _NOT_YET = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
 
 
@@ -144,8 +145,8 @@ class ClusterClient(ClusterAdmin):
         hears why it cannot."""
 
         def read(partition: int) -> None:
-            # Without metadata librdkafka would look for the end once, in vain, and again after half
-            # a second.
+            # Without metadata librdkafka would look for the end once, without success, and again
+            # after half a second.
             known = self._reader(topic, partition).consumer.list_topics(topic, self._timeout).topics
             if topic in known and known[topic].error is None:
                 self.read(topic, partition, OFFSET_END, wait_seconds=None)
@@ -275,7 +276,7 @@ class ClusterClient(ClusterAdmin):
                     entries.append(message)
                     position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # At the LSO: the end, or the first record of a transaction that is still open.
+                    # At the LSO, which is the end or the first record of an open transaction.
                     position, at_lso = offset, True
                 else:
                     raise self._failed(f"cannot read {name}", to_fault(error, topic))
@@ -342,8 +343,8 @@ class ClusterClient(ClusterAdmin):
                 self._queue(producer, written, topic, partition, key, value)
                 if written.fault:
                     break
-            # A record that is not acknowledged fails after the timeout; librdkafka looks for those
-            # once a second.
+            # A record without acknowledgement fails after the timeout; librdkafka looks for such
+            # records once a second.
             call(producer.flush, self._timeout + 5)
         except KafkaFault as fault:  # the producer is beyond repair
             self._drop_log_producer(producer)

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-#: `max.message.bytes` of a topic that says nothing else.
+#: Default of `max.message.bytes`.
 DEFAULT_LIMIT_BYTES = 1_048_588
-#: The broker's limit holds for the batch as it is stored: a header of 61 bytes comes on top of the
-#: records, and what a codec adds to bytes that it cannot compress.
+#: The broker's limit holds for the batch as it is stored: a header of 61 bytes is added to the
+#: records, and whatever a codec adds to incompressible bytes.
 BATCH_OVERHEAD_BYTES = 2048
 #: What a record costs in a batch beside its key and value: lengths, offset and timestamp
 #: differences (Kafka's record format, v2).
@@ -23,7 +23,7 @@ _CREATE, _BEFORE, _AFTER = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
 )
-#: What brokers older than 3.6 have in place of the other two.
+#: Settings of brokers older than 3.6, instead of the other two.
 _DIFFERENCE = "message.timestamp.difference.max.ms"
 
 

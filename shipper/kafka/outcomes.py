@@ -42,8 +42,8 @@ class ErrorPolicy:
     `delivery.metadata_wait`."""
 
 
-#: A refusal is permanent, but for the moment in which somebody is just granting the right; with
-#: what it takes to stop, half a minute.
+#: A refusal is permanent, except for the moment in which the right is being granted; together with
+#: the time to stop, half a minute.
 GRANT_SECONDS = 15.0
 _N, _U = TransactionOutcome.NOT_DELIVERED, TransactionOutcome.UNKNOWN
 _CREDENTIALS = (
@@ -262,8 +262,8 @@ TABLE: dict[str, ErrorPolicy] = {
     "POLICY_VIOLATION": ErrorPolicy(_N, _F, "a policy of the broker refuses it"),
 }
 
-#: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the
-#: tries.
+#: Any other fault: its outcome is unknown. The ledger resolves it, and the deadline bounds the
+#: retries.
 OTHERWISE = ErrorPolicy(
     TransactionOutcome.UNKNOWN,
     Action.REOPEN,

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: confluent-kafka with which it was tried: where the handle lies is no promise of theirs
-#: (docs/foundations.md).
+#: Version of confluent-kafka with which this was tested: the handle's place is not a public
+#: interface (docs/foundations.md).
 _TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__

@@ -34,7 +34,7 @@ from shipper.types import Header
 
 log = logging.getLogger("shipper.kafka")
 
-#: The producer dropped the record itself: why, something else says.
+#: Faults with which the producer dropped the record itself: another error has the cause.
 PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _QUEUE_KILOBYTES = 524_288
 _STATISTICS_INTERVAL_MS = 1000
@@ -117,7 +117,8 @@ class LaneProducer:
         """Deadline of the transaction under way, in monotonic seconds."""
         self.sent = SentBytes()
         """Bytes sent up to a second ago; exact after :meth:`count_sent`."""
-        # What is not acknowledged before the transaction times out cannot become part of it.
+        # A record that is not acknowledged before the transaction times out cannot become part of
+        # it.
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
@@ -150,7 +151,7 @@ class LaneProducer:
             self._log_listener,
         )
         self.produce = self._producer.produce
-        # Without a transaction only a report per record tells that a part of a batch was refused,
+        # Without a transaction only a report per record shows that a part of a batch was rejected,
         # and packed records have none.
         self._library = library(
             Path(confluent_kafka.__file__).parents[1],

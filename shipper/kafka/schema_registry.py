@@ -20,7 +20,7 @@ from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
 
 _TIMEOUT_SECONDS = 8.0
-#: Before the second and the third try.
+#: Pauses before the second and the third try.
 _PAUSES_SECONDS = (0.5, 1.0)
 _TYPE = "application/vnd.schemaregistry.v1+json"
 #: Of the registry's own `error_code`: no such subject, version or schema.

@@ -44,8 +44,8 @@ ABSENT = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 _LOOK_SECONDS = 5.0
 _PATIENCE_SECONDS, _SHORT_PATIENCE_SECONDS = 10.0, 1.0
 _PAUSE_SECONDS = 0.2
-#: Looks under way at once. With one, a lane would wait for another lane's look to end before its
-#: own could begin: half a round trip.
+#: Parallel lookups. With one, a lane would wait for another lane's lookup to end before its own
+#: could begin: half a round trip.
 _MOST_LOOKS = 4
 
 
@@ -258,7 +258,7 @@ class TopicIdWatch:
                     self._answers[topic] = _Answer(began, topic_id)
                     if (
                         topic_id is not None
-                    ):  # an absent topic may come back as it was: its broker was behind the others
+                    ):  # an absent topic may reappear: its broker's metadata lagged behind
                         self._known[topic] = topic_id
                 self._refused.discard(topic)
             self._why |= found.faults | found.refused

@@ -322,8 +322,8 @@ class Topics:
         with self._lock:
             entry = self._topics[name]
             if not state.answered and entry.state is not None and entry.state.answered:
-                # librdkafka asks one broker, the controller; while that one is away the others
-                # still lead their partitions
+                # librdkafka asks one broker, the controller. While the controller is away, the
+                # others still lead their partitions.
                 entry.look_at = now + _FIRST_PAUSE_SECONDS
                 return
             entry.state, entry.listed, entry.why = (
@@ -333,7 +333,7 @@ class Topics:
             )
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):
-                entry.at_first = ()  # made anew, with fewer
+                entry.at_first = ()  # recreated, with fewer partitions
             entry.at_first = entry.at_first or existing
             if entry.listed:
                 entry.look_at = now + _REFRESH_SECONDS

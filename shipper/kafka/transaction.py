@@ -37,8 +37,7 @@ log = logging.getLogger("shipper.transaction")
 T = TypeVar("T")
 
 _OPEN_SECONDS = 60.0
-#: The second question that is asked of a new connection anyway; each further one would take a round
-#: trip.
+#: Second request, which a new connection needs anyway; each further one would take a round trip.
 _MOST_LOOKED_UP = 1
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
@@ -144,7 +143,7 @@ class _TransactionalProducer(LaneProducer):
                 call(operation, slice_of(until))
                 return
             except KafkaFault as fault:
-                # After a fatal error every call is answered with _CONFLICT, and called retriable.
+                # After a fatal error every call returns _CONFLICT, and is called retriable.
                 if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
                     raise self._client_errors.explained(fault) from fault
                 log.debug("resumed after %s", fault)

@@ -359,8 +359,8 @@ def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
     LedgerDamaged."""
     try:
         parts = parse(record.key)
-        # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more
-        # than this.
+        # Nearly all records of a ledger are chunks, and of most of them no more than this is
+        # needed.
         if (
             type(parts) is list
             and len(parts) == _PARTS_OF_CHUNK

@@ -94,8 +94,8 @@ class Control:
                     self.identity = identity
                     self._records["identity",] = record
                 case (AttemptKey() as attempt, Attempt()):
-                    # An attempt of an earlier generation is a zombie's: it says nothing about this
-                    # generation's tasks.
+                    # An attempt of an earlier generation belongs to a stale run: it says nothing
+                    # about this generation's tasks.
                     if attempt.generation == self.generation:
                         self._note(attempt)
                         self._records.setdefault(("attempt", attempt), record)

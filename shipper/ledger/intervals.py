@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from typing import NamedTuple
 
-#: Most runs in one record of the ledger, which as text are some 300 kB; who has more writes more
+#: Most runs in one record of the ledger, which as text are some 300 kB. More runs need more
 #: records.
 MOST_RUNS = 20_000
 _RUN = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)

@@ -462,7 +462,7 @@ def _differ(
         )
         return expected.offset < end  # else it was written after the snapshot's side was read
     # The broker has dropped a record that was archived, and its tombstone, since the snapshot was
-    # made. It counts once all the same.
+    # made. The record still counts once.
     return not archived
 
 

@@ -153,7 +153,8 @@ class HeldLease:
                     self.superseded.set()
                     return
             except ShipperError as error:
-                # Manners only: without the lease another run may start, and then fences this one.
+                # A lease is only politeness: without it another run may start, and then fences this
+                # one.
                 log.warning("the lease could not be renewed: %s", error)
             except Exception:
                 log.warning("the lease could not be renewed", exc_info=True)

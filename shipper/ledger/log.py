@@ -68,19 +68,18 @@ from shipper.types import Decided, EncodedRecord, FileId, LogRecord, PartitionOf
 
 log = logging.getLogger("shipper.ledger")
 
-#: A tail of fewer records is read so quickly (some 30 ms) that a new snapshot is not worth its
+#: A tail with fewer records is read so quickly (some 30 ms) that a new snapshot is not worth
 #: writing.
 LONG_TAIL_RECORDS = 2_000
 #: Records held in memory at once while a snapshot is made.
 _SLICE_RECORDS = 200_000
 
-#: With three, one broker may be lost and another one be restarted.
+#: With three replicas, one broker may be lost and another one be restarted.
 _REPLICAS = 3
 SETTINGS = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
-#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction removes
-#: it.
+#: A tombstone whose key is not a ledger's means nothing to any version, and compaction removes it.
 _BARRIER = EncodedRecord(b"barrier", None)
 _CONTROL_SECONDS = 15.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0

@@ -26,10 +26,10 @@ CONTROL, CHUNKS = 0, 1
 PARTITIONS = 2
 #: Of a generation. `runner.cores` and `delivery.lanes` allow no more.
 MOST_TASKS, MOST_LANES = 4_096, 128
-#: A lease is not believed to last longer, whatever it says. `delivery.lease` allows no more.
+#: Longest lease that is believed. `delivery.lease` allows no more.
 MOST_LEASE_SECONDS = 86_400.0
-#: Of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null is
-#: the seed itself.
+#: Seed of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null
+#: is the seed itself.
 _SPARK_SEED = 42
 
 

@@ -46,7 +46,7 @@ FORMAT = 4
 SHARD_RECORDS = 2_000
 _GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger
 _SHARDS_AT_ONCE = 32
-#: The one before stays for those who have just read its manifest.
+#: The previous manifest stays for readers that have just read it.
 _KEPT_MANIFESTS = 2
 
 

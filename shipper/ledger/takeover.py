@@ -305,7 +305,7 @@ def fence_earlier_runs(
     finally:
         fences.discard()
     if refusals:
-        # It promises less: a chunk of an earlier run may still come, and then twice.
+        # At least once promises less: a chunk of an earlier run may still arrive, and then twice.
         log.warning(
             "lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0]
         )

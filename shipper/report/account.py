@@ -158,8 +158,8 @@ class Account:
         if self.delivered or self.quarantined:
             return "shipped"
         if self.plan is not None and (self.plan.problem or self.plan.left_files):
-            # The plan saw something to ship: only a ship step that ran can say that it was there
-            # after all.
+            # The plan saw something to ship: only a ship step that ran can say that it was already
+            # committed.
             return "nothing" if self.ship and self.ship.status == "succeeded" else "no result"
         return "nothing" if self.ship or self.plan else "no result"
 

@@ -152,8 +152,8 @@ def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
     for account in found:
         for counts in account.ship.files if account.ship else []:
             left.pop(counts.path, None)
-            # Of a failed ship a file without a record was not read, or was read and its receipt is
-            # lost: nobody knows.
+            # In a failed ship, a file without a record was not read, or was read and its receipt is
+            # lost: this cannot be decided.
             unknown = account.ship_failed and counts.records == 0
             yield FileRow(
                 counts.path,

@@ -195,7 +195,7 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     kept = window_names(runs_uri, pipeline.key)
     if not began or not kept:
         return None
-    # Where results are deleted after some days, nothing can be said of the days before.
+    # If results are deleted after some days, nothing can be said about earlier days.
     first = max(
         min(began.values()),
         min(window.start for window in kept),

@@ -37,8 +37,8 @@ from shipper.windows.window import Window, parse_window
 
 Event = Literal["late", "failure"]
 R = TypeVar("R", bound=StepResult)
-#: How many of the newest windows are looked at, step by step, for one that is there. Beyond the
-#: last nothing is known.
+#: Number of the newest windows that are checked, step by step, for a complete one. Beyond the last
+#: nothing is known.
 _LOOKED_AT = (0, 3, 20, 200)
 _MOST_LINES = 20
 """Lines of one notice, at most."""

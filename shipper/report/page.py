@@ -168,8 +168,8 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
     failed = False
     for step in steps(report):
         if step.result is None:
-            # What follows a failure was never begun; what nothing explains was killed, or its
-            # result is lost.
+            # A step after a failure was never begun; a step without any explanation was killed, or
+            # its result is lost.
             yield step, "not run" if failed else "no result", "dim"
         else:
             yield step, *_STATUS[step.result.status]

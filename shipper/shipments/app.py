@@ -58,7 +58,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-#: A report is one file: its own policy says so too.
+#: A report is one file: its own policy repeats this.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action "
     "'none'; frame-ancestors 'self'; sandbox allow-popups"

@@ -381,7 +381,7 @@ class Index:
             )
             self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
             if outcome.state in THERE:
-                # A run that began before, and has left nothing, is dead: a pipeline ships to a
+                # A run that began before, and has left no result, is dead: a pipeline ships to a
                 # cluster once at a time.
                 self.db.execute(
                     "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
@@ -618,8 +618,8 @@ def _span(text: str) -> Span:
 def _schedule(cron: str | None, timezone: str, deliver_within: float | None) -> Schedule | None:
     if cron is None:
         return None
-    # By construction: it was checked when the pipeline was read, and a page should not pay for it
-    # again.
+    # Unchecked construction: the value was checked when the pipeline was read, and a page should
+    # not pay for it again.
     return Schedule.model_construct(
         cron=cron, timezone=timezone, deliver_within_seconds=deliver_within
     )

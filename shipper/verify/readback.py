@@ -276,7 +276,7 @@ class ReadBack:
                     )  # others may go on writing to it for ever
                     run = [message for message in run if int(message.offset() or 0) < end]
                 takers[place[0]](seen[place], run)
-            # After the records that came with it: it is said of a partition when they have been
+            # The end of a partition comes after its records: it is reported when they have been
             # fetched, not when they have been counted.
             for event in filter(Message.error, messages):
                 place = self._end_of_partition(event)

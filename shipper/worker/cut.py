@@ -30,7 +30,7 @@ from shipper.worker.marks import BROKEN, END, decode_mark
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.2
-#: Dropped lines travel without bytes; a file of nothing else must not become one slice.
+#: Dropped lines travel without bytes; a file of dropped lines must not become one slice.
 _MOST_ROWS = 2_000_000
 
 

@@ -52,7 +52,8 @@ log = logging.getLogger("shipper.lane")
 
 _ABORT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
-#: What librdkafka says of records that failed a check of the broker, and of those beside them.
+#: Faults that librdkafka reports for records that failed a check of the broker, and for those
+#: beside them.
 _INVALID = ("INVALID_RECORD", "_INVALID_DIFFERENT_RECORD")
 
 
@@ -74,8 +75,8 @@ class LaneStopped(Exception):
     """The pool is closing and the lane's time is over."""
 
 
-#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any
-#: more.
+#: Function that returns the ledger keys of committed chunks. Raises Superseded if the caller may
+#: not send any more.
 ResolveOutcome = Callable[[], Decided[Container[bytes]]]
 
 
@@ -427,8 +428,8 @@ class Lane(threading.Thread):
         topics = (
             {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
         )
-        # If librdkafka did not say which topic it was, those that are innocent get no smaller, and
-        # that is no fault.
+        # If librdkafka did not name the topic, the innocent topics' batches get smaller too, which
+        # does no harm.
         if True not in [self._gets_smaller(topic) for topic in topics]:
             raise _too_large(fault, chunks) from fault
 

@@ -22,7 +22,7 @@ from shipper.worker.rate import NoLimit, RateLimit
 from shipper.worker.receipt import new_seal
 
 _ROOT = Path(__file__).resolve().parents[1]
-#: What tasks run of shipper.
+#: Parts of shipper that tasks run.
 _TASK_CODE = (
     "complaints.py",
     "error_codes.py",

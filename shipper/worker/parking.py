@@ -224,7 +224,7 @@ class Admission:
         going: list[Chunk] = []
         for place in self.parking.places():
             if place not in self.parking:
-                continue  # all that waited there came behind what was just given up
+                continue  # all that waited there came after what was just given up
             if self._topics.partitions(*place):
                 going += self.parking.take(place)
             elif self._forbidden_too_long(place):

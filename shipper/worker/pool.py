@@ -40,8 +40,8 @@ from shipper.worker.receipt import LaneSample, LaneWork
 
 log = logging.getLogger("shipper.pool")
 
-#: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held,
-#: by whichever lane sent them.
+#: Called with chunks once their transaction has committed; with the pool's lock held, by the lane
+#: that sent them.
 Delivered = Callable[[Sequence[Chunk]], object]
 
 _LEARN_SECONDS = 5.0

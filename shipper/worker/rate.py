@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from shipper.kafka.producer import Throttled
 
-#: How much of a transaction's timeout may pass with waiting for a cap. The rest is for the cluster,
-#: which ends one that is open for longer.
+#: Share of a transaction's timeout that may pass in the rate limiter. The rest is for the cluster,
+#: which aborts a transaction that is open for longer.
 PACED_SHARE = 0.25
 
 _LOOKS_EVERY_SECONDS = 0.5
-#: What a broker's quota looks back at (`quota.window.num` - 1 windows of
+#: Time over which a broker's quota is measured (`quota.window.num` - 1 windows of
 #: `quota.window.size.seconds`, by default).
 _QUOTA_WINDOW_SECONDS = 10.0
-#: A shorter throttling passes by itself: who sends at the quota's rate meets it. A quota on
-#: requests, which says nothing of bytes, throttles for one second at most.
+#: Shortest throttling that counts: a shorter one passes by itself, and occurs at the quota's own
+#: rate. A quota on requests, which says nothing of bytes, throttles for one second at most.
 _PASSING_SECONDS = 2.0
 #: Factors of the learned rate: after a transaction that was not throttled, and after one that was.
 _FASTER, _SLOWER = 1.1, 0.9

@@ -31,8 +31,8 @@ from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
 
 UTF8_BOM = b"\xef\xbb\xbf"
-#: Key and headers that a record in quarantine keeps, together. The value may have as much as the
-#: topic takes, nearly.
+#: Size of key and headers that a record in quarantine keeps, together. The value may have nearly as
+#: much as the topic allows.
 _MOST_BESIDE_BYTES = 16_384
 _UINT64 = 1 << 64
 _NO_ORDINALS = np.empty(0, np.int64)
@@ -148,8 +148,8 @@ class TaskShipment:
                 code="SHIP-308",
             )
         if part.broken:
-            # Its rows are not shipped, nor is an end written: a file that is smaller than a slice
-            # is not shipped at all.
+            # The slice's rows are not shipped, and no end is written: a file that is smaller than a
+            # slice is not shipped at all.
             self._receipt.split(part.split).records += part.rows
             return
         shipment = _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit)

@@ -50,8 +50,7 @@ from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
 
-#: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited
-#: for afterwards.
+#: Bytes to read ahead: opening the lanes takes some ten round trips, in which the JVM can read.
 _MOST_PREFETCHED_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 _SAMPLE_SECONDS = 1.0
@@ -138,8 +137,7 @@ def ship_task(
             lanes.finish()
     except ShipperError as error:
         lanes.abandon()
-        # What stayed away for the whole wait, a topic or the cluster, would only be waited for once
-        # more.
+        # After a whole wait for a topic or the cluster, another attempt would only wait once more.
         if (
             error.retriable
             and not isinstance(error, TopicMissing | DeliveryTimedOut)

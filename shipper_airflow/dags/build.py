@@ -53,16 +53,16 @@ from shipper_airflow.timetable import EveryWindow, Windows
 # this is. It must be a constant: a start that moves with the clock makes Airflow store a new
 # version of the DAG at every parse.
 _LONG_AGO = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-#: Of every task. A step says itself if a retry is in vain. The pauses double from half a minute to
-#: five minutes, so that ten of them wait for more than 37 minutes. Four kills use up the short ones
-#: alone: the six that are left still wait for half an hour.
+#: Retries of every task. A step itself says if a retry is useless. The pauses double from half a
+#: minute to five minutes, so that ten of them wait for more than 37 minutes. Four kills use up only
+#: the short ones: the remaining six still wait for half an hour.
 RETRIES: dict[str, Any] = {
     "retries": 10,
     "retry_delay": dt.timedelta(seconds=30),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": dt.timedelta(minutes=5),
 }
-#: What a process that was told to stop may take, and a report after it.
+#: Time for a process to stop after it was told to, and for a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
 CONFIG_DAG_ID = "shipper_config"
 _RARE = "Rarely needed"
@@ -313,8 +313,8 @@ def _operator(
     options: dict[str, Any] = {"task_id": spec.name, **_of(pipeline)}
     give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
-        # One that was skipped, since the run was for others, is no failure; with none at all there
-        # is nothing to be said.
+        # A step that was skipped, since the run was for other clusters, is no failure; without any
+        # step there is nothing to report.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
     assert spec.step is not None
     if spec.one_at_a_time:
@@ -322,7 +322,7 @@ def _operator(
         if spec.cluster is not None and spec.cluster in pools:
             options |= {"pool": pools[spec.cluster], "doc_md": _of_pool(pools[spec.cluster])}
     if spec.name == GATE_DELIVERY:
-        # Data of a window is there for others when its gate says so.
+        # A window's data is released to others when its gate passes.
         asset = delivered_asset(pipeline.name, spec.cluster or "")
         options |= {"asset": asset, "outlets": [asset]}
     if spec.name == REPORT and pipeline.notify:

@@ -345,7 +345,7 @@ def _look_back(
     if not any("late" in entry.on for entry in pipeline.notify):
         return
     is_new = run.get("scheduled") and own not in known and not failed
-    # Of the windows that are made up for after an outage the first one speaks for all.
+    # Of the windows that are made up for after an outage, only the first one gets a notice.
     if (
         is_new
         and (late := delivered_late(pipeline, own, report, now))
@@ -367,7 +367,7 @@ def _look_back(
     ]
     for already in (False, True):
         some = [gap for gap in gaps if (windows_of([gap])[0] in failures) is already]
-        # Who heard of the failure knows: the others hear now.
+        # People who got the notice of the failure know: now the others get one.
         if some and send(pipeline, _missing(ended, some), context, but_of_failure=already):
             told.add("late", windows_of(some), now)
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
-#: What a run may be asked for, in the form or as JSON.
+#: Options of a run, in the form or as JSON.
 _SAME_NAME = (
     "reship",
     "reship_reason",
@@ -48,11 +48,11 @@ _SAME_NAME = (
     "skip_reason",
     "plan_only",
 )
-#: As it is called there → in JobOptions.
+#: Name there → name in JobOptions.
 OPTIONS = {name: name for name in _SAME_NAME} | {"clusters": "to_clusters"}
 PARAMS = ("window_start", "window_end", *OPTIONS)
-#: What is shorter is waited for in the task. Airflow fails a task that it queues again before it
-#: heard that the process of the last time ended.
+#: Shorter waits happen in the task. Airflow fails a task that it queues again before it heard that
+#: the process of the last time ended.
 _WAIT_HERE_SECONDS = 60.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
@@ -150,7 +150,7 @@ class PipelineOperator(BaseOperator):
             "window_start": window.start.isoformat(),
             "window_end": window.end.isoformat(),
             "run_id": new_run_id(),
-            # A backfill, and a run by hand, ship what they were asked for.
+            # A backfill, and a manual run, ship what they were asked for.
             "scheduled": _is_scheduled(context),
             "began": dt.datetime.now(dt.UTC).isoformat(),
             **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},

@@ -64,9 +64,9 @@ class Child:
         self._stop_at: float | None = None
         self._runner = job.pipeline.runner
         self._kill_at: float | None = None
-        # Airflow's supervisor. If it is killed, nobody hears or heartbeats this task any more, and
-        # Airflow will try it again: what it runs must be gone by then. (If this process is killed,
-        # its child sees that by itself.)
+        # Airflow's supervisor. If it is killed, nothing hears or heartbeats this task any more, and
+        # Airflow retries the task: its process must be gone by then. (If this process is killed,
+        # its child notices that itself.)
         self._supervisor = os.getppid()
         # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors:
         # pass on neither.
