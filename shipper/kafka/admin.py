@@ -127,8 +127,8 @@ class ClusterAdmin:
 
     def _metadata(self) -> ClusterMetadata:
         """Ask for the metadata in short slices: librdkafka reports a wrong password only to the
-        error callback, which is served between the slices. A certificate that cannot be verified
-        will not be later, so it is looked at once more, by who says why."""
+        error callback, which is served between the slices. Waiting does not repair a certificate
+        that cannot be verified, so Python's ssl looks at it once and says why."""
         patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
@@ -188,8 +188,8 @@ class ClusterAdmin:
         )
 
     def _failed(self, what: str, fault: KafkaFault) -> ClusterError:
-        """Return the error for ``fault``, with its cause: wrong credentials look like silence to
-        whoever waits for an answer."""
+        """Return the error for ``fault``, with its cause: to a caller that waits for an answer,
+        wrong credentials look like silence."""
         return self._refused(f"{what}: ") or ClusterError(
             f"cluster {self._name}: {what}: {self._client_errors.explained(fault).text}"
         )
@@ -258,8 +258,8 @@ class ClusterAdmin:
         settings: Mapping[str, str] | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Create topics (name → partitions), and return when each broker knows them, so that they
-        can be written to and read at once. A topic that is there already stays as it is. Raises
+        """Create topics (name → partitions), and return when each broker knows them, so that
+        they can be written to and read at once. An existing topic stays as it is. Raises
         ClusterError."""
         new = [
             NewTopic(
@@ -309,8 +309,8 @@ class ClusterAdmin:
 
     def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:
         """Wait until the broker at ``address`` knows the topics and the leaders of all their
-        partitions. Return what it does not know at the deadline; None if it knows all, or did not
-        answer: then no client hears anything wrong from it either."""
+        partitions. Return what it does not know at the deadline. Return None if it knows all, or
+        did not answer: then no client gets a wrong answer from it either."""
         while True:
             # A new client has a connection only to its bootstrap broker, and so asks that one.
             client = make_client(
@@ -401,9 +401,9 @@ class ClusterAdmin:
         return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
-        """Return True if a transactional producer can be initialised. ``topic``: any that is there;
-        ``transactional_id``: one that nobody else has. Raises ClusterError when nobody can tell
-        right now, as while the coordinator does not answer."""
+        """Return True if a transactional producer can be initialised. ``topic``: any that exists;
+        ``transactional_id``: one that nobody else has. Raises ClusterError when this cannot be
+        decided right now, as while the coordinator does not answer."""
         try:
             self.try_transactions(topic, transactional_id)
         except KafkaFault as fault:
@@ -444,8 +444,8 @@ class ClusterAdmin:
         return {topic: self._operations(future) for topic, future in asked.items()}
 
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
-        """Return what :meth:`allowed` returns, for a consumer group. Asks again while its
-        coordinator is not there, as on a cluster that never had a group."""
+        """Return what :meth:`allowed` returns, for a consumer group. Asks again while the group's
+        coordinator is missing, as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
             asked = self._admin.describe_consumer_groups(
@@ -487,7 +487,7 @@ class ClusterAdmin:
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:
-    """True if the topic is there, and each of its partitions has a leader."""
+    """True if the topic exists, and each of its partitions has a leader."""
     known = metadata.topics.get(topic)
     return bool(known and known.error is None and known.partitions) and all(
         partition.leader >= 0 for partition in metadata.topics[topic].partitions.values()

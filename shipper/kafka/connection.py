@@ -148,7 +148,7 @@ class ClientErrors(Complaints):
 
     @property
     def refusal(self) -> KafkaFault | None:
-        """Reason why waiting for a connection is in vain."""
+        """Reason why waiting for a connection is useless."""
         return KafkaFault(*found) if (found := self.final) else None
 
     def explained(self, fault: KafkaFault) -> KafkaFault:

@@ -1,9 +1,9 @@
 """One table of what each Kafka fault in a lane means.
 
-A lane has one way to recover: throw the producer away, open a new one with the same
-transactional.id (which ends the old transaction, one way or the other) and read in the ledger
-whether the chunk is there. So the table only has to tell what is worth another try from what is
-not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
+A lane has one way to recover: discard the producer, open a new one with the same transactional.id
+(which ends the old transaction, one way or the other) and read in the ledger whether the chunk is
+committed. So the table only separates faults that are worth a retry from others. The ledger
+resolves an UNKNOWN outcome.
 
 docs/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """

@@ -37,7 +37,7 @@ class Queued(NamedTuple):
     taken: int
     """The first so many were queued."""
     code: int
-    """librdkafka's, of what is wrong with the next one; 0: nothing."""
+    """Error of librdkafka about the next value; 0: none."""
 
 
 @cache

@@ -56,14 +56,14 @@ class Looked:
     ids: dict[str, str | None] = field(default_factory=dict)
     """The ids, see :data:`shipper.types.PresentIds`."""
     faults: dict[str, str] = field(default_factory=dict)
-    """Topic → why nobody could tell this time."""
+    """Topic → why its id is unknown this time."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Topic → why nobody will tell, such as a missing ACL."""
+    """Topic → why its id will stay unknown, such as a missing ACL."""
 
 
 Look = Callable[[Collection[str], float], Looked]
-"""Asks a broker about topics, for so many seconds at most. Never raises for what a cluster
-answers."""
+"""Function that asks a broker about topics, for so many seconds at most. Never raises for a
+cluster's answer."""
 
 
 def read_answers(
@@ -156,8 +156,8 @@ class TopicIdWatch:
         return self._why.get(topic, "")
 
     def known(self, topics: Collection[str], until: Until) -> dict[str, str]:
-        """Return the known ids of ``topics``; ask for those that nobody has asked for yet. Raises
-        KafkaFault when the time is over."""
+        """Return the known ids of ``topics``; ask for the others. Raises KafkaFault when the time
+        is over."""
         with self._changed:
             unknown = [
                 topic for topic in topics if topic not in self._known and topic not in self._refused
@@ -184,8 +184,8 @@ class TopicIdWatch:
             return question
 
     def wait_for(self, question: IdQuestion, until: Until) -> PresentIds:
-        """Wait for the ids. Without those of topics that nobody told of in time, or will tell of.
-        Raises KafkaFault when ``until`` is over."""
+        """Wait for the ids, and return those that came in time. Raises KafkaFault when ``until`` is
+        over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
         ends = time.monotonic() + patience
         try:

@@ -63,8 +63,8 @@ class TopicLookup:
         )
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-        """Ask for all topics in one request. Never raises: what goes wrong is the reason why a
-        topic has no partitions right now."""
+        """Ask for all topics in one request. Never raises: an error becomes the reason why a topic
+        has no partitions right now."""
         named = [topic for topic in topics if topic]
         unnamed = dict.fromkeys(
             set(topics) - set(named), TopicState(reason="a topic's name cannot be empty")
@@ -98,9 +98,9 @@ class TopicLookup:
 
 
 def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[str, TopicState]:
-    """Wait until each topic has a partition with a leader, or until ``deadline`` (monotonic); a
-    topic that the user may not see is not waited for that long. Returns those that have none, or
-    that nobody could say anything of."""
+    """Wait until each topic has a partition with a leader, or until ``deadline`` (monotonic). The
+    wait for a topic that the user may not see is shorter. Return the topics that have no such
+    partition, or whose state is unknown."""
     grant_by = time.monotonic() + GRANT_SECONDS
     while missing := {
         topic: state
@@ -136,7 +136,7 @@ class _Topic:
     """Reason why ``listed`` is empty."""
 
     def led(self, partition: int | None) -> tuple[int, ...]:
-        """Return the partitions that can be written to, as far as the cluster said; or only
+        """Return the partitions that can be written to, by the cluster's last answer; or only
         ``partition``, if it can."""
         if partition is None or self.state is None:
             return self.listed
@@ -197,8 +197,8 @@ class Topics:
             time.sleep(0.002)
 
     def _entry(self, topic: str) -> _Topic:
-        """Return the topic's entry; to be called with the lock held. Who asks for a topic makes it
-        one that is looked up."""
+        """Return the topic's entry; to be called with the lock held. A topic without an entry gets
+        one, and is looked up from then on."""
         entry = self._topics.get(topic)
         if entry is None:
             self._topics[topic] = entry = _Topic()

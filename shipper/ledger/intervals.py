@@ -1,5 +1,5 @@
-"""Interval arithmetic on record ordinals: what is already there, and what is left; and as text that
-a person can read. Pure.
+"""Interval arithmetic on record ordinals: the committed ones, and the missing ones; and as readable
+text. Pure.
 
 Intervals are half-open: [first, end).
 """

@@ -3,8 +3,8 @@ without Airflow. Pure.
 
 The rules for a zone's summer time are those of Airflow's CronDataIntervalTimetable
 (tests/dags/test_dag_schedule.py compares the two): a schedule that fires in every hour goes by
-elapsed time, any other by the clock on the wall. On the night when clocks go back, an hour that is
-there twice counts as its second; when they go forward, one that is not there as an hour later.
+elapsed time, any other by the clock on the wall. When clocks go back, the repeated hour counts as
+its second occurrence. When clocks go forward, the missing hour counts as one hour later.
 """
 
 from __future__ import annotations
