@@ -1,10 +1,10 @@
-"""Starting the Spark side: one command line for Airflow, for ``shipper run`` and for a person who
-wants to look.
+"""Start of the Spark side: one command line for Airflow, for ``shipper run`` and for a person at a
+terminal.
 
 Every step is an argument of the same entry point, ``python -m spark_jobs``. Airflow passes one step
 per task, ``shipper run`` all of them, so that both run the same code. The Spark side may live in an
 environment of its own (``runner.python``, ``runner.spark_submit``). :class:`JobOptions` is the one
-list of what that entry point can be told.
+list of the entry point's options.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def exit_code(returned: int) -> int:
 
 
 def how_it_ended(code: int) -> str:
-    """Return ``ended with exit code 3``; for a signal, what it most likely means."""
+    """Return ``ended with exit code 3``; for a signal, its most likely cause."""
     if code == 128 + signal.SIGKILL:
         return f"was killed (SIGKILL) {why_killed()},"
     if code > 128 and code - 128 in signal.valid_signals():
@@ -377,7 +377,7 @@ _OOM_KILLS_BEFORE = oom_kills()
 
 
 def why_killed() -> str:
-    """Return what is known of who killed a process that this one started."""
+    """Return the known facts on who killed a process that this one started."""
     if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
         return "by somebody, or by the kernel because memory ran out (the kernel's log shows it)"
     if kills == _OOM_KILLS_BEFORE:
@@ -402,8 +402,8 @@ def stop_job(
     signum: int = signal.SIGTERM,
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Ask a job to stop; kill what is left of its session after the grace, or when only leftovers
-    are left."""
+    """Ask a job to stop; kill the rest of its session after the grace, or when only leftovers
+    remain."""
     try:
         ask_to_stop(child.pid, runner, signum)
         _wait_for_group(child, grace_seconds)
@@ -417,8 +417,8 @@ def stop_job(
 
 
 def _wait_for_group(child: subprocess.Popen[Any], seconds: float) -> None:
-    """Wait for the child, and then for what it may have left behind: under spark-submit, the Python
-    that knows what is in the ledger."""
+    """Wait for the child, and then for the processes that it may have left: under spark-submit, the
+    Python that knows the state of the ledger."""
     until = time.monotonic() + seconds
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)

@@ -1,5 +1,5 @@
-"""Text of others (file names, log lines, Java's words) on its way to a terminal: nothing in it
-moves the cursor, sets a colour, hides or turns what stands around it, or is taken for markup."""
+"""Foreign text (file names, log lines, Java's words) on its way to a terminal. It cannot move the
+cursor, set a colour, hide or turn the text around it, or be taken for markup."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ _TOPICS = 20
 
 @dataclass
 class ExaminedCluster(Examined):
-    """One cluster, for one pipeline or for none. What one check finds the next ones use."""
+    """Checks of one cluster, for one pipeline or for none. Later checks use the results of earlier
+    ones."""
 
     name: str = ""
     _cluster: Cluster | None = None

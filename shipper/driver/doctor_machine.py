@@ -1,4 +1,4 @@
-"""Checks of ``shipper doctor`` on this machine and on what it writes to: Java, Spark, the source,
+"""Checks of ``shipper doctor`` on this machine and its surroundings: Java, Spark, the source,
 `runs_uri`, Airflow, disks."""
 
 from __future__ import annotations

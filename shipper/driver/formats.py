@@ -1,8 +1,8 @@
-"""Recognition of a file's format by its first bytes. Its name says only what somebody meant it to
-be.
+"""Recognition of a file's format by its first bytes. The name of a file only suggests its format.
 
-A reader that trusts the name reads another tool's container as its own, and loses lines without a
-word; so what neither the bytes nor the name make certain is refused, by name and with the remedy.
+A reader that trusts the name reads another tool's container as its own, and loses lines silently.
+So a file whose format neither the bytes nor the name make certain is refused, with its name and the
+remedy.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Verdict of a gate, its message for people, and the way in which checks show figures. None of them
-looks better than it is: a share below its limit never looks like it."""
+"""Verdict of a gate, its message for people, and the way in which checks show figures. Figures are
+never rounded in their favour: a share below its limit is never shown as equal to it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MOST_NAMED = 5
 
 
 def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
-    """Return the result of a check that cannot be evaluated. It blocks, whatever its severity:
-    nobody knows what it would have said."""
+    """Return the result of a check that cannot be evaluated. It blocks, whatever its severity,
+    since its result is unknown."""
     return CheckResult(
         check=check,
         severity="block",
@@ -44,8 +44,8 @@ def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
 
 
 def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
-    """Return one paragraph on a closed gate. ``what_it_means`` says which gate and what that did to
-    the records, such as ``before shipping: not one byte was sent``."""
+    """Return one paragraph on a closed gate. ``what_it_means`` names the gate and its effect on the
+    records, such as ``before shipping: no byte was sent``."""
     named = "; ".join(
         f"{one.check}: expected {one.expected}, observed {one.observed}"
         for one in closing[:_MOST_NAMED]

@@ -32,9 +32,9 @@ _LEDGER_WAIT_SECONDS = 60.0
 def gate_delivery(
     context: RunContext, cluster_name: str, started_at: dt.datetime
 ) -> DeliveryGateResult:
-    """Judge the delivery after the last byte. Reads the ledger anew, and the topics if the pipeline
-    says so; the result has the checks, and whether they close the gate. Raises ShipperError for
-    what cannot be read at all."""
+    """Judge the delivery after the last byte. Reads the ledger again, and the topics if the
+    pipeline asks for it. The result has the checks, and whether they close the gate. Raises
+    ShipperError if the ledger or a topic cannot be read at all."""
     planned = apply_gate(
         context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult)
     )
@@ -106,8 +106,8 @@ def _read_back(
     ledger: LedgerFigures,
     evidence: DeliveryEvidence,
 ) -> str:
-    """Read back, and put the findings, or why there are none, into the evidence. Returns what was
-    looked at."""
+    """Read the topics back, and put the findings, or why there are none, into the evidence. Returns
+    a description of the records read."""
     try:
         looked = look(
             check,
@@ -130,8 +130,9 @@ def _read_back(
 
 
 def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | None:
-    """Return who else may have written to the topics since the ship began. Asked after the topics
-    were read: whoever had written by then had announced a generation before."""
+    """Return the other producers that may have written to the topics since the ship began. The
+    question comes after the topics were read: any producer that had written by then had announced a
+    generation before."""
     if check.shared:
         return "other producers write to these topics (`shared: true`)"
     if shipped.guarantee == "at_least_once":

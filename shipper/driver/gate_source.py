@@ -1,4 +1,4 @@
-"""Step `gate_source`: what is wrong with the window's files, before the first byte leaves."""
+"""Step `gate_source`: checks the window's files before the first byte leaves."""
 
 from __future__ import annotations
 

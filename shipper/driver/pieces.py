@@ -1,4 +1,4 @@
-"""Pieces of files, which the reader reads as rows, and what it says of them afterwards. Pure."""
+"""Pieces of files, which the reader reads as rows, and its statements on them afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
 
 
 def partition_bytes(pieces: Iterable[FilePiece], tasks: int, split_size_bytes: int) -> int:
-    """Return up to how many bytes neighbouring pieces share a partition. It decides who reads them,
-    and nothing about what they become."""
+    """Return the number of bytes up to which neighbouring pieces share a partition. It decides
+    which task reads them, and does not change the records."""
     share = sum(piece.end - piece.start for piece in pieces) // (tasks * _PARTITIONS_PER_TASK)
     return min(max(share, _LEAST_PARTITION_BYTES), split_size_bytes, _MOST_PARTITION_BYTES)
 
