@@ -42,8 +42,8 @@ class Stopped(SystemExit):
 
 
 class _Once:
-    """Handler that stops once: a second TERM must not interrupt the unwinding. A second Ctrl-C ends
-    the process at once."""
+    """Handler that stops once: a second TERM must not interrupt the unwinding. A second Ctrl-C
+    raises again, since the user wants to wait no longer."""
 
     def __init__(self, at_most_seconds: float | None) -> None:
         self._at_most_seconds = at_most_seconds

@@ -105,7 +105,7 @@ class _WithoutStacks(logging.Formatter):
 
 def _set_up_logging() -> None:
     """Set up logging: ``-v`` (``SHIPPER_LOG=info``) shows the log of lanes and librdkafka, and
-    stacks; by default only what somebody should act on is shown."""
+    stacks; by default only messages that need an action are shown."""
     level = os.environ.get("SHIPPER_LOG")
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=(level or "warning").upper(), format=form, stream=sys.stderr)

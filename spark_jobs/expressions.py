@@ -144,7 +144,7 @@ def _parse_faults(spark: SparkSession, parse: Parse) -> list[SqlFault]:
 
 def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path) -> None:
     """Raise ConfigError for expressions that Spark would accept and that would break the promises.
-    Called before anything is read by them or sent, since nobody can say that the pipeline was
+    Called before anything is read by them or sent, since it is unknown whether the pipeline was
     validated. Costs some 10 ms an expression."""
     if not _has_any(pipeline):
         return

@@ -31,7 +31,7 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 @dataclass
 class _Jvm:
-    """A JVM that this process has started; at first nobody knows whether it comes up."""
+    """JVM that this process has started. Its start may still fail."""
 
     process: subprocess.Popen[bytes]
     folder: Path
@@ -58,8 +58,8 @@ def begin_java(
     settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None
 ) -> None:
     """Start the JVM if there is none, and do not wait for it: Python has enough to import
-    meanwhile. Does nothing where that is `spark-submit`'s business, or where somebody else has
-    started one. ``options`` in place of those that make it start fast."""
+    meanwhile. Does nothing if `spark-submit` starts the JVM, or if one is running already.
+    ``options`` replace the options for a fast start."""
     global _jvm
     if _jvm is None and _gateway is None and _PORT not in os.environ:
         _jvm = _begin(settings, options, class_data.archive(), much_work)
@@ -255,7 +255,7 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def end_java() -> None:
-    """End a JVM in which nothing runs but a question or two. One that somebody else has started is
-    theirs."""
+    """End a JVM that has answered a question or two and runs nothing else. A JVM that this process
+    did not start is left alone."""
     if (java := java_process()) is not None:
         java.kill()

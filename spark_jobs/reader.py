@@ -1,5 +1,5 @@
-"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and says afterwards
-what it read."""
+"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and reports afterwards
+how far it read."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""The sink: one Spark job whose tasks ship the lines that they are given, in Arrow batches with the
-columns that :func:`spark_jobs.frame.records` makes.
+"""The sink: one Spark job whose tasks ship their lines, in Arrow batches with the columns that
+:func:`spark_jobs.frame.records` makes.
 
-Not by a data source of Spark's Python API, which starts a Python daemon each to look for sources,
-to plan the write and to commit it: three seconds of every ship (docs/adr/0015). Receipts come back
-by an accumulator, so those of tasks that are done are there also when the job fails: Spark adds
-what a task that succeeded has added, once.
+It is not a data source of Spark's Python API. Such a source starts one Python daemon each to look
+for sources, to plan the write and to commit it, which costs three seconds of every ship
+(docs/adr/0015). Receipts come back by an accumulator, so those of finished tasks are there also
+when the job fails: Spark adds the value of a successful task once.
 
 The order, with its passwords, travels inside the job, from memory to memory: options of a source
-would be shown in Spark's plans, and what Spark broadcasts for Python lies in files (hence
+would be shown in Spark's plans, and broadcasts for Python lie in files (hence
 ``spark.broadcast.UDFCompressionThreshold`` in spark_jobs.settings). Workers import this module to
-find :func:`_ship`; what a task needs is imported when it runs.
+find :func:`_ship`; a task's own modules are imported when it runs.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _sum(
 def _ship(
     packed: bytes, code: str, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Ship one task's records; ``code``: the driver's digest. Raises only what another attempt may
-    mend, and not in the last one; everything else is in the receipt."""
+    """Ship one task's records; ``code``: the driver's digest. Raises only errors that another
+    attempt may mend, and not in the last attempt; every other error is in the receipt."""
     from pyspark import TaskContext
 
     from shipper.errors import DeliveryError

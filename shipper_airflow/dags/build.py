@@ -1,5 +1,5 @@
-"""Configuration → DAGs: the pipelines that can be read; for each file that cannot, why, and what it
-said when it could; and the graph of each pipeline as Airflow's operators."""
+"""DAGs from the configuration: the pipelines that can be read; for each broken file, its faults and
+the last good version; and the graph of each pipeline as Airflow's operators."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Broken:
     """Pipeline as it was when its file could last be read."""
     pools: Mapping[str, str] = field(default_factory=dict)
     removed: bool = False
-    """True if there is no file any more: somebody removed it, most likely on purpose."""
+    """True if the file is gone: it was removed, most likely on purpose."""
 
 
 def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
@@ -280,8 +280,8 @@ def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
 
 
 def broken_dag(broken: Broken) -> DAG:
-    """Make a DAG in place of one that cannot be made. It has no schedule: a red run every hour
-    would say no more."""
+    """Make a DAG in place of one that cannot be made. It has no schedule: a failed run every hour
+    would add no information."""
     dag = DAG(
         dag_id=broken.dag_id,
         dag_display_name=f"{broken.dag_id} ({_BROKEN})",
@@ -379,8 +379,8 @@ def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
 
 def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
     """Return Airflow's own time-out. Each step gives up by itself, and the report says so.
-    Airflow's own time-out is for what no step can end: a task that nobody starts. It skips the
-    report too, so the notice comes from here."""
+    Airflow's own time-out is for a fault that no step can end: a task that is never started. It
+    skips the report too, so the notice comes from here."""
     after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
     if not after:
         return {}
@@ -467,8 +467,8 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
 def _choice(
     default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any
 ) -> Param:
-    """Return a param that is a selection of some words. Airflow's form offers ``examples``; what is
-    not among them is refused when the run is asked for."""
+    """Return a param that is a selection of some words. Airflow's form offers ``examples``; other
+    words are refused when the run is requested."""
     words = list(of)
     return Param(
         list(default),

@@ -129,10 +129,10 @@ class PipelineOperator(BaseOperator):
     def resolve(
         self, context: Context, params: Mapping[str, Any], conf: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return what the run's tasks need to know of it: its window, its id and what it was asked
-        for. ``params``: what it was asked for, with defaults; ``conf``: without. Waits until the
-        window has settled, unless it was asked for by name. Raises StepFailed if there is no such
-        window, AirflowRescheduleException."""
+        """Return the run's facts for its tasks: its window, its id and its options. ``params``: the
+        options, with defaults; ``conf``: without. Waits until the window has settled, unless the
+        window was named in the options. Raises StepFailed if there is no such window,
+        AirflowRescheduleException."""
         asked = asked_for(params, self.pipeline)
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
@@ -205,8 +205,8 @@ class PipelineOperator(BaseOperator):
         self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
 
     def _fail(self, failure: Failure) -> NoReturn:
-        """Fail with the words that matter last: what the step's own log has said in full, in a
-        sentence; what nobody has said, whole."""
+        """Fail with a short message last: a sentence if the step's own log has the message in full;
+        otherwise the whole message."""
         from shipper.report.message import one_sentence
 
         lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
@@ -233,16 +233,16 @@ class ResolveWindow(PipelineOperator):
     """Operator that finds the run's window and gives the run its id, for the tasks after it, by
     XCom.
 
-    A scheduled run begins when the window's files have settled. A run by hand whose data interval
-    has just ended waits once, until that moment, without holding a worker. One that was asked for a
-    window by name does not: whoever asks by hand may want what is there now.
+    A scheduled run begins when the window's files have settled. A manual run whose data interval
+    has just ended waits once, until that moment, without holding a worker. A manual run with a
+    named window does not wait, since its user may want the files that are there now.
     """
 
     template_fields = ("asks",)
 
     def __init__(self, *, asks: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        """Make the task. ``asks``: instead of the DAG run's params. Templates are rendered in it;
-        what is empty then is not asked for."""
+        """Make the task. ``asks``: options instead of the DAG run's params. Templates are rendered
+        in them; an option that is empty then is left out."""
         super().__init__(**kwargs)
         self.asks = asks
 
@@ -277,7 +277,7 @@ class ShipperStep(PipelineOperator):
         self.give_up_after_seconds = give_up_after_seconds
         """Counted from when the run's window was resolved, or a task of it was cleared."""
         self.faults = tuple(faults)
-        """Faults of the configuration as it is now; ``pipeline`` is then what it was before."""
+        """Faults of the present configuration; ``pipeline`` is then its last good version."""
 
     @leaves_word
     def execute(self, context: Context) -> dict[str, Any] | None:
@@ -420,8 +420,8 @@ def job_of(
 
 
 def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
-    """Return the options of a run, from the form or from JSON. All clusters are none in
-    particular."""
+    """Return the options of a run, from the form or from JSON. A choice of all clusters is the same
+    as no choice."""
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
@@ -432,8 +432,8 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
 
 
 def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
-    """Return what is wrong with the options of a run: an unknown key would otherwise change
-    nothing, unseen."""
+    """Return the faults in the options of a run: an unknown key would otherwise be ignored
+    silently."""
     from shipper.asked import contradiction
     from shipper.config.rules import suggestion
 
@@ -496,9 +496,9 @@ def folder_of(job: Job) -> RunFolder:
 
 
 def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
-    """Return what a consumer of the asset's event needs to read the window, and what a person asks
-    about it: what is committed, what this run sent, its options, which checks hold, and where the
-    report will lie (it is made when every cluster is done)."""
+    """Return the facts that a consumer of the asset's event needs to read the window, and those
+    that people ask about it: the committed records, the records that this run sent, its options,
+    the passed checks, and the address of the report (it is made when every cluster is done)."""
     from shipper.report.results import DeliveryGateResult, RunReport
 
     if isinstance(result, RunReport):
