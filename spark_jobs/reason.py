@@ -271,8 +271,8 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def java_is_gone(error: Exception) -> str | None:
-    """Return how Spark's Java process ended, if it has; else None. Python itself only sees that the
-    process does not answer."""
+    """Return how Spark's Java process ended, if its end caused ``error``; else None. Python itself
+    only sees that the process does not answer."""
     java = java_process()
     cut_off = isinstance(error, ConnectionError | EOFError) or (
         type(error).__module__.startswith("py4j") and not _java_error(error)

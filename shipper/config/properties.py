@@ -1,9 +1,9 @@
 """Properties of librdkafka that a cluster file may set, each with its reason, and Spark's settings
 that `runner.conf` may not hold.
 
-Shipper's promises rest on how its clients are set, so a user may set what is on this list and
-nothing else. A test compares the list with what the installed librdkafka knows. Read with its
-CONFIGURATION.md (2.16) and, where that does not say enough, its source.
+Shipper's promises depend on its clients' settings, so a user may set only the properties in this
+list. A test compares the list with the properties of the installed librdkafka. Source: its
+CONFIGURATION.md (2.16) and, where that does not say enough, its code.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ _VALUES: dict[str, Callable[[str], bool]] = {
 
 
 def property_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what cannot stand in `properties`, at the name or at its value. A value that is not
-    known yet is None."""
+    """Yield the faults of `properties`, at the name or at its value. A value that is unknown for
+    now is None."""
     for name, value in properties.items():
         if name not in ALLOWED:
             meant = difflib.get_close_matches(name, ALLOWED, n=1)

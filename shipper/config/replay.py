@@ -1,9 +1,9 @@
-"""A replay: what was shipped once is shipped again by intent, as a run of a pipeline that is
+"""Replay of a window: its records are shipped again on purpose, as a run of a pipeline that is
 derived from the one in the file. Pure.
 
 The derived pipeline has a name of its own, `PIPELINE.replay.ID`, and so its own place in the
-ledger: there nothing is shipped yet, and what one try of the replay has shipped the next one finds.
-All else (plan, gates, exactly once, receipts) is that of any run.
+ledger, which is empty at first; each try of the replay finds there the records of the earlier
+tries. All else (plan, gates, exactly once, receipts) is as in any run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Replay(Model):
 
 
 def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
-    """Derive the pipeline of a replay. Raises UsageError for what this pipeline cannot do."""
+    """Derive the pipeline of a replay. Raises UsageError if this pipeline cannot be replayed."""
     delivery = pipeline.delivery
     limits = [limit for limit in (delivery.rate_limit, replay.rate_limit) if limit]
     checks = tuple(check for check in pipeline.gates.source if isinstance(check, ContentCheck))

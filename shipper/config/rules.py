@@ -1,5 +1,5 @@
-"""Foundation of the models: their base class, how a validator refuses, and what may be written in
-one value.
+"""Foundation of the models: their base class, the way in which a validator refuses, and the rules
+for single values.
 
 No file, environment or network is touched here. Cron expressions, dates in paths, names of topics
 and hosts, and URIs are judged by their text.
@@ -24,8 +24,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 #: pydantic's own last step to a key of a map.
 THE_KEY = "[key]"
 Fault = tuple[tuple[str | int, ...], str]
-"""The place below what is validated, and what is wrong there: ``((0, "when"), "why")``. A fault of
-a map's key, not of its value, is at ``(key, THE_KEY)``."""
+"""Place below the validated value, and the fault there: ``((0, "when"), "why")``. A fault of a
+map's key, not of its value, is at ``(key, THE_KEY)``."""
 
 
 class Model(BaseModel):
@@ -84,8 +84,8 @@ def original(pipeline: str) -> str:
 
 
 def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> str:
-    """Return ``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be put after
-    what was found."""
+    """Return ``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be appended to
+    a fault."""
     by_lower = {name.lower(): name for name in allowed}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
     guess = f"; did you mean {by_lower[close[0]]!r}?" if close else ";"
@@ -134,8 +134,8 @@ def check_topic(name: str, *ledgers: str) -> None:
 
 def regex_groups(pattern: str) -> list[str | None]:
     """Return the capturing groups of a Java regular expression by number (the first is number 1),
-    with their names. Parentheses in a comment of `(?x)` count too, which is wrong; nobody writes
-    those into YAML."""
+    with their names. Parentheses in a comment of `(?x)` count too, which is wrong; such comments
+    are not expected in YAML."""
     groups: list[str | None] = []
     index, in_class = 0, 0
     while index < len(pattern):
@@ -432,7 +432,7 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def bootstrap_fault(bootstrap: str) -> str | None:
-    """Return what is wrong with a list of host:port, or None."""
+    """Return the fault of a list of host:port, or None."""
     for server in bootstrap.split(","):
         text = server.strip()
         if "${" in text:  # not filled in yet
@@ -457,8 +457,8 @@ def bootstrap_fault(bootstrap: str) -> str | None:
 
 
 def password_fault(uri: str) -> str | None:
-    """Return what is wrong with an address that contains a password: paths of files are in the
-    ledger, in reports and in logs. Quotes nothing."""
+    """Return the fault of an address that contains a password: paths of files are in the ledger, in
+    reports and in logs. Quotes no part of it."""
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
         return None
     return (
@@ -473,7 +473,7 @@ _SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hd
 
 
 def source_fault(path: str) -> str | None:
-    """Return what is wrong with the file system of `source.path`, or None."""
+    """Return the fault of the file system of `source.path`, or None."""
     if path.startswith("~"):
         return "`~` is not expanded here; write the whole path"
     if re.search(r"\{\{\s*\w+\s*\}\}", path):

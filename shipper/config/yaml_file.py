@@ -134,8 +134,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read a YAML file. Never raises: what is wrong with the file or its text is in
-    ``problems``."""
+    """Read a YAML file. Never raises: the faults of the file or its text are in ``problems``."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -356,7 +355,7 @@ class _Builder:
         return data
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
-        """Return the key, or None if it is none that a configuration can have."""
+        """Return the key, or None if a configuration cannot have it."""
         tag = _short_tag(node)
         if tag == "merge":
             self._say(

@@ -302,8 +302,8 @@ def tell_failure(
 def _tell_once(
     pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]
 ) -> None:
-    """Send the notice of lateness if the window has had none, and the notice of failure only to
-    notifiers that did not send one. If this cannot be known, the notice is sent."""
+    """Send the notice that the window is late, unless it was sent before. Notifiers that have sent
+    the window's failure are left out. If this cannot be known, the notice is sent to all."""
     from shipper.report.late import Told
 
     told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), False
@@ -553,7 +553,8 @@ def _report_url(
 
 
 def _failed_tasks(context: Context, prefix: str) -> list[str]:
-    """URL of the page; empty in the DAG processor, which cannot ask for it."""
+    """Return the names of the run's failed tasks; empty in the DAG processor, which cannot ask
+    Airflow for them."""
     from shipper_airflow.dags.step import failed_tasks
 
     try:
