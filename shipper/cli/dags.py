@@ -42,7 +42,7 @@ def dag_files() -> dict[str, str]:
 
 
 def write_dag_files(folder: Path) -> list[Path]:
-    """Write the files that are not there yet as they must be, and return them.
+    """Write the files that are missing or outdated, and return them.
 
     Raises UsageError if another file has such a name, or the folder cannot be written to.
     """

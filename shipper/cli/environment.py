@@ -1,8 +1,8 @@
-"""``shipper environment pack``: what Spark's tasks run in, as one file for `runner.archive`.
+"""``shipper environment pack``: the environment of Spark's tasks, as one file for `runner.archive`.
 
-In it lie Python itself with its standard library, shipper, and the packages that a task imports.
-Spark (pyspark's Python files too) is the cluster's own. Packages are found by what is installed
-here, so that nothing is fetched, and the archive is what this environment was tested with.
+It holds Python itself with its standard library, shipper, and the packages that a task imports.
+Spark (pyspark's Python files too) is the cluster's own. Packages are copied from this installation,
+so nothing is downloaded, and the archive holds the versions that this environment was tested with.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _interpreter(python: str) -> dict[str, Path]:
 
 
 def _packages() -> dict[str, Path]:
-    """Return place in the archive → folder or module of shipper and of what it depends on. Raises
+    """Return place in the archive → folder or module of shipper and of its dependencies. Raises
     UsageError."""
     found = {}
     for name in _OURS:

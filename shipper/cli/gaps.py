@@ -172,8 +172,8 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
 
 
 class Ledgers:
-    """The clusters' ledgers, each read once and only if somebody asks. One that cannot be read is a
-    problem, and tells nothing."""
+    """Ledgers of the clusters, each read at most once, on demand. A ledger that cannot be read is a
+    problem, and has no findings."""
 
     def __init__(self, config: Path, pipeline: str) -> None:
         self.problems: list[str] = []
@@ -208,8 +208,8 @@ class LedgerHeld:
         return bool(over) and all(tally.complete == tally.files for tally in over)
 
     def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Return True if all files are complete. A path alone does not tell: what was shipped from
-        there may be a file that another one has replaced since."""
+        """Return True if all files are complete. A path alone does not tell: the file that was
+        shipped from there may have been replaced since."""
         whole: dict[str, list[FileId]] = {}
         for file, tally in self.inventory.files.items():
             if tally.complete:

@@ -82,7 +82,8 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
 
 
 def source_warnings(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:
-    """Return what is allowed in the pipelines' `source.path`, and most likely a mistake."""
+    """Return the entries of the pipelines' `source.path` that are allowed and most likely
+    mistakes."""
     return [
         locate(config_dir, name, "source.path", why)
         for name, pipeline in loaded.pipelines.items()

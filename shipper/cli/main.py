@@ -197,7 +197,7 @@ def validate(
     strict: Strict = False,
 ) -> None:
     """Check all pipelines and clusters, SQL expressions included, and show every fault at once. Run
-    no program that the configuration names, and import none of its modules but notifiers."""
+    no program that the configuration names, and import only its notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
@@ -556,8 +556,8 @@ def _failed(message: str, code: int) -> int:
 
 
 def _output_is_gone(error: OSError) -> int:
-    """Handle an output that is full, or that nobody reads any more. Python would try once more at
-    the end, and complain."""
+    """Handle an output that is full, or whose reader has gone. Python would write once more at the
+    end, and print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE

@@ -174,9 +174,9 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _records(lines: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what records of several lines begin with, and their first lines; ``""`` and all lines
-    where each line is a record: nearly all begin with a date, or the others do not look as if they
-    belonged to what is before them."""
+    """Return the pattern with which records of several lines begin, and their first lines; ``""``
+    and all lines where each line is a record: nearly all begin with a date, or the others do not
+    look like continuations of the lines before them."""
     first = [line for line in lines if re.match(_DATE, line)]
     others = [line for line in lines if not re.match(_DATE, line)]
     belong = [

@@ -49,7 +49,7 @@ class SavedTest:
 
 
 def refuse_second(config_dir: Path, name: str) -> None:
-    """Raise UsageError if the pipeline has a file of tests: it may be somebody's work."""
+    """Raise UsageError if the pipeline has a file of tests, which must not be overwritten."""
     file = cases_path(config_dir, name)
     if file.exists():
         raise UsageError(
@@ -125,8 +125,8 @@ def _why(saved: SavedTest) -> str:
 
 
 def _local_file(uri: str) -> Path:
-    """Return the path of a file on this machine. Raise UsageError if there is none, or if it is too
-    large to be kept."""
+    """Return the path of a file on this machine. Raises UsageError if there is none, or if it is
+    too large to be kept."""
     path = Path("/" + uri.removeprefix("file:").lstrip("/"))
     what = "a test keeps a copy of the file, because its records are not lines"
     if not uri.startswith(("file:/", "/")) or not path.is_file():

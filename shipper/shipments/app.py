@@ -113,8 +113,8 @@ def respond(
     config_dir: Path | None = None,
 ) -> Response:
     """Answer a request. ``path``: decoded, below the page's folder. ``airflow``: where Airflow's
-    own pages begin, if this is one of them. ``config_dir``: whose pipelines are due; None: nobody
-    looks, and all are that were when the index was last brought up to date."""
+    own pages begin, if this is one of them. ``config_dir``: the configuration whose pipelines are
+    due; None: it is not read, and the pipelines of the index's last update are due."""
     if path in _STATIC:
         name, kind = _STATIC[path]
         body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()

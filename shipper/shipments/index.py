@@ -42,7 +42,7 @@ Span = tuple[int, int]
 ALL = ""
 """The cluster that stands for all."""
 _VERSION = 4
-"""An index of another version is refused: it is a cache, which is made anew."""
+"""An index of another version is refused: it is a cache, and can be made again."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
@@ -116,7 +116,7 @@ class Known(NamedTuple):
 
     @property
     def dag_id(self) -> str:
-        """The DAG whose rights are for it: a replay has none of its own."""
+        """DAG whose rights apply: a replay has no DAG of its own."""
         return self.replay_of or self.pipeline
 
 
@@ -127,7 +127,7 @@ class Index:
         self, path: Path, *, make: bool = False, present: Collection[str] | None = None
     ) -> None:
         """Open the index. ``make``: for writing, with its folder if there is none. ``present``: the
-        pipelines that have a file now, whose windows alone are due; None: nobody has looked. Raises
+        pipelines that have a file now, whose windows alone are due; None: unknown. Raises
         IndexUnusable."""
         self.path, self._present = path, present
         try:
@@ -213,7 +213,7 @@ class Index:
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
 
     def _rename(self, earlier: str, name: str) -> None:
-        """Give the new name what is known of a pipeline by an earlier one."""
+        """Move the index's entries on a renamed pipeline to its new name."""
         if not self.db.execute("SELECT 1 FROM pipelines WHERE pipeline = ?", (earlier,)).fetchone():
             return
         for table in (

@@ -37,7 +37,7 @@ class Arrived:
     """Bytes of values and keys, uncompressed."""
     quarantine: bool
     parked: int
-    """Records that waited for it in vain."""
+    """Records whose delivery timed out."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ _NAMES = (_LOOPBACK, "localhost")
 
 
 class Everything:
-    """Rights of everybody who reaches this server: a person with an account on this machine; the
-    page shows what this process may read of `runs_uri`."""
+    """Rights of every client of this server: a person with an account on this machine; the page
+    shows the reports in `runs_uri` that this process may read."""
 
     def pipelines(self) -> None:
         return None
