@@ -20,7 +20,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo test lint format release unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo test lint docs format release unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,7 +47,12 @@ lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/mypy
 	$(RUN)/lint-imports
 	$(RUN)/shipper schema --check
-	$(RUN)/python -m shipper_tools.words --check
+	$(RUN)/python -m shipper_tools.words --check --docs
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
+
+docs: setup  ## Build the site of docs/ into build/site
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
+	@echo "to read it with search: $(PYTHON) -m http.server --directory build/site"
 
 format: setup  ## Format the code
 	$(RUN)/ruff check --fix .

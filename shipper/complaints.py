@@ -6,12 +6,14 @@ was delivered.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +25,24 @@ _MOST_LINES = 1000
 #: The end of a line that differs each time: how long the attempt took, and how many equal lines
 #: librdkafka itself left out.
 _ATTEMPT = re.compile(r" \(after .*\)$", re.DOTALL)
+
+
+def weakly(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callback that does not keep alive the object whose bound method ``callback`` is, and
+    does nothing once that object is gone; any other ``callback`` as it is.
+
+    A client keeps its callbacks. If their object also holds the client, only the garbage collector
+    can end the two. The collector runs in any thread; in a thread of the client itself it makes
+    librdkafka abort the process."""
+    if not inspect.ismethod(callback):
+        return callback
+    method = weakref.WeakMethod(callback)
+
+    def call(*arguments: Any) -> Any:
+        target = method()
+        return target(*arguments) if target else None
+
+    return call
 
 
 class Complaint(NamedTuple):
@@ -54,10 +74,10 @@ class Complaints:
 
     def __init__(self, serve: Callable[[], object] = lambda: None) -> None:
         """Collect a client's complaints. ``serve``: serves the client's callbacks, for a client of
-        which no other call does that. It must not raise."""
+        which no other call does that. It must not raise, and is held :func:`weakly`."""
         self._last: Complaint | None = None
         self._heard_at = 0.0
-        self._serve = serve
+        self._serve = weakly(serve)
 
     def hear(self, error: Any) -> None:
         """Take a KafkaError (``error_cb``)."""

@@ -9,6 +9,9 @@
 :class:`ShipOperator` does all of it in one. Both ship the DAG run's data interval, or a window that
 is given, and leave a receipt as XCom. The pipeline's file stays as it is: a `schedule` there is for
 shipper's own DAG, so leave it out, or leave that DAG paused.
+
+Where Airflow's provider of OpenLineage is installed and has a transport, each task that ships tells
+it the source's folder and the topics.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Shipments page in Airflow: the same page and answers as `shipper ui`, behind Airflow's own
-rights.
+"""Shipments page in Airflow: the application of `shipper ui`, behind Airflow's own rights.
 
 An app that a plugin mounts has no authentication of its own, so every route asks for it. Without
 login the answer is 401 (a browser that opens a page is sent to the login); for a pipeline whose DAG
@@ -21,18 +20,15 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
-from fastapi import FastAPI, HTTPException, Request
-from fastapi import Response as FastAPIResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import RedirectResponse
 
 from shipper.errors import ConfigError
-from shipper.shipments.app import respond
 from shipper.shipments.feed import index_path
+from shipper.shipments.server import PageRequest, application
 from shipper_airflow.place import config_dir
 from shipper_airflow.runs import AirflowsRuns
-
-app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
 
 
 class PersonsRights:
@@ -70,8 +66,26 @@ def _dag(pipeline: str) -> DagDetails:
     return DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))
 
 
+def _asked(user: GetUserDep) -> PageRequest:
+    config = config_dir(Path(conf.get("core", "dags_folder")))
+    try:
+        index = index_path(config)
+    except ConfigError as error:
+        raise HTTPException(503, error.message) from error
+    return PageRequest(
+        index,
+        PersonsRights(user),
+        airflow=root(),
+        scheduler=AirflowsRuns(),
+        config_dir=config,
+    )
+
+
+app = application(_asked)
+
+
 @app.exception_handler(HTTPException)
-async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
+async def refuse(request: Request, error: HTTPException) -> Response:
     """Send a browser that opens a page without a login to Airflow's login, which leads back.
     Scripts get the error."""
     if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
@@ -80,27 +94,6 @@ async def refuse(request: Request, error: HTTPException) -> FastAPIResponse:
         )
         return RedirectResponse(f"{root()}api/v2/auth/login?{urlencode({'next': asked})}", 302)
     return await http_exception_handler(request, error)
-
-
-@app.get("/{path:path}")
-def answer(path: str, request: Request, user: GetUserDep) -> FastAPIResponse:
-    """Answer every request: what an address means is the page's own business
-    (shipper/shipments/app.py)."""
-    config = config_dir(Path(conf.get("core", "dags_folder")))
-    try:
-        index = index_path(config)
-    except ConfigError as error:
-        raise HTTPException(503, error.message) from error
-    found = respond(
-        index,
-        path,
-        dict(request.query_params),
-        PersonsRights(user),
-        airflow=root(),
-        scheduler=AirflowsRuns(),
-        config_dir=config,
-    )
-    return FastAPIResponse(found.body, found.status, dict(found.headers))
 
 
 def root() -> str:

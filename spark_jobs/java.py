@@ -45,6 +45,9 @@ class _Jvm:
 
 _jvm: _Jvm | None = None
 _gateway: Any = None
+_starts = threading.RLock()
+"""Held while a JVM is begun and waited for. Spark starts in a thread of its own, and whoever looks
+at files meanwhile needs the same JVM; its address is there to be read once."""
 
 
 def log_settings() -> Path:
@@ -61,8 +64,9 @@ def begin_java(
     meanwhile. Does nothing if `spark-submit` starts the JVM, or if one is running already.
     ``options`` replace the options for a fast start."""
     global _jvm
-    if _jvm is None and _gateway is None and _PORT not in os.environ:
-        _jvm = _begin(settings, options, class_data.archive(), much_work)
+    with _starts:
+        if _jvm is None and _gateway is None and _PORT not in os.environ:
+            _jvm = _begin(settings, options, class_data.archive(), much_work)
 
 
 def _begin(
@@ -96,20 +100,19 @@ def _address(settings: Mapping[str, str], *, much_work: bool = False) -> tuple[i
     """Return where the JVM listens that was begun, before or now; None for none, or if it died
     before that."""
     global _jvm
-    begin_java(settings, much_work=much_work)
-    jvm = _jvm
-    if jvm is not None and jvm.address is None:
-        jvm.address = _wait_for(jvm)
-        if jvm.address is None and jvm.has_archive:
-            _jvm = jvm = _begin(
-                settings, None, None, jvm.much_work
-            )  # whatever is wrong with it, it is only a way to be fast
-            if jvm is not None:
-                jvm.address = _wait_for(jvm)
-        if jvm is None or jvm.address is None:
+    with _starts:
+        begin_java(settings, much_work=much_work)
+        if _jvm is not None and _jvm.address is None:
+            _jvm.address = _wait_for(_jvm)
+            if _jvm.address is None and _jvm.has_archive:
+                # Whatever is wrong with the archive, it is only a way to be fast.
+                _jvm = _begin(settings, None, None, _jvm.much_work)
+                if _jvm is not None:
+                    _jvm.address = _wait_for(_jvm)
+        if _jvm is None or _jvm.address is None:
             _jvm = None
             return None
-    return jvm.address if jvm is not None else None
+        return _jvm.address
 
 
 def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:

@@ -21,7 +21,6 @@ from shipper.driver.formats import (
     recognise_table,
     table_in_text,
 )
-from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceUnreachable
@@ -164,7 +163,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
         if isinstance(head, _Unread):
             file.problem, file.passing = head
             continue
-        beginnings[file_id(file)], file.head = head, head_of(head)
+        beginnings[file.id], file.head = head, head_of(head)
         found = recognise(file.path, head, source.codec)
         file.format, file.problem, file.bom = (
             found.format,
@@ -190,7 +189,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
                 )
             file.problem, file.passing = why, head.passing
         else:
-            beginnings[file_id(file)], file.head = head, head_of(head)
+            beginnings[file.id], file.head = head, head_of(head)
             file.bom, file.problem = (
                 head.startswith(_UTF8_BOM),
                 content_problem(head, source.format, encoding),
@@ -213,7 +212,7 @@ def _look_at_tables(
         elif isinstance(tail, _Unread):
             file.problem, file.passing = tail
         else:
-            beginnings[file_id(file)], file.head = head, head_of(head)
+            beginnings[file.id], file.head = head, head_of(head)
             found = recognise_table(format, head, tail)
             file.format, file.problem = found.format, found.problem
     return beginnings

@@ -30,7 +30,7 @@ _MOST_FILES = 10_000
 def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     """Print Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java
     starts, ``source_error`` if they cannot be listed, ``problem`` if the first of them cannot be
-    read. On a Spark cluster, print a second document with the findings of a task there. Returns 0:
+    read. On a Spark cluster, print a second document with the findings of tasks there. Returns 0:
     the faults are in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
@@ -54,20 +54,20 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
         found["source_error"] = error.message
     print(json.dumps(found), flush=True)
     if pipeline.runner.kind != "local":
-        print(json.dumps({**found, **_executor(pipeline)}))
+        print(json.dumps({**found, **_executors(pipeline)}))
     return 0
 
 
-def _executor(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what a task finds on the cluster: ``executor``, or ``executor_error``."""
+def _executors(pipeline: Pipeline) -> dict[str, Any]:
+    """Return what tasks find on the cluster: ``executors``, or ``executor_error``."""
     from spark_jobs.session import session
-    from spark_jobs.sink import look_at_executor
+    from spark_jobs.sink import look_at_executors
 
     try:
         spark = session(pipeline)
-        found = look_at_executor(spark)
+        found = look_at_executors(spark)
         spark.stop()
-        return {"executor": found}
+        return {"executors": found}
     except Exception as error:
         return {"executor_error": of_exception(error)}
 

@@ -13,7 +13,7 @@ from shipper.driver.dispositions import fixed_topics, rules
 from shipper.driver.engine import Proof, ToProve
 from shipper.driver.files import split_hash
 from shipper.driver.formats import PLAIN
-from shipper.driver.pieces import FilePiece, broken_files, file_id, file_pieces, piece_at, uri_of
+from shipper.driver.pieces import FilePiece, broken_files, file_pieces, piece_at, uri_of
 from shipper.worker.order import Part, ProofOrder, SplitToProve
 from shipper.worker.receipt import SplitSums
 from spark_jobs.frame import records
@@ -79,7 +79,7 @@ def _pieces(one: ToProve, split_size_bytes: int) -> Iterable[FilePiece]:
     return [
         replace(
             piece_at(file, 0, max(1, file.size_bytes)),
-            split=split_hash(uri_of(file), file_id(file), _NO_START),
+            split=split_hash(uri_of(file), file.id, _NO_START),
         )
     ]
 

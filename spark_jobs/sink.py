@@ -17,7 +17,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import pickle
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -40,24 +42,35 @@ _OTHER_CODE = (
 
 
 _PROVED_AT_ONCE_BYTES = 8_000_000
+_TOLD = "python string, host string, daemon long, code string"
+_TELLS_SECONDS = 0.5
+"""Time that a task of :func:`look_at_executors` takes, so that no executor gets two of them."""
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
-    """Have Spark start the Python processes of so many tasks, which import what shipping needs: a
-    second that the first transaction then need not wait for, if there is something else to do
-    meanwhile. To be called in a thread. Never raises; a ship starts its own."""
+    """Have Spark start the Python processes of ``tasks`` tasks, which import the modules for
+    shipping: the first transaction then need not wait a second for them, if there is other work
+    meanwhile. To be called in a thread. Never raises; a ship starts its own processes."""
     with contextlib.suppress(Exception):
         spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, "nothing boolean").collect()
 
 
-def look_at_executor(spark: SparkSession) -> dict[str, Any]:
-    """Return what a task of a ship would find on an executor: `python`, `host`, and whether the
+def look_at_executors(spark: SparkSession) -> list[dict[str, Any]]:
+    """Return what a task of a ship would find on each executor: `python`, `host`, and whether the
     code is the driver's (`same_code`). Raises what Spark raises."""
     from shipper.worker.order import code_digest
 
-    frame = spark.range(0, 1, 1, 1).mapInArrow(_tell, "python string, host string, code string")
-    found = frame.collect()[0].asDict()
-    return {**found, "same_code": found.pop("code") == code_digest()}
+    def ask(tasks: int) -> list[dict[str, Any]]:
+        frame = spark.range(0, tasks, 1, tasks).mapInArrow(_tell, _TOLD)
+        return [row.asDict() for row in frame.collect()]
+
+    ask(1)  # executors come with the first task
+    executors = len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
+    found = {(one["host"], one["daemon"]): one for one in ask(max(1, executors))}
+    return [
+        {"python": one["python"], "host": one["host"], "same_code": one["code"] == code_digest()}
+        for one in found.values()
+    ]
 
 
 def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,7 +84,13 @@ def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     sink_task.get_ready()
     for _ in batches:
         pass
-    told = {"python": platform.python_version(), "host": platform.node(), "code": code_digest()}
+    time.sleep(_TELLS_SECONDS)
+    told = {
+        "python": platform.python_version(),
+        "host": platform.node(),
+        "daemon": os.getppid(),  # one of each executor
+        "code": code_digest(),
+    }
     yield pa.RecordBatch.from_pylist([told])
 
 

@@ -13,7 +13,7 @@ import typer
 
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
-from shipper.cli.run_options import MetricsPath
+from shipper.cli.run_options import MetricsPath, asked_window
 from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
@@ -31,6 +31,7 @@ from shipper.report.renamed import Earlier, perhaps_formerly
 from shipper.report.results import Gap, LeftFile
 from shipper.report.standing import contains
 from shipper.types import FileId
+from shipper.windows.expression import FORMS
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -50,6 +51,14 @@ def gaps(
         typer.Option(
             help="A date, or an age such as 7d: the first window to look at.",
             show_default="the schedule's first run",
+        ),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            help=f"Only the windows of the schedule within this one: {FORMS}.",
+            show_default="all",
         ),
     ] = None,
     config: Config = Path("config"),
@@ -82,18 +91,25 @@ def gaps(
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
-    first = _since(spec, runs_uri, since)
-    earlier = None if since or spec.formerly else _earlier(config, spec, runs_uri)
+    if since and window:
+        raise UsageError("--since and --window contradict each other; choose one", code="SHIP-102")
+    asked = asked_window(spec, window) if window else None
+    first = dict.fromkeys(spec.clusters, asked.start) if asked else _since(spec, runs_uri, since)
+    earlier = None if since or asked or spec.formerly else _earlier(config, spec, runs_uri)
     if earlier:  # the earlier pipeline may have left a gap that no run of this name knows
         first = {cluster: min(at, earlier.until.get(cluster, at)) for cluster, at in first.items()}
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [
-        window
-        for window in Ticks(spec.schedule).windows(min(first.values()), until)
-        if window.end <= until
+        tick
+        for tick in Ticks(spec.schedule).windows(min(first.values()), until)
+        if tick.end <= until and (asked is None or contains(asked, tick))
     ]
+    if asked and not windows:
+        raise UsageError(
+            f"--window {window}: no window of the schedule lies in it and has settled by now"
+        )
     pruned = read_pruned(runs_uri, spec.key)
-    open_ = [window for window in windows if pruned.holds(window)]
+    open_ = [tick for tick in windows if pruned.holds(tick)]
     start = open_[0].start if open_ else until
     runs = window_runs(
         runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC)

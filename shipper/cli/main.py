@@ -65,6 +65,7 @@ from shipper.config import (
     load_pipeline,
     locate,
 )
+from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.runner import Runner
@@ -196,8 +197,8 @@ def validate(
     ] = True,
     strict: Strict = False,
 ) -> None:
-    """Check all pipelines and clusters, SQL expressions included, and show every fault at once. Run
-    no program that the configuration names, and import only its notifiers."""
+    """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
+    once. Run no program that the configuration names, and import only its notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
@@ -211,6 +212,7 @@ def validate(
     faults = [
         *loaded.faults,
         *refused.values(),
+        *case_faults(config, loaded, pipeline),
         *chain.from_iterable([*wrong.values(), *notifiers.faults.values()]),
     ]
     pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.faults.keys())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,6 @@ import typer
 from shipper.cli.console import Config, err, new_app
 from shipper.errors import UsageError, why_system
 from shipper.shipments.feed import index_path, rebuild
-from shipper.shipments.server import Server
 from shipper.stopping import Stopped
 
 app = new_app("ui")
@@ -28,6 +29,14 @@ def ui(
     While the page is served, every user with an account on this machine can open it. In Airflow the
     same page checks each person's rights.
     """
+    if not find_spec("fastapi") or not find_spec("uvicorn"):
+        raise UsageError(
+            f"`shipper ui` needs packages that are not installed: `pip install "
+            f"'shipper[ui]=={version('shipper')}'`",
+            code="SHIP-110",
+        )
+    from shipper.shipments.server import Server
+
     path = index_path(config)
     if not path.exists():
         err.say(f"There is no index {path} yet: reading the reports once …", "dim")
@@ -43,8 +52,6 @@ def ui(
         ) from error
     err.say(f"The Shipments page is at {server.url} until Ctrl-C.")
     try:
-        server.serve_forever()
+        server.run()
     except (Stopped, KeyboardInterrupt):
         err.say("Stopped.", "dim")
-    finally:
-        server.server_close()

@@ -16,7 +16,7 @@ from pydantic import Field, Secret, ValidationError, field_validator, model_vali
 
 from shipper.config.environment import EVERYTHING
 from shipper.config.explain import ConfigFault, problems_of
-from shipper.config.load import in_order, load_pipeline, missing_folder, show
+from shipper.config.load import LoadedConfig, in_order, load_pipeline, missing_folder, show
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, Fault, Model, refuse, resolve_uri, suggestion
 from shipper.config.units import Moment
@@ -213,7 +213,33 @@ def load_cases(config_dir: Path, name: str) -> CaseFile:
             f"with `shipper preview {name} --save-test`.",
             code="SHIP-113",
         )
-    pipeline = load_pipeline_to_test(config_dir, name)
+    found = _read(config_dir, load_pipeline_to_test(config_dir, name))
+    if isinstance(found, list):
+        raise ConfigError("\n".join(map(str, found)), code="SHIP-204")
+    return found
+
+
+def case_faults(
+    config_dir: Path, loaded: LoadedConfig, pipeline: str | None = None
+) -> list[ConfigFault]:
+    """Return the faults of the tests: of one ``pipeline``, or of all, with those of no pipeline."""
+    names = [pipeline] if pipeline else [path.stem for path in _files(config_dir)]
+    faults = [] if pipeline else _ignored(config_dir)
+    for name in names:
+        if (path := cases_path(config_dir, name)).exists() and name in loaded.pipelines:
+            read = _read(config_dir, loaded.pipelines[name])
+            faults += read if isinstance(read, list) else []
+        elif path.exists() and name not in loaded.broken:
+            known = suggestion(name, [*loaded.pipelines], "there are")
+            why = f"there is no pipeline {name!r} to test{known}; rename or delete the file"
+            faults.append(ConfigFault(show(config_dir, path), None, None, "", why))
+    return faults
+
+
+def _read(config_dir: Path, pipeline: Pipeline) -> CaseFile | list[ConfigFault]:
+    """Read the tests of ``pipeline``. Return their faults if there are any."""
+    path = cases_path(config_dir, pipeline.name)
+    shown = show(config_dir, path)
     file = read_yaml(path)
     problems, found = list(file.problems), None
     if file.parsed:
@@ -232,8 +258,7 @@ def load_cases(config_dir: Path, name: str) -> CaseFile:
             for place, why in _faults(case, pipeline, path.parent)
         )
     if problems or found is None:
-        faults = in_order(ConfigFault.of(problem, file, shown) for problem in problems)
-        raise ConfigError("\n".join(map(str, faults)), code="SHIP-204")
+        return [*in_order(ConfigFault.of(problem, file, shown) for problem in problems)]
     return CaseFile(shown, file, path.parent, pipeline, found.cases)
 
 
@@ -281,16 +306,25 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyP
 def pipelines_with_tests(config_dir: Path) -> list[str]:
     """Return the names of the pipelines that have a file of tests, in their order. Raises
     ConfigError for a file that would be ignored."""
+    if ignored := _ignored(config_dir):
+        raise ConfigError("\n".join(map(str, ignored)), code="SHIP-204")
+    return [path.stem for path in _files(config_dir)]
+
+
+def _files(config_dir: Path) -> list[Path]:
+    return sorted((config_dir / FOLDER).glob("[!.]*.yaml"))
+
+
+def _ignored(config_dir: Path) -> list[ConfigFault]:
     folder = config_dir / FOLDER
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
-    wrong = [path for path in files if path.suffix.lower() == ".yml" or path.suffix == ".YAML"]
-    if wrong:
-        raise ConfigError(
-            "\n".join(
-                f"{show(config_dir, path)}: ignored because of its ending; rename it to "
-                f"{path.stem}.yaml"
-                for path in wrong
-            ),
-            code="SHIP-204",
+    return [
+        ConfigFault(
+            show(config_dir, path),
+            None,
+            None,
+            "",
+            f"ignored because of its ending; rename it to {path.stem}.yaml",
         )
-    return [path.stem for path in files if path.suffix == ".yaml" and path.name[0] != "."]
+        for path in sorted(folder.iterdir() if folder.is_dir() else ())
+        if path.suffix.lower() == ".yml" or path.suffix == ".YAML"
+    ]

@@ -45,6 +45,7 @@ from shipper.config.rules import (
     CLASS_PATTERN,
     NAME_PATTERN,
     SCHEME,
+    TAR,
     Fault,
     Model,
     check_source_placeholders,
@@ -93,13 +94,16 @@ class Source(Model):
     )
     """Globs on file names: one, or a list, any of which may match. Files whose name begins with `_`
     or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken; [every
-    reason](../../docs/left-out.md)."""
+    reason](../../docs/reference/left-out.md)."""
     window_by: Literal["path", "modified"] = "path"
     """Rule that assigns files to windows. `path`: the files in the folders that `path` names for
     the window; all files, if `path` names no time. `modified`: the files under `path` that were
     last modified in the window, by the file system's clock. Use `modified` for writers that put
     everything into one folder: `path` is then listed completely each time and has no placeholder. A
     file that is written again belongs to another window."""
+    shared_folders: StrictBool = False
+    """True if windows of the schedule share folders by intent, such as hours in the folder of a
+    day. `shipper validate` then does not warn of it."""
     recursive: StrictBool = False
     """True if files in folders below `path` count too."""
     format: Format = "text"
@@ -108,7 +112,7 @@ class Source(Model):
     a JSON object is `unparseable`. `csv`: each row becomes a JSON object with text fields; a row
     with another number of fields is `unparseable`, as an array. `parquet`, `orc`, `avro`: each row
     becomes a JSON object, by the file's own schema. `whole_file`: a file is one record, byte for
-    byte, of at most `records.max_line`. [More](../../docs/guide.md#formats)."""
+    byte, of at most `records.max_line`. [More](../../docs/how-to/formats.md)."""
     codec: Codec = "auto"
     """Codec of the files. `auto`: the first bytes decide, not the name: gzip, bzip2, zstd, lz4
     (frames), snappy (frames), or none. A name that promises another codec is an error. Any other
@@ -136,13 +140,13 @@ class Source(Model):
     rest. If the file begins otherwise, it is a new file and is shipped whole. If this cannot be
     decided, the file is left out with a warning. `continue` also covers a file that grew and was
     renamed. A new file at the path of a renamed one does not count as replaced.
-    [More](../../docs/guide.md#a-new-file-at-an-old-path)."""
+    [More](../../docs/how-to/rotated-logs.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
     """Policy for a new file that begins like one that was shipped and is gone. `recognise`: read
     the file once, and compare its records with the checksums of what was shipped. If they are
     equal, nothing is sent twice. If this cannot be decided, the file is left out with a warning.
     `ship`: a new name is a new file, and its records are sent.
-    [More](../../docs/guide.md#files-that-are-renamed)."""
+    [More](../../docs/how-to/rotated-logs.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
     """Policy for a file that cannot be read (corrupt, truncated, no permission, an unsupported
     format). `skip_and_fail`: all other files are shipped, and the run fails and names each bad
@@ -188,6 +192,15 @@ class Source(Model):
     @model_validator(mode="after")
     def _format_fits(self) -> Source:
         refuse(source_faults(self.format, self.codec, self.csv))
+        refuse(
+            (
+                ("include", index) if len(self.include_globs) > 1 else ("include",),
+                f"{glob!r} matches tar archives, whose headers would become records; unpack them "
+                "before they come into the folder",
+            )
+            for index, glob in enumerate(self.include_globs)
+            if self.format != "whole_file" and TAR.search(glob)
+        )
         return self
 
     @property
@@ -276,7 +289,7 @@ class Notify(Model):
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     """Arguments of the notifier. Arguments that the notifier renders as templates may use `{{
     notice.title }}`, `{{ notice.text }}`, `{{ notice.cause }}`, … and everything that Airflow's
-    templates offer; docs/operations.md lists them. Do not write secrets here: name an Airflow
+    templates offer; docs/how-to/notices.md lists them. Do not write secrets here: name an Airflow
     connection."""
 
 

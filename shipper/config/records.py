@@ -191,8 +191,9 @@ def ddl_names(schema: str) -> list[str]:
 class Bundle(Model):
     """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`.
     Lines without a key travel and are stored at a fraction of the cost; consumers must take the
-    bundles apart (docs/consumer-contract.md says how). Everything is still counted in lines. May be
-    changed, or removed, from run to run: it decides how lines are packed, not which."""
+    bundles apart (docs/reference/consumer-contract.md says how). Everything is still counted in
+    lines. May be changed, or removed, from run to run: it decides how lines are packed, not
+    which."""
 
     max_bytes: Bytes = Field(default=64_000, ge=1_000, le=64_000_000)
     """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a
@@ -524,8 +525,8 @@ class Quarantine(Model):
     """Topic for records that cannot be shipped, so that they do not fail the run: records that
     `records.parse` cannot parse, without a legal topic, too large for their topic, or failing a
     check with severity `quarantine`. Each arrives exactly once, in the transaction of its
-    neighbours, with headers for its reason and origin (docs/consumer-contract.md). May be added,
-    changed or removed at any time: the ledger knows each quarantined record."""
+    neighbours, with headers for its reason and origin (docs/reference/consumer-contract.md). May be
+    added, changed or removed at any time: the ledger knows each quarantined record."""
 
     topic: str = Field(min_length=1, examples=["quarantine.web"])
     """The topic, on every cluster of the pipeline. No route's topic; several pipelines may share

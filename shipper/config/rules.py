@@ -71,6 +71,8 @@ PATTERN_MEANINGS = {
     ),
     MEMORY_PATTERN: "write gigabytes or megabytes as Spark does: 2g, 512m",
 }
+#: A glob on names of tar archives, packed or not.
+TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz)$")
 _MOST_NAMES_SHOWN = 20
 #: In the name of a replay (:mod:`shipper.config.replay`), between the pipeline's name and the
 #: replay's id; no pipeline's own has a dot.

@@ -12,7 +12,6 @@ from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
 from shipper.driver.pending import Pending
-from shipper.driver.pieces import file_id
 from shipper.driver.timelines import lane_accounts, lane_timeline
 from shipper.ledger.fold import Chunks
 from shipper.report.plan_result import PlannedFile
@@ -158,7 +157,7 @@ def file_accounts(
     complete = set(left.complete)
     accounts = []
     for planned in files:
-        file = file_id(planned)
+        file = planned.id
         if file in complete:
             there = left.records_there[file]
             accounts.append(

@@ -15,7 +15,6 @@ from shipper.config.schedule import Schedule
 from shipper.driver.connections import Connections
 from shipper.driver.engine import Engine
 from shipper.driver.files import split_starts
-from shipper.driver.pieces import file_id
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile
@@ -103,7 +102,7 @@ class RunContext(JobOptions):
         }
 
     def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:
-        return {file_id(file): self.split_starts(file_id(file)) for file in files}
+        return {file.id: self.split_starts(file.id) for file in files}
 
     def split_starts(self, file: FileId) -> range:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)

@@ -208,7 +208,7 @@ class ExaminedCluster(Examined):
                 "the topic does not exist",
                 f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
             )
-        return failed(str(fault), "docs/outcomes.md says what the name means")
+        return failed(str(fault), "docs/reference/outcomes.md says what the name means")
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
         says = (
@@ -248,7 +248,7 @@ class ExaminedCluster(Examined):
             else:
                 yield failed(
                     f"the ledger topic {topic} does not exist, and `ledger.create` is false",
-                    "create it as docs/operations.md says",
+                    "create it as docs/reference/ledger.md says",
                 )
             return
         if lacking := [
@@ -322,7 +322,7 @@ class ExaminedCluster(Examined):
             else:
                 yield failed(
                     f"no transactional producer can be opened: {fault}",
-                    "docs/outcomes.md says what the name means",
+                    "docs/reference/outcomes.md says what the name means",
                 )
         else:
             yield ok(f"a producer whose id begins with {prefix} can be opened")
@@ -337,7 +337,7 @@ class ExaminedCluster(Examined):
         elif isinstance(said, KafkaFault) and "AUTHORIZATION" not in said.name:
             yield failed(
                 f"group {GROUP} cannot be described: {said}",
-                "docs/outcomes.md says what the name means",
+                "docs/reference/outcomes.md says what the name means",
             )
         elif "Describe" not in _granted(said):
             yield failed(
@@ -398,7 +398,7 @@ def _granted(said: set[str] | KafkaFault | None) -> set[str]:
     return said if isinstance(said, set) else set()
 
 
-_GRANT = "grant what docs/operations.md, ACLs, lists"
+_GRANT = "grant what docs/how-to/secure-a-cluster.md lists"
 #: What is asked of each cluster: without a pipeline, as far as its login.
 CHECKS = (
     Check("file", ExaminedCluster.file, "correct the cluster's file; `shipper validate` checks it"),

@@ -192,19 +192,22 @@ def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     if why := found.get("executor_error"):
         what, _, remedy = str(why).partition(": ")
         yield failed(what, remedy or "`-v` shows Spark's own messages", check="executors")
-    elif its.kind != "local" and (one := found.get("executor")):
-        where = f"Python {one['python']} on {one['host']}"
-        if one["same_code"]:
-            yield ok(
-                f"a task ran shipper in {where}, from "
-                f"{its.archive or its.python or sys.executable}",
+    elif its.kind != "local" and (executors := found.get("executors")):
+        count = plural(len(executors), "executor")
+        hosts = ", ".join(sorted({one["host"] for one in executors}))
+        if wrong := sorted({one["host"] for one in executors if not one["same_code"]}):
+            yield failed(
+                f"tasks on {', '.join(wrong)} have another version of shipper than the driver "
+                f"({count} asked)",
+                "pack the archive again (`shipper environment pack`), or install the driver's "
+                "version there",
                 check="executors",
             )
         else:
-            yield failed(
-                f"{where} has another version of shipper than the driver",
-                "pack the archive again (`shipper environment pack`), or install the driver's "
-                "version there",
+            pythons = " and ".join(sorted({one["python"] for one in executors}))
+            yield ok(
+                f"tasks on {count} ({hosts}) ran shipper in Python {pythons}, from "
+                f"{its.archive or its.python or sys.executable}",
                 check="executors",
             )
 
@@ -350,7 +353,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
     except subprocess.TimeoutExpired:
         yield warning(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
-            "raise --limit; see docs/operations.md, Sizing",
+            "raise --limit; see docs/understand/sizing.md",
         )
         return
     found = _last_document(done.stdout)

@@ -67,7 +67,7 @@ def split_hash(uri: str, file: FileId, start: int) -> int:
 
 
 class Reason(NamedTuple):
-    """Reason why an entry of a listed folder is not taken. docs/left-out.md has the same table."""
+    """Reason why an entry of a listed folder is not taken, as in docs/reference/left-out.md."""
 
     says: str
     warns: bool

@@ -10,7 +10,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
-from shipper.driver.pieces import etags_of, file_id
+from shipper.driver.pieces import etags_of
 from shipper.driver.recreated import judge
 from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError
@@ -51,15 +51,15 @@ def gate_delivery(
         chunks = without(
             state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
         )
-        lost = judge(client, chunks, {file_id(file) for file in files}).named()
+        lost = judge(client, chunks, {file.id for file in files}).named()
     # An overwritten file that is left alone is not the file that the ledger knows by its name, size
     # and time.
     others = chunks.overwritten(etags_of(files))
     ledger = figures(
-        chunks, [id for file in files if (id := file_id(file)) not in others], shipped.generations
+        chunks, [id for file in files if (id := file.id) not in others], shipped.generations
     )
     evidence = DeliveryEvidence(
-        reconcile(shipped, {file.path: file_id(file) for file in files}, ledger), recreated=lost
+        reconcile(shipped, {file.path: file.id for file in files}, ledger), recreated=lost
     )
     scope = f"the whole window, {plural(len(planned.own_files), 'file')}"
     if late := len(files) - len(planned.own_files):
@@ -85,9 +85,7 @@ def gate_delivery(
             planned,
             cluster_name,
             when_empty_fails=pipeline.source.when_empty == "fail",
-            committed=last_commits(
-                chunks, {file_id(file): tick_of(file, planned) for file in files}
-            ),
+            committed=last_commits(chunks, {file.id: tick_of(file, planned) for file in files}),
         ),
     )
     meaning = (

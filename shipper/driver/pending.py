@@ -10,6 +10,7 @@ from typing import Literal
 
 from shipper.errors import DigestChanged, SourceError
 from shipper.ledger.fold import Chunks, SplitState, standing_as_cut, standing_of
+from shipper.report.markup import plural
 from shipper.types import FileId, SplitId
 
 #: Reasons why a file cannot be shipped, in the order in which they are reported.
@@ -249,11 +250,11 @@ def _raise_first(
 
 def shipped_under_another(count: int) -> str:
     """Return the note on complete files of another transform."""
-    files = "1 file was" if count == 1 else f"{count:,} files were"
+    were = "was" if count == 1 else "were"
     return (
-        f"{files} shipped completely before `records`, `routes`, `format` or `split_size` were "
-        "changed, and count as done: their records stay as they are. `--reship` sends them "
-        "again, by the present configuration."
+        f"{plural(count, 'file')} {were} shipped completely before `records`, `routes`, `format` "
+        "or `split_size` were changed, and count as done: their records stay as they are. "
+        "`--reship` sends them again, by the present configuration."
     )
 
 

@@ -48,13 +48,9 @@ class PieceReport:
     """Bytes of `unpacked` in records that are longer than `records.max_line`."""
 
 
-def file_id(file: PlannedFile) -> FileId:
-    return FileId(file.path, file.size_bytes, file.modified_ms)
-
-
 def etags_of(files: Iterable[PlannedFile]) -> dict[FileId, str]:
     """Return the ETags of files that have one."""
-    return {file_id(file): file.etag for file in files if file.etag}
+    return {file.id: file.etag for file in files if file.etag}
 
 
 def uri_of(file: PlannedFile) -> str:
@@ -71,7 +67,7 @@ def file_pieces(files: Iterable[PlannedFile], split_size_bytes: int) -> Iterator
 def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
     starts = split_starts(file.path, file.size_bytes, split_size_bytes)
     end = file.size_bytes if len(starts) == 1 else min(start + split_size_bytes, file.size_bytes)
-    return FilePiece(file, start, end, split_hash(uri_of(file), file_id(file), start))
+    return FilePiece(file, start, end, split_hash(uri_of(file), file.id, start))
 
 
 def partition_bytes(pieces: Iterable[FilePiece], tasks: int, split_size_bytes: int) -> int:

@@ -19,7 +19,7 @@ from shipper.driver.engine import Listed
 from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
-from shipper.driver.pieces import etags_of, file_id
+from shipper.driver.pieces import etags_of
 from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
 from shipper.driver.recognise import (
     Recognition,
@@ -42,7 +42,7 @@ from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import AskState, LedgerLog
 from shipper.report.markup import plural
-from shipper.report.past_runs import run_ids, window_names
+from shipper.report.past_runs import delivered_files, run_ids, window_names
 from shipper.report.plan_result import (
     ClusterPlan,
     KnownFile,
@@ -343,15 +343,32 @@ def _ask_clusters(
         ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
     ):
         result.clusters = list(pool.map(AskedCluster.result, asked))
+    _note_missing(context, result, asked)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
 
 
+def _note_missing(context: RunContext, result: PlanResult, asked: Sequence[AskedCluster]) -> None:
+    """Write down what each cluster lacks: for whoever asks later, when the run has failed there. A
+    reship delivers anew, so what earlier runs delivered does not count."""
+    silent = [one.name for one in asked if one.pending is None]
+    delivered: Mapping[str, set[FileId]] = {}
+    if silent and not context.reship:
+        delivered = delivered_files(context.own_runs_uri, context.pipeline.key, silent, result)
+    everything = {file.id for file in result.files}
+    missing = {
+        one.name: one.left() if one.pending else everything - delivered.get(one.name, set())
+        for one in asked
+    }
+    for file in result.files:
+        file.missing_on = tuple(name for name, files in missing.items() if file.id in files)
+
+
 def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
     wanted = set[FileId]().union(*(one.left() for one in asked))
     for planned in result.files:
-        planned.left = bool(wanted) and file_id(planned) in wanted
+        planned.left = bool(wanted) and planned.id in wanted
 
 
 def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
@@ -362,20 +379,20 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
         return
     for planned in result.late_files:
         for one in asked:
-            if one.name in planned.late_for and one.pending and not one.wants(file_id(planned)):
-                if why := one.pending.refused.get(file_id(planned)):
+            if one.name in planned.late_for and one.pending and not one.wants(planned.id):
+                if why := one.pending.refused.get(planned.id):
                     result.left_out.append(
                         planned.left_out(f"{one.name}: {why}").model_copy(
                             update={"clusters": [one.name]}
                         )
                     )
                 planned.late_for = tuple(name for name in planned.late_for if name != one.name)
-    left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file_id(file)))]
+    left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file.id))]
     result.left_out += [one.model_copy(update={"code": "doubtful"}) for one in left_out]
     result.files = [
         file
         for file in result.files
-        if file_id(file) not in doubtful and (file.late_window is None or file.late_for)
+        if file.id not in doubtful and (file.late_window is None or file.late_for)
     ]
 
 
@@ -597,8 +614,8 @@ class AskedCluster:
         if self.pending is None or not self._recognises or self._connections is None:
             return
         context, first, left = self._context, self.pending, set(self.pending.left)
-        files = [file for file in self._plan.files_for(self.name) if file_id(file) in left]
-        listed = {file_id(file) for file in self._plan.files}
+        files = [file for file in self._plan.files_for(self.name) if file.id in left]
+        listed = {file.id for file in self._plan.files}
         try:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
@@ -615,7 +632,7 @@ class AskedCluster:
                 )
             policy, of_id = (
                 context.pipeline.source.on_replaced,
-                {file_id(file): file for file in files},
+                {file.id: file for file in files},
             )
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
@@ -657,9 +674,9 @@ class AskedCluster:
     def left(self) -> set[FileId]:
         """Return the plan's files that are to go to this cluster."""
         if self.pending is None:
-            return {file_id(file) for file in self._plan.own_files}
+            return {file.id for file in self._plan.own_files}
         left = set(self.pending.left)
-        return left & {file_id(file) for file in self._plan.files_for(self.name)} if left else left
+        return left & {file.id for file in self._plan.files_for(self.name)} if left else left
 
     def result(self) -> ClusterPlan:
         found, context, pipeline = self._found, self._context, self._context.pipeline
@@ -668,8 +685,8 @@ class AskedCluster:
             return found
         if found.missing_topics:
             found.problem = missing_topics_message(self.name, pipeline, found.missing_topics)
-        sizes = {file_id(file): file.size_bytes for file in self._plan.files_for(self.name)}
-        own = {file_id(file) for file in self._plan.own_files}
+        sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
+        own = {file.id for file in self._plan.own_files}
         wanted = self.left()
         found.complete_files, found.partial_files = (
             len(own & set(left.complete)),
@@ -736,7 +753,7 @@ def moved(state: LedgerState, plan: PlanResult) -> list[str]:
     """Return notes if the files lie, or may lie, elsewhere than at the last ship."""
     before = state.control.sources[-1:]
     if plan.source_root and before and before != [plan.source_root]:
-        known = sum(1 for file in plan.files if file_id(file) in state.chunks.digests)
+        known = sum(1 for file in plan.files if file.id in state.chunks.digests)
         return [
             f"the files lay under {before[0]}, and lie under {plan.source_root} now: a file that "
             "was shipped from there counts as shipped if its path below, its size and its "

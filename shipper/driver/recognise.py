@@ -15,7 +15,6 @@ from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.engine import FoundFile, Proof, ToProve
 from shipper.driver.formats import PLAIN
-from shipper.driver.pieces import file_id
 from shipper.driver.recreated import judge
 from shipper.driver.schemas import schema_ids
 from shipper.errors import StepResultError
@@ -107,11 +106,11 @@ def recognise(
     ):
         return Recognition()
     new = {
-        file_id(file): file
+        file.id: file
         for file in files
-        if file_id(file) in beginnings and not file.problem and file_id(file) not in known.digests
+        if file.id in beginnings and not file.problem and file.id not in known.digests
     }
-    begun = {file_id(file) for file in files} & known.digests.keys()
+    begun = {file.id for file in files} & known.digests.keys()
     heads = ledger.look(AskHeads({file: beginnings[file] for file in new}))
     found = Recognition(chunks_end=heads.end)
     for file in begun & heads.renamed:
@@ -153,7 +152,7 @@ def confirm(
     """
     if planned.chunks_end is None:
         return []
-    of_id, moved = {file_id(file): file for file in files}, list[Moved]()
+    of_id, moved = {file.id: file for file in files}, list[Moved]()
     known = states_of(
         chunks, {file for one in planned.recognised for file in (one.id, one.original.id)}
     )
@@ -237,7 +236,7 @@ def _look_at_paths(
     differently, or is empty, is new: a log was rotated more often than it is kept, for example. Any
     other file cannot be decided; it is left out by name, which holds up no other file."""
     recognised, renamed = {one.id for one in found.recognised}, {*found.renamed}
-    planned = {file_id(file): file for file in files}
+    planned = {file.id: file for file in files}
     for id in sorted(listed):
         file = planned.get(id)
         others = known.files_of_path.get(id.path, set()) - renamed - {id}
@@ -464,7 +463,7 @@ def places(
     this cannot be decided. ``whole``: in ``file`` as one split, however it is cut."""
     cut, now = (
         list(context.split_starts(original)),
-        [0] if whole else list(context.split_starts(file_id(file))),
+        [0] if whole else list(context.split_starts(file.id)),
     )
     if {value.splits for state in states.values() for _, value in state.parts()} != {
         len(cut)
@@ -641,11 +640,11 @@ def _conclude(
         if not one.complete and original.records < max(
             (each.records for each, _ in doubts), default=0
         ):
-            found.left_out[file_id(file)] = _doubtful(
+            found.left_out[file.id] = _doubtful(
                 original.id, "more of it may have been shipped under another name"
             )
         elif one.grown and one.path != one.original.path and source.on_replaced in ("fail", "skip"):
-            found.left_out[file_id(file)] = (
+            found.left_out[file.id] = (
                 f"it begins with all that was shipped of {one.original.path} and has more: it "
                 "was renamed and has grown. Nothing of it was sent. Set `source.on_replaced: "
                 "continue` to ship only the rest"
@@ -659,7 +658,7 @@ def _conclude(
                 elsewhere.add(one.original.id)
     elif other_paths := [each for each in doubts if each[0].id.path != file.path]:
         original, why = other_paths[0]
-        found.left_out[file_id(file)] = _doubtful(original.id, why)
+        found.left_out[file.id] = _doubtful(original.id, why)
 
 
 def _doubtful(original: FileId, why: str) -> str:
@@ -679,7 +678,7 @@ def _recognised(file: PlannedFile, original: _Original, verdict: _Verdict) -> Re
         file.format == PLAIN and not id.path.endswith(_PACKED) and file.size_bytes > id.size_bytes
     )
     return RecognisedFile(
-        **file_id(file)._asdict(),
+        **file.id._asdict(),
         original=KnownFile(**id._asdict()),
         complete=verdict.whole and delivered,
         grown=not verdict.whole and (longer or delivered),

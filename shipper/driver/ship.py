@@ -18,7 +18,7 @@ from shipper.driver.account import ReceiptAccount, records_behind, too_many_quar
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
 from shipper.driver.pending import Pending, pending, shipped_under_another
-from shipper.driver.pieces import broken_files, etags_of, file_id, file_pieces
+from shipper.driver.pieces import broken_files, etags_of, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
 from shipper.driver.recognise import confirm, is_wanted, note_of
 from shipper.driver.recreated import Incarnations, judge, look_again, notes
@@ -201,16 +201,14 @@ class ClusterShip:
         self._cluster = cluster
         self._plan = plan
         self._files = plan.files_for(cluster.name)
-        self._late_windows = {
-            file_id(file): file.late_window for file in self._files if file.late_window
-        }
+        self._late_windows = {file.id: file.late_window for file in self._files if file.late_window}
         self._ledger = ledger
         self._preflight = found
         self._lease = lease
         self._fences = fences
         self._result = result
         self._account = ReceiptAccount(result)
-        self._of_id = {file_id(file): file for file in plan.files}
+        self._of_id = {file.id: file for file in plan.files}
         self._schema_ids: dict[str, int] = {}
         self._incarnations = Incarnations(Chunks(ledger.pipeline))
         self._unreadable: list[PlannedFile] = []
@@ -419,11 +417,11 @@ class ClusterShip:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
         except ShipperError as error:
-            return f"the ledger of {self._cluster.name} could not be read any more ({error})"
+            return f"The ledger of {self._cluster.name} could not be read any more ({error})"
         files = plural(len(left.complete) + len(left.left) + len(left.skipped), "file")
         records = plural(sum(left.records_there.values()), "record")
         return (
-            f"the ledger of {self._cluster.name} has {least}{records} of this window "
+            f"The ledger of {self._cluster.name} has {least}{records} of this window "
             f"({len(left.complete)} of {files} complete)"
         )
 
@@ -671,7 +669,7 @@ class ClusterShip:
         for topic in result.topics:
             topic.earlier, topic.earlier_bytes = self._earlier.get(topic.topic, SentToTopic(0, 0))
         if quarantine and result.status != "failed":
-            files = {file_id(file) for file in self._files}
+            files = {file.id for file in self._files}
             behind = records_behind(result, files, self._chunks or taken.chunks)
             if fault := too_many_quarantined(result, quarantine, behind):
                 self._failed(TooManyQuarantined(fault))

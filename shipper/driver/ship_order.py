@@ -9,7 +9,6 @@ from shipper.driver.context import RunContext
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
 from shipper.driver.formats import PLAIN, UNREADABLE
-from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Preflight
 from shipper.errors import SourceError
 from shipper.ledger.fold import SplitState
@@ -85,10 +84,10 @@ def _splits(
     found: dict[int, OrderedSplit] = {}
     count = 0
     for file in files:
-        starts = context.split_starts(file_id(file))
+        starts = context.split_starts(file.id)
         count += len(starts)
         for start in starts:
-            split = SplitId(file_id(file), start)
+            split = SplitId(file.id, start)
             state = taken.chunks.splits.get(split)
             topics = state.topics if state else set()
             found[split_hash(file.uri, split.file, start)] = OrderedSplit(

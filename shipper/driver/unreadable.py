@@ -10,7 +10,7 @@ from shipper.config.formats import TABLES
 from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE, is_named_as_text
-from shipper.driver.pieces import FilePiece, PieceReport, file_id
+from shipper.driver.pieces import FilePiece, PieceReport
 from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
 from shipper.terminal import say
@@ -73,8 +73,7 @@ def quarantine_whole(
     bad = [
         file
         for file in files
-        if file.problem
-        and not (file.passing or file_id(file) in begun or _may_be_text(context, file))
+        if file.problem and not (file.passing or file.id in begun or _may_be_text(context, file))
     ]
     said = f"Quarantined whole: {_named(bad)}."
     for file in bad:

@@ -107,7 +107,7 @@ class ClusterAdmin:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._client_errors = ClientErrors(lambda: self._admin.poll(0))
+        self._client_errors = ClientErrors(self._serve)
         self._ours = {"error_cb": self._client_errors.hear}
         self._admin = make_client(AdminClient, cluster.name, self._connection, self._ours)
         self._is_silent = False
@@ -115,6 +115,9 @@ class ClusterAdmin:
         at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
         """Time of the measurement, and the round trip in seconds."""
+
+    def _serve(self) -> None:
+        self._admin.poll(0)
 
     def topics(self) -> dict[str, int]:
         """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,

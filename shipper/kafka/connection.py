@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
-from shipper.complaints import ClientLog, Complaints
+from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal, without_secrets
 
 Client = TypeVar("Client")
@@ -104,8 +104,9 @@ def make_client(
     logger: ClientLog | None = None,
 ) -> Client:
     """Make a client with ``settings`` from :func:`connection`, and with ``ours``, which override
-    those. Raises WrongProperties."""
-    ours = {**_HEARD, **ours}
+    those. Bound methods in ``ours`` are held :func:`~shipper.complaints.weakly`. Raises
+    WrongProperties."""
+    ours = {**_HEARD, **{name: weakly(value) for name, value in ours.items()}}
     logger = logger or ClientLog()
     try:
         # Ours are set last: librdkafka has several names for some settings, and the last one

@@ -5,7 +5,7 @@ A lane has one way to recover: discard the producer, open a new one with the sam
 committed. So the table only separates faults that are worth a retry from others. The ledger
 resolves an UNKNOWN outcome.
 
-docs/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
+docs/reference/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """
 
 from __future__ import annotations
@@ -286,14 +286,18 @@ def is_refusal(fault_name: str) -> bool:
 _INTRODUCTION = """\
 # What a Kafka error means
 
-Made from the table in `shipper/kafka/outcomes.py`; do not edit. The names are librdkafka's, as they stand in messages and logs. Those
-that begin with `_` come from the client, the others from a broker.
+Made from the table in `shipper/kafka/outcomes.py`; do not edit. The names are librdkafka's, as they
+stand in messages and logs. Names that begin with `_` come from the client, the others from a
+broker.
 
-Whatever the error, a lane recovers in one way: it throws its producer away, opens a new one with the same transactional.id, which ends
-the old transaction one way or the other, and asks the ledger which chunks are there. So **outcome** is what the client can know when the
-error comes, and never what is counted in the end. Tries, and the reads of the ledger between them, are bounded by `delivery.metadata_wait`,
-or by less where the table says so. Time spent in a rate limit does not count.
-"""  # noqa: E501
+Whatever the error, a lane recovers in one way. It throws its producer away and opens a new one with
+the same transactional.id, which ends the old transaction. Then it asks the ledger which chunks were
+committed. So **outcome** is what the client can know when the error comes, and never what is
+counted in the end.
+
+`delivery.metadata_wait` bounds the tries and the reads of the ledger between them, or less time
+where the table says so. Time spent in the rate limiter does not count.
+"""
 _OUTCOMES = {
     TransactionOutcome.NOT_DELIVERED: "the transaction will not be committed",
     TransactionOutcome.UNKNOWN: "the transaction may have been committed; the ledger tells",
@@ -307,7 +311,7 @@ _WORDS = {
 
 
 def outcomes_page() -> str:
-    """Return the page docs/outcomes.md, in Markdown."""
+    """Return the page docs/reference/outcomes.md, in Markdown."""
     parts = [
         _INTRODUCTION.strip(),
         "\n".join(

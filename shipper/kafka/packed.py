@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: Version of confluent-kafka with which this was tested: the handle's place is not a public
-#: interface (docs/foundations.md).
+#: interface (docs/understand/foundations.md).
 _TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__

@@ -89,13 +89,16 @@ class TopicIdLook:
     """Lookup of topic ids, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors(lambda: self._client.poll(0))
+        self._client_errors = ClientErrors(self._serve)
         self._client = make_client(
             AdminClient,
             settings.cluster,
             settings.connection,
             {"error_cb": self._client_errors.hear},
         )
+
+    def _serve(self) -> None:
+        self._client.poll(0)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
         asked = self._client.describe_topics(

@@ -54,13 +54,16 @@ class TopicLookup:
     """Lookup of topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors(lambda: self._client.poll(0))
+        self._client_errors = ClientErrors(self._serve)
         self._client = make_client(
             AdminClient,
             settings.cluster,
             settings.connection,
             {"error_cb": self._client_errors.hear},
         )
+
+    def _serve(self) -> None:
+        self._client.poll(0)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
         """Ask for all topics in one request. Never raises: an error becomes the reason why a topic

@@ -1,7 +1,7 @@
 """Headers of a record in a quarantine topic: written and read by these names, here alone. Pure.
 
 The read-back has names of its own (:mod:`shipper.verify.readback`), since it judges what this
-writes; docs/consumer-contract.md has them all.
+writes; docs/reference/consumer-contract.md has them all.
 """
 
 from __future__ import annotations

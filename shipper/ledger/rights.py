@@ -1,5 +1,5 @@
-"""Rights that a user of a cluster needs, and no more: the one list, which docs/operations.md shows,
-tests grant and `shipper doctor` asks for."""
+"""Rights that a user of a cluster needs, and no more: the one list, which
+docs/how-to/secure-a-cluster.md shows, tests grant and `shipper doctor` asks for."""
 
 from __future__ import annotations
 

@@ -84,18 +84,10 @@ def tick_of(file: PlannedFile, plan: PlanResult) -> str:
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
     """Return what is known while no delivery gate of the run has passed on the cluster: any file
-    that it was to get may be missing there.
-
-    Of a cluster that could not be asked, nobody knows what it lacks: it may be any file of the
-    plan."""
-    planned = next((each for each in plan.clusters if each.cluster == cluster), None)
+    that it was to get may be missing there."""
     found = coverage(plan, cluster, when_empty_fails=False)
-    files: list[PlannedFile] = []
-    if planned and planned.left_files:
-        files = [file for file in plan.files_for(cluster) if file.left]
-    elif planned and planned.problem:
-        files = plan.files
-        found.start = plan.looked_back.start if plan.looked_back else found.start
+    if plan.looked_back:
+        found.start = min(found.start, plan.looked_back.start)
     left = [
         _Note(
             tick_of(file, plan),
@@ -103,7 +95,8 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
             "the run that should have shipped it failed, or has not ended",
             LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
         )
-        for file in files
+        for file in plan.files
+        if cluster in file.missing_on
     ]
     found.uncovered += _coverage(plan, cluster, left).uncovered
     return found

@@ -1,8 +1,8 @@
 """Figures of a run as metrics: names, tags and values. Airflow's tasks send them
 (``shipper_airflow/dags/step.py``); without Airflow a :class:`MetricsFile` has them for Prometheus.
 
-The names are an interface, listed in docs/operations.md: counters count what the step did now,
-gauges hold the last run's value.
+The names are an interface, listed in docs/reference/metrics.md: counters count what the step did
+now, gauges hold the last run's value.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, PastRun
 from shipper.report.run_folder import RunFolder, StepResult
 from shipper.report.standing import contains
+from shipper.types import FileId
 from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
@@ -180,6 +181,37 @@ def window_runs(
             lambda run: _read(fs, f"{path}/{run[1]}/{run[2]}", run[0], run[2], clusters), runs
         )
         return sorted(read, key=lambda run: run.run_id)
+
+
+def delivered_files(
+    runs_uri: str, pipeline: str, clusters: Collection[str], plan: PlanResult
+) -> dict[str, set[FileId]]:
+    """Return for each of ``clusters`` the files that earlier runs delivered, as their results say,
+    the run's own earlier attempt among them. Runs over windows before what ``plan`` looked at are
+    not read. Raises OSError if the runs cannot be listed."""
+    start = plan.looked_back.start if plan.looked_back else plan.window_start
+    runs = window_runs(runs_uri, pipeline, clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC))
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+
+    def plan_of(run: WindowRun) -> PlanResult | None:
+        folder = f"{path}/{RunFolder.name_of(run.window.start, run.window.end)}/{run.run_id}"
+        return _find(fs, f"{folder}/plan.json", run.run_id, PlanResult) if run.covered else None
+
+    delivered: dict[str, set[FileId]] = {cluster: set() for cluster in clusters}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for run, planned in zip(runs, pool.map(plan_of, runs), strict=True):
+            for cluster, files in delivered.items():
+                if planned and cluster in run.covered:
+                    files |= {file.id for file in planned.files_for(cluster)}
+                look = run.covered.get(cluster) or run.failed.get(cluster)
+                files -= {
+                    FileId(file.path, file.size_bytes or 0, file.modified_ms)
+                    for one in (look.uncovered if look else ())
+                    for file in one.files
+                }
+                if cluster in run.recreated:
+                    files.clear()
+    return delivered
 
 
 def window_names(runs_uri: str, pipeline: str) -> list[Window]:

@@ -24,15 +24,24 @@ _TWO_NUMBERS: dict[str, Any] = {
 }
 
 
-class PlannedFile(Result):
-    """One file of the window, as listed."""
+class KnownFile(Result):
+    """A file, told from every other one."""
 
     path: str
-    uri: str = ""
-    """The path as Spark's `_metadata.file_path` writes it, percent-encoded."""
     size_bytes: int
     modified_ms: int
     """Milliseconds since the epoch, as the file system says."""
+
+    @property
+    def id(self) -> FileId:
+        return FileId(self.path, self.size_bytes, self.modified_ms)
+
+
+class PlannedFile(KnownFile):
+    """One file of the window, as listed."""
+
+    uri: str = ""
+    """The path as Spark's `_metadata.file_path` writes it, percent-encoded."""
     etag: str = ""
     """ETag from an object store; empty if there is none."""
     splits: int
@@ -47,6 +56,9 @@ class PlannedFile(Result):
     late_for: tuple[str, ...] = ()
     """The clusters that lack a part of it and are to get it in this run, of a file that came late.
     The others leave it alone."""
+    missing_on: tuple[str, ...] = ()
+    """The clusters that lack a part of it. A cluster that could not be asked lacks what no earlier
+    run is known to have delivered."""
     format: str = ""
     """Format by the first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, ….
     Empty: nobody looked, since no cluster lacks it."""
@@ -86,8 +98,8 @@ class LeftOut(Result):
     path: str
     reason: str
     code: str = ""
-    """The reason for programs, as in docs/left-out.md: `hidden`, `dangling-link`, `unsettled`, ….
-    Empty: a late file that the run does without."""
+    """The reason for programs, as in docs/reference/left-out.md: `hidden`, `dangling-link`,
+    `unsettled`, …. Empty: a late file that the run does without."""
     count: int = 1
     """Entries that it stands for: all of the same folder and reason. `path` is the first by
     name."""
@@ -199,18 +211,6 @@ class ClusterPlan(Result):
     was committed, by the ledger. Of the newest 100 ticks that have such a file."""
     notes: list[str] = []
     """Sentences an operator should read."""
-
-
-class KnownFile(Result):
-    """A file as a ledger knows it."""
-
-    path: str
-    size_bytes: int
-    modified_ms: int
-
-    @property
-    def id(self) -> FileId:
-        return FileId(self.path, self.size_bytes, self.modified_ms)
 
 
 class RecognisedFile(KnownFile):

@@ -26,8 +26,8 @@ _STAYS = "Delivered records stay delivered: they are in the ledger and are not s
 _UNKNOWN = "Records that were sent, if any, are in the ledger and are not sent again."
 _COUNT_ANEW = "Run the window again: nothing is sent twice, and everything is counted again."
 _LEFT_OUT = (
-    "A later run takes an entry when its reason is gone. docs/left-out.md says what to do about "
-    "each reason."
+    "A later run takes an entry when its reason is gone. docs/reference/left-out.md says what "
+    "to do about each reason."
 )
 _AGAIN = "Remove the cause, then run the window again: it ships what is left."
 

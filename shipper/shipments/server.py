@@ -1,21 +1,64 @@
-"""The page without Airflow: a server that only this machine reaches."""
+"""Page as an ASGI application, and a server of it for this machine alone. Airflow's plugin serves
+the same application, with the rights of the person who asks.
+
+Needs FastAPI and uvicorn, which Airflow installs; elsewhere the extra `ui`.
+"""
 
 from __future__ import annotations
 
-import urllib.parse
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from shipper.shipments.app import Response, respond
+import uvicorn
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import RedirectResponse
+
+from shipper.shipments.app import NO_SCHEDULER, Rights, respond
+from shipper.shipments.unreported import Scheduler
 
 _LOOPBACK = "127.0.0.1"
-_NAMES = (_LOOPBACK, "localhost")
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """Request for the page. Its fields are the arguments of
+    :func:`shipper.shipments.app.respond`."""
+
+    index: Path
+    rights: Rights
+    airflow: str | None = None
+    scheduler: Scheduler = NO_SCHEDULER
+    config_dir: Path | None = None
+
+
+def application(asked: Callable[..., PageRequest]) -> FastAPI:
+    """Make the application. ``asked``: FastAPI's dependency that gives the request."""
+    app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
+    person = Depends(asked)
+
+    @app.get("/{path:path}")
+    def answer(path: str, request: Request, by: PageRequest = person) -> Response:
+        if not path:
+            return RedirectResponse("shipments", 302)
+        found = respond(
+            by.index,
+            path,
+            dict(request.query_params),
+            by.rights,
+            airflow=by.airflow,
+            scheduler=by.scheduler,
+            config_dir=by.config_dir,
+        )
+        return Response(found.body, found.status, dict(found.headers))
+
+    return app
 
 
 class Everything:
-    """Rights of every client of this server: a person with an account on this machine; the page
-    shows the reports in `runs_uri` that this process may read."""
+    """Rights of every user with an account on this machine: all that this process may read."""
 
     def pipelines(self) -> None:
         return None
@@ -31,49 +74,29 @@ class Everything:
         return False
 
 
-class Server(ThreadingHTTPServer):
-    """Web server on loopback. ``port`` 0 takes a free one. Raises OSError."""
-
-    daemon_threads = True
+class Server:
+    """Server of the page on loopback. ``port`` 0 takes a free one. Raises OSError."""
 
     def __init__(self, index: Path, port: int, config_dir: Path | None = None) -> None:
-        self.index, self.config_dir = index, config_dir
-        super().__init__((_LOOPBACK, port), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://{_LOOPBACK}:{self.server_port}/shipments"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-    server_version, sys_version = "shipper", ""
-
-    def do_GET(self) -> None:
-        # A page of another site whose name is made to point here would have that name in its
-        # requests.
-        if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
-            self._send(
-                Response(HTTPStatus.MISDIRECTED_REQUEST, b"this server is for 127.0.0.1 alone\n")
+        app = application(lambda: PageRequest(index, Everything(), config_dir=config_dir))
+        # A page of another site whose name is made to point here has that name in its requests.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_LOOPBACK, "localhost"])
+        self._socket = socket.create_server((_LOOPBACK, port))
+        self.url = f"http://{_LOOPBACK}:{self._socket.getsockname()[1]}/shipments"
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_graceful_shutdown=1,
             )
-            return
-        address = urllib.parse.urlsplit(self.path)
-        if address.path == "/":
-            self._send(Response(HTTPStatus.FOUND, b"", {"Location": "/shipments"}))
-            return
-        query = dict(urllib.parse.parse_qsl(address.query))
-        path = urllib.parse.unquote(address.path).lstrip("/")
-        self._send(
-            respond(self.server.index, path, query, Everything(), config_dir=self.server.config_dir)
         )
 
-    def _send(self, response: Response) -> None:
-        self.send_response(response.status)
-        for name, value in response.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(response.body)))
-        self.end_headers()
-        self.wfile.write(response.body)
+    def run(self) -> None:
+        """Serve until :meth:`stop`, or a signal."""
+        self._server.run(sockets=[self._socket])
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Drop the message: a request is no news."""
+    def stop(self) -> None:
+        self._server.should_exit = True

@@ -3,7 +3,7 @@
 The read-back judges the producer, so it shares no code with it. Besides ``shipper.kafka`` it is the
 only module that imports ``confluent_kafka``, and it imports nothing of ``shipper`` but the config,
 the errors and librdkafka's complaints. The meaning of a record comes from
-docs/consumer-contract.md, as for any consumer.
+docs/reference/consumer-contract.md, as for any consumer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from xxhash import xxh64_intdigest
 
-from shipper.complaints import ClientLog, Complaints
+from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal
 from shipper.config.records import LINES_HEADER
 from shipper.errors import ClusterError, OutcomeUnknown
@@ -136,14 +136,14 @@ class ReadBack:
         self._name = cluster.name
         self._connection = {"client.id": "shipper-readback", **client_settings(cluster)}
         self._timeout = timeout_seconds
-        self._complaints = Complaints(lambda: self._admin.poll(0))
+        self._complaints = Complaints(self._serve)
         self._admin = self._made(AdminClient)
 
     def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
         """Make a client. Its own settings override the user's, because it judges. Raises
         WrongProperties."""
         try:
-            ours = {"error_cb": self._complaints.hear, **(ours or {})}
+            ours = {"error_cb": weakly(self._complaints.hear), **(ours or {})}
             return kind({**reveal(self._connection), **ours}, logger=ClientLog())
         except (KafkaException, TypeError, ValueError) as error:
             fault = error.args[0] if error.args else error
@@ -153,6 +153,9 @@ class ReadBack:
                 self._connection,
                 fault.str() if isinstance(fault, KafkaError) else str(fault),
             ) from None
+
+    def _serve(self) -> None:
+        self._admin.poll(0)
 
     def connect(self) -> None:
         """Connect, so that the first question does not wait for connections. Optional; never

@@ -7,7 +7,7 @@ side by side. Pure.
     lines         = filtered + quarantined + delivered + before          for each file
     Spark's count = the tasks' receipts = the ledger = the read-back     for each of these figures
 
-docs/accounting.md says who counts what where, and what it means when two of them disagree.
+docs/reference/accounting.md says who counts what where, and what a disagreement means.
 """
 
 from __future__ import annotations

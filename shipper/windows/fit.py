@@ -27,7 +27,9 @@ def misfits(pipeline: Pipeline) -> Iterator[str]:
             "{window_start:%Y/%m/%d}"
         )
         return
-    if pipeline.schedule is None or "{window_start:" not in path:
+    if pipeline.source.shared_folders or pipeline.schedule is None:
+        return
+    if "{window_start:" not in path:
         return
     windows = islice(
         Ticks(pipeline.schedule).windows(_FROM, _FROM + dt.timedelta(days=3660)), _LOOKED_AT
@@ -42,6 +44,7 @@ def misfits(pipeline: Pipeline) -> Iterator[str]:
                 f"windows of the schedule share folders: {window} and {following} both have "
                 f"{min(shared)}. Each run lists the whole folder, and its gates judge all files "
                 "in it. Name folders as fine as the schedule, or close windows when the "
-                "folder's name changes (placeholders are UTC)"
+                "folder's name changes (placeholders are UTC). If the windows share folders by "
+                "intent, write `shared_folders: true`"
             )
             return

@@ -29,7 +29,7 @@ from shipper_airflow.window import opens_at, window_of_run
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.results import RunReport
+    from shipper.report.results import RunReport, ShipResult
     from shipper.report.run_folder import RunFolder, StepResult
     from shipper.windows.window import Window
     from shipper_airflow.dags.step import Child, Failure
@@ -125,6 +125,7 @@ class PipelineOperator(BaseOperator):
         self.report_url = self.window_url = ""
         """Addresses of this task's run, once it has begun."""
         self._child: Child | None = None
+        self._ships: list[ShipResult] = []
 
     def resolve(
         self, context: Context, params: Mapping[str, Any], conf: Mapping[str, Any]
@@ -214,10 +215,19 @@ class PipelineOperator(BaseOperator):
             self.log.error("%s", line)
         raise StepFailed(one_sentence(failure.message), final=failure.final)
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return the task's lineage. OpenLineage's provider calls this, if it has a transport."""
+        from shipper_airflow.lineage import lineage
+
+        return lineage(self.pipeline, self.config_dir, self._ships)
+
     def _count(self, results: Iterable[StepResult]) -> None:
+        from shipper.report.results import ShipResult
         from shipper_airflow.dags.step import emit
 
         for result in results:
+            if isinstance(result, ShipResult):
+                self._ships.append(result)
             try:
                 emit(result)
             except Exception:  # what was shipped is shipped, whatever becomes of its figures

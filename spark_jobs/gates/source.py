@@ -57,7 +57,7 @@ def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark
     job. If that fails, as it does when a column's expression fails on a record, each check is
     evaluated separately, so that only the faulty checks are without a figure; a file that cannot be
-    read fails every check. docs/gates.md says what it costs.
+    read fails every check. docs/reference/gates.md says what it costs.
     """
     looked: dict[int, Unjudged] = {}
     at_fault: dict[Scope, dict[int, str]] = {"sample": {}, "full": {}}

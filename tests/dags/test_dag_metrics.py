@@ -1,5 +1,5 @@
 """Metrics of a run as Airflow sends them: received over OpenTelemetry by the names that
-docs/operations.md promises."""
+docs/reference/metrics.md promises."""
 
 from __future__ import annotations
 

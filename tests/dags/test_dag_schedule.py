@@ -160,24 +160,6 @@ def test_windows_that_are_shorter_than_settle_are_run_as_well(
 
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
-def test_runs_of_the_schedule_are_named_by_their_windows(config: Config, schedule: str) -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
-    from airflow.timetables.base import DataInterval
-    from airflow.utils.types import DagRunType
-
-    config.pipeline("web", schedule=schedule)
-    timetable = DagSerialization.deserialize_dag(serialized(bag().dags["web"])).timetable
-    end = pendulum.instance(THIS_HOUR, tz="Europe/Berlin")
-    window = DataInterval(end - HOUR, end)
-    named = {
-        kind.value: timetable.generate_run_id(run_type=kind, run_after=end, data_interval=window)
-        for kind in DagRunType
-    }
-    assert named["scheduled"] == "scheduled__2026-11-22T05:00Z--2026-11-22T06:00Z"
-    assert named["manual"].startswith("manual__2026-11-22T"), "of which there may be several"
-
-
-@pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
 def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(
     config: Config, schedule: str
 ) -> None:

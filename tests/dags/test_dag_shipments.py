@@ -359,18 +359,3 @@ def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
         window = f"{at(hour):%Y-%m-%dT%H:%M:%SZ}/{at(hour + 1):%Y-%m-%dT%H:%M:%SZ}"
         found = ask("viewer", "api/window", pipeline="web", window=window).json()
         assert [one["state"] for one in found["clusters"]] == [wanted] * 2, hour
-
-
-def test_a_pipeline_whose_file_is_gone_is_retired_and_misses_nothing_more(
-    ask: Callable[..., Any], world: World
-) -> None:
-    def row() -> Any:
-        return next(
-            row
-            for row in ask("viewer", "api/grid", **GRID).json()["pipelines"]
-            if row["pipeline"] == "audit"
-        )
-
-    assert (row()["retired"], row()["counts"]) == (False, {"failed": 1, "missing": 1})
-    (world.config / "pipelines" / "audit.yaml").unlink()
-    assert (row()["retired"], row()["counts"]) == (True, {"failed": 1})

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from dag_world import Config, FakeSpark, told
 
+from shipper_airflow.lineage import folder_id
+
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
@@ -25,6 +27,19 @@ from shipper_airflow.operators import ShipOperator, ShipTaskGroup
 def kept(task_id, ti=None):
     found = ti.xcom_pull(task_ids=task_id)
     pathlib.Path({folder!r}, task_id + ".json").write_text(json.dumps(found))
+
+def kept_lineage(context, result):
+    from airflow.providers.openlineage.extractors.manager import ExtractorManager
+    from airflow.utils.state import TaskInstanceState
+    ti = context["ti"]
+    found = ExtractorManager().extract_metadata(
+        context["dag_run"], ti.task, TaskInstanceState.SUCCESS, ti
+    )
+    names = {{
+        "inputs": [[each.namespace, each.name] for each in found.inputs],
+        "outputs": [[each.namespace, each.name] for each in found.outputs],
+    }}
+    pathlib.Path({folder!r}, "lineage.json").write_text(json.dumps(names))
 
 @task
 def broken():
@@ -141,17 +156,6 @@ def test_a_group_answers_for_its_own_tasks_alone(
     assert "app" not in by_pipeline.get("web", "").replace("shop", "")
 
 
-def test_the_steps_try_again_as_in_shippers_own_dags(shop: Shop, spark: FakeSpark) -> None:
-    """The default arguments of the DAG say `retries: 0`, which an outage would not survive."""
-    spark.script(ship_near=["fail", "ok"], report=["gather"])
-    dag = shop.parsed('ShipTaskGroup("web")').dags["shop"]
-    assert {task.retries for task in dag.tasks} == {1}
-    assert {task.owner for task in dag.tasks} == {"edge-team"}
-    state, tasks = shop.run('ShipTaskGroup("web")')
-    assert (state, tasks["web.to_near.ship"]) == ("success", "success")
-    assert spark.steps.count("ship:near") == 2
-
-
 def test_a_file_that_is_broken_for_a_moment_leaves_the_group_its_tasks(
     shop: Shop, config: Config, spark: FakeSpark
 ) -> None:
@@ -174,7 +178,9 @@ def test_one_operator_does_the_whole_run_and_updates_the_assets(
     from sqlalchemy import select
 
     spark.script(report=["gather"])
-    state, tasks = shop.run('ShipOperator(task_id="ship", pipeline="web") >> kept("ship")')
+    state, tasks = shop.run(
+        'ShipOperator(task_id="ship", pipeline="web", post_execute=kept_lineage) >> kept("ship")'
+    )
     assert (state, tasks) == ("success", {"ship": "success", "kept": "success"})
     assert spark.steps == [
         *("plan", "gate_source", "ship:near", "gate_delivery:near"),
@@ -187,6 +193,26 @@ def test_one_operator_does_the_whole_run_and_updates_the_assets(
         extras = {event.asset.uri: event.extra for event in events}
     assert extras["shipper://near/web"]["run_id"] == receipt["run_id"]
     assert extras["shipper://far/web"]["records"] == NEAR
+    lineage = shop.kept("lineage")
+    assert [namespace for namespace, _ in lineage["inputs"]] == ["file"]
+    assert lineage["inputs"][0][1].endswith("/logs")
+    assert lineage["outputs"] == [["kafka://127.0.0.1:1", "logs.web"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "name"),
+    [
+        ("s3a://logs/web/{window_start:%Y/%m/%d}/", "s3://logs", "web"),
+        ("s3a://logs/*/", "s3://logs", "/"),
+        ("hdfs://nn1:8020/logs/web/", "hdfs://nn1:8020", "/logs/web"),
+        ("file:///logs/web/{window_end:%H}/", "file", "/logs/web"),
+        ("/logs/web*", "file", "/logs"),
+    ],
+)
+def test_a_source_has_the_name_that_other_tools_give_it(
+    path: str, namespace: str, name: str
+) -> None:
+    assert folder_id(path) == (namespace, name)
 
 
 def test_an_operator_fails_with_the_first_cause_and_is_told_of(

@@ -44,7 +44,7 @@ clusters: [near]
 runs_uri: {runs}
 runner: {{driver_memory: 1g}}
 """
-#: As in docs/install.md: ships when the other pipeline's window is there.
+#: As in docs/how-to/your-own-dag.md: ships when the other pipeline's window is there.
 OWN = """\
 from airflow.sdk import DAG
 from shipper_airflow.operators import ShipOperator, delivered_asset
@@ -69,7 +69,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that is made as docs/install.md says."""
+    """The Python of an environment that is made as docs/how-to/install-into-airflow.md says."""
     python = tmp_path_factory.mktemp("installed") / "venv" / "bin" / "python"
     uv = release.uv(ROOT)
     wheel = released / f"shipper-{VERSION}-py3-none-any.whl"

@@ -21,42 +21,6 @@ def world(tmp_path, kafka):
     return world
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        (
-            {"delivery": {"chunk_sise": "1MB"}},
-            r"\.yaml:\d+:\d+: delivery\.chunk_sise.*did you mean 'chunk_size'",
-        ),
-        ({"delivery": {"lanes": "many"}}, r"\.yaml:\d+:\d+: delivery\.lanes"),
-        ({"clusters": ["locale"]}, r"locale.*did you mean 'local'"),
-    ],
-)
-def test_a_wrong_pipeline_is_refused_with_file_line_and_field(world, changes, says):
-    world.write_pipeline(**changes)
-    world.fails(code=2, says=says)
-    assert world.nothing_was_sent()
-
-
-@pytest.mark.parametrize(
-    ("window", "says"),
-    [
-        ("2026-11-01T06:00/2026-11-01T06:00", "window is empty"),
-        ("2026-11-01T06:00/2026-11-01T05:00", "before it starts"),
-        ("2026-11", "START/END"),
-    ],
-)
-def test_a_window_that_is_none_is_refused(world, window, says):
-    world.fails(code=2, says=says, window=window)
-    assert world.nothing_was_sent()
-
-
-def test_a_pipeline_that_is_not_there_names_those_that_are(world):
-    done = world.shipper("run", world.name[:-1], "--window", "2026-11-01/2026-11-02")
-    assert done.returncode == 2
-    assert world.name in done.stderr
-
-
 def test_validate_shows_wrong_sql_of_all_pipelines_with_file_and_line(world, tmp_path):
     program, ran = tmp_path / "python", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 3\n")
@@ -131,21 +95,19 @@ def test_files_that_are_still_being_written_are_left_out_and_named(world):
 
 def test_an_unreachable_cluster_is_named_with_its_address(world):
     world.write_cluster(bootstrap="127.0.0.1:1")
-    world.fails(
-        code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 answers.*clusters/local\.yaml"
-    )
+    world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 .*clusters/local\.yaml")
 
 
 def test_a_missing_topic_is_named_with_the_remedy(world):
     world.write_pipeline(topic="not.there")
-    world.fails(code=1, says=r"topic not\.there of pipeline \S+ is not there\. Create it")
+    world.fails(code=1, says=r"topic not\.there, .*SHIP-403")
     assert world.nothing_was_sent()
 
 
 def test_a_limit_stops_the_plan(world):
     world.write_log("b.log", b"two\n")
     world.write_pipeline(limits={"max_files": 1})
-    world.fails(code=1, says=r"2 files in window.*limits\.max_files")
+    world.fails(code=1, says=r"limits\.max_files.*SHIP-304")
     assert world.nothing_was_sent()
 
 
@@ -270,7 +232,6 @@ def test_a_ledger_topic_with_the_wrong_settings_is_refused(world):
     world.client.create_topics({f"_shipper.{world.name}": 1}, replication_factor=1)
     world.fails(
         code=1,
-        says=rf"_shipper\.{world.name} cannot be the ledger.*cleanup\.policy is 'delete'.*1 "
-        r"partitions, not 2",
+        says=rf"_shipper\.{world.name} .*cleanup\.policy is 'delete'.*1 partition, not 2.*SHIP-505",
     )
     assert world.nothing_was_sent()

@@ -13,11 +13,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from shipper_tools.bench import flink
-from shipper_tools.bench.files import Files
 from shipper_tools.bench.results import Case
 from shipper_tools.bench.world import World
-from shipper_tools.dev.console_consumer import read_topic
 
 PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "shipper-peers"))
 needs_flink = pytest.mark.skipif(
@@ -178,50 +175,6 @@ def test_flink_is_measured_beside_ours(tmp_path: Path) -> None:
     assert "Flink" in the_page(tmp_path).text
 
 
-@needs_flink
-@pytest.mark.long
-def test_flink_delivers_each_line_once(tmp_path: Path) -> None:
-    case = Case(record_bytes=None, compression="zstd", partitions=2)
-    folder = Files(tmp_path).folder(4000)
-    built = flink.folder(PEERS, pytest.fail)
-    assert built is not None
-    with World(tmp_path / "kafka") as world:
-        topic = world.create_topic(case)
-        producer = {
-            "bootstrap.servers": world.bootstrap(case),
-            "acks": "all",
-            "compression.type": case.compression,
-        }
-        done = subprocess.run(
-            flink.command(built, folder, topic, producer),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        lines = [line for path in folder.iterdir() for line in path.read_bytes().splitlines()]
-        assert sorted(read_topic(world.bootstrap(case), topic)) == sorted(lines)
-        assert world.committed_in(topic) == 4000
-        assert world.records_in(topic, 2) > 4000  # markers
-
-
-@needs_flink
-def test_a_flink_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
-    built = flink.folder(PEERS, pytest.fail)
-    assert built is not None
-    producer = {"bootstrap.servers": "127.0.0.1:1", "acks": "all", "max.block.ms": "1000"}
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "a.log").write_text("a line\n")
-    done = subprocess.run(
-        flink.command(built, tmp_path / "logs", "nowhere", producer),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 1
-    assert "Timeout" in done.stderr.strip().splitlines()[-1]
-
-
 def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
     tmp_path: Path,
 ) -> None:
@@ -247,16 +200,3 @@ def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
         )  # a marker per partition and transaction
         assert world.committed_in(topic) == 3 + 4
         assert world.committed_in(empty) == 0
-
-
-def test_what_is_not_understood_is_said(tmp_path: Path) -> None:
-    for arguments, says in (
-        (["nowhere"], "no scenario 'nowhere'"),
-        (["distance", "--rtt", "140"], "a duration has a unit"),
-        (["end-to-end", "--set", "delivery"], "KEY=VALUE"),
-    ):
-        command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 2
-        assert says in " ".join(done.stderr.split())
-    assert list(tmp_path.iterdir()) == []

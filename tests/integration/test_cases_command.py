@@ -79,8 +79,10 @@ def test_the_tests_of_the_examples_hold(example: str) -> None:
     assert report["passed"] == len(report["cases"]) > 0
 
 
-def test_the_example_of_the_guide_holds(tmp_path: Path) -> None:
-    guide = (EXAMPLES.parent / "docs" / "guide.md").read_text(encoding="utf-8")
+def test_the_example_in_the_docs_holds(tmp_path: Path) -> None:
+    folder = EXAMPLES.parent / "docs" / "how-to"
+    pages = [folder / "describe-a-stream.md", folder / "test-a-pipeline.md"]
+    guide = "".join(page.read_text(encoding="utf-8") for page in pages)
     for cluster in ("frankfurt", "singapore"):
         file = tmp_path / "config" / "clusters" / f"{cluster}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)

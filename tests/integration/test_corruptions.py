@@ -25,7 +25,7 @@ from tests.integration.source_world import END, Logs, spark_session
 
 pytestmark = pytest.mark.spark
 
-DOCS = Path(__file__).parents[2] / "docs" / "gates.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "gates.md"
 HOURS = range(6, 12)
 LINES_PER_HOUR = 240
 HOSTS = ["web1", "web2", "web3"]
@@ -273,7 +273,7 @@ CORRUPTIONS = [
         "a gzip file is cut off",
         "rows",
         lambda w: truncate(w.path(7, "web.log.gz"), 0.5),
-        "1 file cannot be read",
+        "SHIP-301",
     ),
     Corruption(
         "a gzip file has a broken byte",

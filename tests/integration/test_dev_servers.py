@@ -20,14 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pydantic import Secret
 from shipper_tools.dev import servers, state
 from shipper_tools.dev.console_consumer import read_records, read_topic
-from shipper_tools.dev.errors import DevServerError, PortTaken, ServerDied
-from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.kafka import JARS, KafkaServer, answers
-from shipper_tools.dev.kafka_tools import run_kafka_tool
-from shipper_tools.dev.ports import free_port
+from shipper_tools.dev.errors import DevServerError
+from shipper_tools.dev.kafka import KafkaServer, answers
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client, S3Refused
-from shipper_tools.dev.servers import ServerName
 
 from shipper.config import load_cluster
 from shipper.errors import ClusterRefuses
@@ -210,17 +206,6 @@ def test_without_java_the_error_says_how_to_get_one(home: Path, tmp_path: Path) 
     assert "Traceback" not in up.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["up", "postgres"], ["up", "--port", "99999"], ["restart"], ["status", "--yaml"]]
-)
-def test_wrong_usage_is_exit_code_2(home: Path, arguments: list[str]) -> None:
-    wrong = dev(home, *arguments)
-
-    assert wrong.returncode == 2
-    assert wrong.stdout == ""
-    assert not home.exists()
-
-
 def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(
     home: Path, tmp_path: Path
 ) -> None:
@@ -283,25 +268,6 @@ def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
     assert first == second
 
 
-def test_a_server_that_died_is_not_reported_and_comes_back(home: Path) -> None:
-    servers.bring_up(ServerName.KAFKA, home, 0, print)
-    _, process = kafka_of(home)
-    os.kill(process.pid, signal.SIGKILL)
-    logs = {log.name: log.read_bytes() for log in (home / "kafka" / "logs").glob("*.log")}
-    assert logs["server.log"]
-
-    assert json.loads(dev(home, "status", "--json").stdout) == {}
-    said = dev(home, "status")
-    assert "died" in said.stdout
-    assert said.returncode == 1
-    up = dev(home, "up", "kafka", "--port", "0")
-    assert up.returncode == 0, up.stderr
-    assert kafka_of(home)[1] != process
-    kept = {name: (home / "kafka" / "logs" / f"{name}.1").read_bytes() for name in logs}
-    assert kept == logs, "they may say why it died"
-    assert dev(home, "down").returncode == 0
-
-
 @pytest.fixture
 def sigint_heard() -> Iterator[None]:
     """A shell starts what it runs in the background with SIGINT ignored, and processes pass that
@@ -338,29 +304,6 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
 
 
 @pytest.mark.long
-def test_topics_survive_a_restart_and_a_kill(tmp_path: Path) -> None:
-    # A killed broker's registration blocks its successor for the session timeout; the default is
-    # nine seconds.
-    properties = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-    with KafkaServer(tmp_path / "a, b é", properties=properties, die_with_parent=True) as server:
-        bootstrap = server.bootstrap
-        make_topic(bootstrap, "kept")
-        send(bootstrap, "kept", AWKWARD)
-        server.stop()
-        server.stop()
-        assert not server.running
-
-        server.start()
-        server.start()
-        assert server.bootstrap == bootstrap
-        os.kill(server.pid, signal.SIGKILL)
-        wait_until(lambda: not server.running)
-
-        server.start()
-        assert Counter(read_topic(bootstrap, "kept")) == Counter(AWKWARD)
-
-
-@pytest.mark.long
 def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from shipper_tools.dev.kafka import "
@@ -376,30 +319,6 @@ def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
         test.kill()
 
     wait_until(lambda: not ProcessId(int(pid), started).alive())
-
-
-def test_a_broker_that_dies_while_starting_says_its_last_words(tmp_path: Path) -> None:
-    server = KafkaServer(tmp_path, properties={"num.io.threads": "none"}, die_with_parent=True)
-
-    with pytest.raises(ServerDied, match=r"num\.io\.threads"):
-        server.start()
-    assert not server.running
-
-
-def test_a_broker_that_cannot_get_its_heap_says_so(tmp_path: Path) -> None:
-    with KafkaServer(tmp_path, die_with_parent=True):
-        pass  # formatted
-    with pytest.raises(ServerDied, match=r"(?s)exit code 1.*Too small maximum heap"):
-        KafkaServer(tmp_path, heap_mb=1, die_with_parent=True).start()
-
-
-def test_a_taken_port_is_refused_by_the_class_as_well(kafka: KafkaServer, tmp_path: Path) -> None:
-    with pytest.raises(PortTaken, match=f"port {kafka.port} on 127.0.0.1 is taken"):
-        KafkaServer(tmp_path, port=kafka.port).start()
-
-
-def test_nothing_answers_where_no_broker_is() -> None:
-    assert not answers("127.0.0.1", free_port())
 
 
 def test_a_missing_topic_does_not_spring_up(kafka: KafkaServer) -> None:
@@ -459,44 +378,8 @@ def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(
     producer.produce("open", b"not yet")
     producer.flush(30)
 
-    with pytest.raises(DevServerError, match="A a transaction is open there"):
+    with pytest.raises(DevServerError, match="A transaction may be open"):
         read_topic(kafka.bootstrap, "open", timeout_seconds=6)
 
     producer.abort_transaction(30)
     assert read_topic(kafka.bootstrap, "open") == []
-
-
-def test_a_tool_that_fails_says_what_it_wrote(kafka: KafkaServer) -> None:
-    with pytest.raises(
-        DevServerError, match=r"TopicCommand --bootstrap-server \S+ --describe --topic gone failed"
-    ):
-        run_kafka_tool(
-            "org.apache.kafka.tools.TopicCommand",
-            ["--bootstrap-server", kafka.bootstrap, "--describe", "--topic", "gone"],
-        )
-
-
-def test_a_tool_leaves_its_classes_for_the_next_start_and_works_without_them(
-    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_topic(kafka.bootstrap, "classes")
-    jars = resolve_jars(JARS)
-    (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / jars.name).symlink_to(jars)
-    monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path))
-
-    def ask() -> tuple[bytes, str]:
-        said = run_kafka_tool(
-            "org.apache.kafka.tools.GetOffsetShell",
-            ["--bootstrap-server", kafka.bootstrap, "--topic", "classes"],
-        )
-        return said.out, said.err
-
-    assert ask() == (b"classes:0:0\n", "")
-    [kept] = (tmp_path / "class-data").iterdir()
-    written = kept.stat().st_mtime_ns
-    assert ask() == (b"classes:0:0\n", "")
-    assert kept.stat().st_mtime_ns == written
-    kept.unlink()
-    kept.write_bytes(b"no classes")
-    assert ask() == (b"classes:0:0\n", "")

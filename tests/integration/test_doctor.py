@@ -164,7 +164,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
         "far: transactions",
         "far: ledger",
     }
-    assert "Write on it not granted" in failed[f"far: topic {topic.name}"]["says"]
+    assert "lacks Write" in failed[f"far: topic {topic.name}"]["says"]
     assert failed["far: group"]["remedy"].endswith(f"--group {GROUP} --operation Describe")
     prefixed = f"--transactional-id {ids.name} --resource-pattern-type prefixed --operation Write"
     assert failed["far: transactions"]["remedy"].endswith(prefixed)

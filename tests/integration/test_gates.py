@@ -211,22 +211,6 @@ def test_each_check_of_lines_passes_and_fails_on_real_lines(
         assert bool(closed([result])) is not passes
 
 
-def test_the_key_can_be_checked(logs: Logs) -> None:
-    logs.pipeline["records"]["key"] = "host"
-    (result,) = evaluate(logs, not_null("key"))
-    assert result.observed.startswith("1 of 4 rows null")
-
-
-def test_empty_files_hold_no_column_check(logs: Logs) -> None:
-    logs.write("a.log", b"")
-    (logs.folder / "b.log.gz").unlink()
-    results = evaluate(
-        logs, rows(min=0), rows(), not_null("value"), not_null("host", min_rate=0.01)
-    )
-    assert [result.passed for result in results] == [True, False, False, False]
-    assert results[2].observed == "0 rows in the sample: nothing to judge by"
-
-
 def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(
     logs: Logs,
 ) -> None:
@@ -441,47 +425,6 @@ def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_s
     (result,) = evaluate(logs, {"check": "duplicate_files", "severity": "warn"}, plan=plan)
     assert closed([result])
     assert "gone.log cannot be compared with the others" in result.observed
-
-
-EIGHT = [
-    rows(),
-    not_null("host"),
-    not_null("size"),
-    {"check": "matches", "regex": "^web"},
-    {"check": "allowed", "column": "host", "values": ["web1"]},
-    {"check": "line_length", "p50": "100B", "p99": "1kB", "max": "1MB"},
-    {"check": "condition", "name": "large", "sql": "size > 99"},
-    {"check": "route_rate"},
-]
-
-
-def test_a_suite_of_eight_checks_reads_the_files_once(spark: SparkSession, logs: Logs) -> None:
-    for on in ("sample", "full"):
-        before = jobs_so_far(spark)
-        evaluation, _ = logs.evaluation([{**check, "on": on} for check in EIGHT])
-        assert not [
-            result for result in evaluation.results if "could not be evaluated" in result.observed
-        ]
-        assert cost(spark, before) == (1, 1), "(jobs, scans)"
-        assert evaluation.scans == 1
-
-    before = jobs_so_far(spark)
-    evaluation, _ = logs.evaluation([*EIGHT, {"check": "unique"}])
-    assert cost(spark, before)[1] == evaluation.scans == 1
-
-    before = jobs_so_far(spark)
-    evaluation, _ = logs.evaluation([*EIGHT, rows(on="full")])
-    assert cost(spark, before) == (2, 2)
-    assert evaluation.scans == 2
-
-    before = jobs_so_far(spark)
-    evaluate(
-        logs,
-        {"check": "files"},
-        {"check": "freshness", "max_age": "1h"},
-        {"check": "duplicate_files"},
-    )
-    assert cost(spark, before) == (0, 0)
 
 
 def test_spark_is_left_as_it_was(

@@ -332,7 +332,9 @@ def test_what_hadoop_conf_dir_says_reaches_the_listing_and_the_tasks(
     (tmp_path / "hadoop").mkdir()
     (tmp_path / "hadoop" / "hdfs-site.xml").write_text(f"<configuration>{settings}</configuration>")
     world.write_pipeline(source={"path": f"hdfs://conf{world.folder}/*.log", "settle": "0s"})
-    world.fails(code=1, says=r"cannot list hdfs://conf\S+: java\.net\.UnknownHostException: conf")
+    world.fails(
+        code=1, says=r"hdfs://conf\S+ cannot be listed: java\.net\.UnknownHostException: conf"
+    )
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "hadoop"))
     assert world.run()["delivered"] == 1
     assert world.read() == Counter([b"by the second NameNode"])

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -168,49 +169,6 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(
     assert (ours[1], ours[3]) == ("-cp", "-Xmx1g")
 
 
-def imported(world: World, *steps: str, run_id: str) -> set[str]:
-    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "spark_jobs",
-        "--config",
-        str(world.root / "config"),
-        "--pipeline",
-        world.name,
-    ]
-    command += ["--window", WINDOW, "--run-id", run_id, *steps]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [
-        line.rpartition("|")[2].strip()
-        for line in done.stderr.splitlines()
-        if line.startswith("import time:")
-    ]
-    return set(lines)
-
-
-#: With room for a new version of a library.
-_MOST_MODULES = 650
-
-
-def test_no_step_imports_what_it_does_not_use(world: World) -> None:
-    """By number and by name: how long it takes depends on the machine."""
-    heavy = {"pyspark", "pandas", "great_expectations", "scipy", "numpy", "pyarrow"}
-    plan = imported(world, "plan", run_id="planned")
-    assert plan & heavy == {"numpy", "pyarrow"}, "a sample is compressed"
-    counted = imported(world, "gate_source", run_id="planned")
-    assert not counted & heavy, "files and rows are counted without Spark"
-    world.run()
-    idle = imported(
-        world, "plan", "gate_source", "ship:local", "gate_delivery:local", "report", run_id="idle"
-    )
-    assert not idle & heavy
-    assert len(idle) < _MOST_MODULES, f"{len(idle)} modules; before, 2,600"
-
-
 def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
     """Every JVM of Spark's warns of its incubator modules and its log level, and Airflow showed
     that in yellow in each task."""
@@ -239,49 +197,6 @@ def test_a_task_s_log_has_our_words_and_none_of_java_s(world: World) -> None:
     assert [line for line in done.stderr.splitlines() if not line.startswith(ours)] == []
 
 
-COMPILER = """
-import sys
-from pathlib import Path
-from shipper.config import load_pipeline
-from spark_jobs.hadoop import Hadoop
-from spark_jobs.java import java_process
-from spark_jobs.session import session
-from spark_jobs.settings import set_environment, spark_settings
-
-pipeline = load_pipeline(Path(sys.argv[1]), sys.argv[2])
-if "listed" in sys.argv:
-    set_environment(pipeline)
-    Hadoop.start(spark_settings(pipeline))
-spark = session(pipeline, much_work="much" in sys.argv)
-print("C1 alone" if "-XX:TieredStopAtLevel=1" in java_process().args else "C2 too", spark.range(3).count())
-spark.stop()
-"""  # noqa: E501
-
-
-@pytest.mark.parametrize(
-    ("listed", "much", "compiler"),
-    [
-        (["listed"], ["much"], "C2 too"),
-        ([], [], "C1 alone"),
-        pytest.param(["listed"], [], "C1 alone", marks=pytest.mark.long),
-        pytest.param([], ["much"], "C2 too", marks=pytest.mark.long),
-    ],
-)
-def test_much_work_gets_a_jvm_that_optimises(
-    world: World, listed: list[str], much: list[str], compiler: str
-) -> None:
-    """Also in a ship's own process, as Airflow starts it, and in place of the JVM that has listed
-    the files."""
-    script = world.root / "compiler.py"
-    script.write_text(COMPILER)
-    words = [sys.executable, str(script), str(world.root / "config"), world.name, *listed, *much]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        words, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.stdout == f"{compiler} 3\n", done.stderr[-3000:]
-
-
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> None:
     said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True).stdout
@@ -293,3 +208,23 @@ def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> No
         [sys.executable, Path(__file__).parents[2] / "jvm" / "build.py", again], check=True
     )
     assert again.read_bytes() == READER_JAR.read_bytes()
+
+
+def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(
+    world: World, tmp_path: Path
+) -> None:
+    """Another run has shipped since the plan, so the ship holds its files against what that run
+    sent, while a thread starts Spark: both need the JVM's address, which is written once."""
+    planned = world.write_log("a.log", b"a\n")
+    world.steps_done("a", "plan", "gate_source")
+    planned.rename(tmp_path / "a.log")
+    world.write_log("b.log", b"b\n")
+    world.steps_done("b", "plan", "gate_source", "ship:local")
+    (tmp_path / "a.log").rename(planned)
+    ship = world.steps("a", "ship:local")
+    try:
+        _, said = ship.communicate(timeout=90)
+    finally:
+        ship.kill()
+    assert ship.returncode == 0, said
+    assert world.read() == Counter([b"a", b"b"])

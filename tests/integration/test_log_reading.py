@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import itertools
 import threading
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.ports import free_port
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
+from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka.client import ClusterClient
-from shipper.kafka.connection import KafkaFault, connection
+from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from tests.integration.open_lane import OpenLane
 
@@ -122,42 +119,6 @@ def test_more_records_than_the_producers_queue_takes_are_all_written(log: Log) -
         log.topic, 0, ((b"key", b"%d" % number) for number in range(150_000))
     )
     assert sorted(offsets) == list(range(150_000))
-
-
-def test_a_wrong_password_is_named_within_seconds(tmp_path: Path) -> None:
-    """Of a server whose second listener wants one."""
-    properties = {
-        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:SASL_PLAINTEXT",  # noqa: E501
-        "listener.name.far.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.far.plain.sasl.jaas.config": (
-            'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="right";'
-        ),
-    }
-    with KafkaServer(
-        tmp_path,
-        far_port=free_port(),
-        properties=properties,
-        java_options=SHORT_LIVED,
-        die_with_parent=True,
-    ) as server:
-        sasl = {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanisms": "PLAIN",
-            "sasl.username": "ann",
-            "sasl.password": "wrong",
-        }
-        wrong = Cluster.model_validate(
-            {"cluster": "c", "bootstrap": server.far_listener, "properties": sasl}
-        )
-        with pytest.raises(
-            ClusterRefuses, match=r"refuses the connection.*[Aa]uthentication.*clusters/c\.yaml"
-        ) as found:
-            ClusterClient(wrong, timeout_seconds=120).topics()
-        assert not found.value.retriable
-        assert "wrong" not in found.value.message
-        settings = LaneSettings(connection(wrong), 100_000, "none", 30_000)
-        with pytest.raises(KafkaFault, match="_AUTHENTICATION"):
-            OpenLane(settings, "lane", "topic")
 
 
 def test_a_record_that_is_refused_before_it_is_sent_is_named_and_a_partition_that_comes_is_waited_for(  # noqa: E501

@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import JARS, KafkaServer
-from shipper_tools.dev.kafka_tools import run_kafka_tool
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
@@ -26,7 +25,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 _KEYS = 10_000
 _COUNTS = (1, 2, 3, 7, 16, 50)
-_SEPARATOR = "\x1f"
 
 
 def random_keys() -> list[bytes]:
@@ -132,38 +130,6 @@ def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(
             partitions[index] for partitions in java_says
         ], count
         assert len(set(found.values())) == count
-
-
-def test_ten_thousand_text_keys_lie_where_javas_producer_puts_them(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
-    words = ("client", "Grüße", "日本語", "🙂", "x" * 99)
-    keys = ["", *(f"{word} {number}" for number in range(_KEYS // len(words)) for word in words)][
-        :_KEYS
-    ]
-    assert len(set(keys)) == _KEYS
-    ClusterClient(Cluster(name="c", bootstrap=kafka.bootstrap)).create_topics(
-        {"java": 7}, replication_factor=1
-    )
-    given = tmp_path / "records"
-    given.write_text(
-        "".join(f"{key}{_SEPARATOR}{number}\n" for number, key in enumerate(keys)), encoding="utf-8"
-    )
-    arguments = [
-        "--bootstrap-server",
-        kafka.bootstrap,
-        "--topic",
-        "java",
-        "--reader-property",
-        f"key.separator={_SEPARATOR}",
-    ]
-    tool = "org.apache.kafka.tools.ConsoleProducer"
-    run_kafka_tool(
-        tool, [*arguments, "--reader-property", "parse.key=true"], given=given.read_bytes()
-    )
-    assert shipped(kafka, "text", [key.encode() for key in keys], 7) == placed(
-        kafka, "java", 7, _KEYS
-    )
 
 
 def test_records_without_a_key_go_to_one_partition_chunk_by_chunk_beside_keyed_ones(

@@ -70,27 +70,6 @@ def ledger(broker: KafkaServer) -> Ledger:
     return Ledger(broker)
 
 
-def test_a_topic_that_is_created_late_holds_up_no_other(ledger: Ledger) -> None:
-    ledger.create(early=2)
-    early, late = (
-        [chunk("early", f"e{n}") for n in range(20)],
-        [chunk("late", f"l{n}") for n in range(20)],
-    )
-    expected = values_of(*early), values_of(*late)
-    with Pool(ledger.options(), ["late.0", "late.1"], ledger.keys) as pool:
-        pool.open(["early", "late"])
-        for pair in zip(early, late, strict=True):
-            pool.submit(list(pair))
-        wait_until(lambda: {c.label for c in pool.delivered} == {c.label for c in early})
-        assert pool.parked() == {"late": 2000}
-        ledger.create(late=1)
-        pool.drain()
-        delivery = pool.close(20)
-    assert delivery.delivered == 40
-    assert Counter(ledger.values("early", 2)) == expected[0]
-    assert Counter(ledger.values("late")) == expected[1]
-
-
 def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
     """Until it ends: a task of 10 GB that ships to a thousand topics makes a million chunks."""
     ledger.create(forgotten=1)
@@ -110,18 +89,6 @@ def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
 
         wait_until(gone)
         assert pool.close(20).delivered == 20
-
-
-def test_a_topic_that_never_comes_is_given_up_and_named(ledger: Ledger) -> None:
-    ledger.create(there=1)
-    with Pool(ledger.options(deadline_seconds=3), ["never.0"], ledger.keys) as pool:
-        pool.open()
-        pool.submit([chunk("there", "a"), chunk("nowhere", "b")])
-        pool.drain()
-        with pytest.raises(TopicMissing, match=r"nowhere.*metadata_wait"):
-            pool.raise_given_up()
-    assert [c.label for c in pool.delivered] == ["a"]
-    assert pool.unsent() == {"nowhere": 100}
 
 
 def test_memory_for_parked_chunks_is_bounded_while_others_flow(ledger: Ledger) -> None:
@@ -409,19 +376,6 @@ def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger
         ]
 
 
-def test_at_least_once_delivers_without_transactions(ledger: Ledger) -> None:
-    ledger.create(plain=2)
-    chunks = [chunk("plain", f"p{n}") for n in range(20)]
-    expected = values_of(*chunks)
-    with Pool(ledger.options(transactional=False), ["plain.0", "plain.1"], ledger.keys) as pool:
-        pool.open(["plain"])
-        for one in chunks:
-            pool.submit([one])
-        pool.drain()
-    assert Counter(ledger.values("plain", 2)) == expected
-    assert {b"plain/p%d" % n for n in range(20)} <= ledger.keys().answer
-
-
 def test_a_rate_limit_holds_over_all_lanes(ledger: Ledger) -> None:
     ledger.create(slow=4)
     options = ledger.options(batch=20_000, rate=RateLimit(lambda: 400_000))
@@ -504,7 +458,6 @@ def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
             pool.open(["clean"])
             pool.submit([chunk("clean", f"{round_number}")])
             pool.drain()
-    gc.collect()  # the connection by which a pool asks about topics is in a cycle
     wait_until(lambda: _threads() <= threads + 2 and _sockets() <= sockets + 2, 20)
 
 

@@ -57,24 +57,6 @@ class Scripted:
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
 
-def test_a_chunk_carries_the_id_of_its_topic(ledger: Ledger, topic: str) -> None:
-    ledger.create(**{topic: 1})
-    watch = TopicIdWatch(TopicIdLook(ledger.options().settings))
-    with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
-        pool.open([topic])
-        for key in (b"1", b"2"):
-            pool.submit([chunk(topic, topic.encode() + key)])
-        pool.drain()
-    watch.close()
-    topic_id = ledger.client.present_ids([topic])[topic]
-    assert topic_id
-    assert (
-        ids_in_ledger(ledger, topic.encode() + b"1", topic.encode() + b"2")
-        == [topic_id.encode()] * 2
-    )
-    assert ledger.values(topic) == [b"one", b"two"] * 2
-
-
 def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(
     ledger: Ledger, topic: str
 ) -> None:

@@ -94,26 +94,6 @@ def test_it_shows_the_records_that_a_run_then_sends(world):
     )
 
 
-def test_people_see_each_part_on_a_row_that_fits_and_no_character_that_acts(world, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    done = world.shipper("preview", world.name, "--window", WINDOW, "-n", "5")
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows = done.stdout.splitlines()
-    assert f"a.log:1  → {world.topic()}" in rows
-    assert "  value  2026-11-01T06:00:00Z [ipv4] GET /a 200" in rows
-    assert "  key    [ipv4]" in rows
-    assert "  header url=/a" in rows
-    assert "a.log:2  dropped: health" in rows
-    assert f"a.log:4  quarantined: unparseable → {world.topic('-broken')}" in rows
-    assert "\x1b[31m" not in done.stdout
-    assert "\u202e" not in done.stdout
-    assert (
-        "5 lines of 1 file: 1 dropped (health), 1 quarantined (too_large), 1 quarantined "
-        "(unparseable)" in rows[-1]
-    )
-    assert len(rows) > 15
-
-
 @pytest.mark.long
 def test_a_file_by_name_wherever_it_lies_and_however_young(world, tmp_path):
     path = tmp_path / "elsewhere" / "young.log.gz"
@@ -140,3 +120,23 @@ def test_what_no_run_would_take_is_refused(world):
     assert "has no `schedule`" in " ".join(
         world.shipper("preview", world.name, "--last").stderr.split()
     )
+
+
+def test_people_see_each_part_on_a_row_that_fits_and_no_character_that_acts(world, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = world.shipper("preview", world.name, "--window", WINDOW, "-n", "5")
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = done.stdout.splitlines()
+    assert f"a.log:1  → {world.topic()}" in rows
+    assert "  value  2026-11-01T06:00:00Z [ipv4] GET /a 200" in rows
+    assert "  key    [ipv4]" in rows
+    assert "  header url=/a" in rows
+    assert "a.log:2  dropped: health" in rows
+    assert f"a.log:4  quarantined: unparseable → {world.topic('-broken')}" in rows
+    assert "\x1b[31m" not in done.stdout
+    assert "\u202e" not in done.stdout
+    assert (
+        "5 lines of 1 file: 1 dropped (health), 1 quarantined (too_large), 1 quarantined "
+        "(unparseable)" in rows[-1]
+    )
+    assert len(rows) > 15

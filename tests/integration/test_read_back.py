@@ -200,24 +200,6 @@ def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(
     assert [seen.records for seen in found.values()] == [20_000, 1]
 
 
-def test_a_small_topic_is_counted_whole_though_its_end_is_told_with_its_records(
-    kafka: KafkaServer,
-) -> None:
-    topic = Topic(kafka, partitions=20)
-    for partition in range(20):
-        topic.write(b"one", partition=partition)
-    for _ in range(10):
-        assert [seen.records for seen in topic.read()] == [1] * 20
-
-
-def test_a_transaction_whose_markers_are_still_being_written_is_read_whole(topic: Topic) -> None:
-    for number in range(10):
-        producer = topic.producer(f"p{number}")
-        producer.produce(topic.name, b"one")
-        producer.commit_transaction(20)
-        assert topic.read()[0].records == number + 1
-
-
 def test_topics_are_chosen_by_name_and_unknown_ones_are_not_there(kafka: KafkaServer) -> None:
     topic = Topic(kafka)
     wanted: Callable[[str], bool] = lambda name: name in (topic.name, "never made")  # noqa: E731

@@ -98,11 +98,11 @@ def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_spli
     for path in paths:
         path.write_bytes((FILES / path.name.removesuffix(".txt")).read_bytes())
     files = [planned(path) for path in paths]
-    rows, reports = read(spark, files, split=1000, partition_bytes=2**25)
+    rows, reports = read(spark, files, split=400, partition_bytes=2**25)
     assert lines(rows) == LINES * len(paths)
     stored = {report.split: report.stored for report in reports}
     for file in files:
-        pieces = [stored[piece.split] for piece in file_pieces([file], 1000)]
+        pieces = [stored[piece.split] for piece in file_pieces([file], 400)]
         assert len(pieces) > 3
         assert file.format == "bzip2" or sum(pieces) == file.size_bytes, file.path
 

@@ -16,8 +16,9 @@ from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, ChunkKey
 from shipper.types import FileId, SplitId
+from tests.samples.ledger import chunk_value
 from tests.waiting import wait_until
 
 from .world import World
@@ -30,18 +31,7 @@ DELIVERY = {
     "metadata_wait": "20s",
     "transaction_timeout": "20s",
 }
-VALUE = ChunkValue(
-    last=10,
-    end=True,
-    records=10,
-    bytes=100,
-    checksum=1,
-    digest="d",
-    generation=0,
-    run_id="r",
-    splits=1,
-    window="2026-11-01T00:00:00Z/2026-11-02T00:00:00Z",
-)
+VALUE = chunk_value(generation=0, splits=1, window="2026-11-01T00:00:00Z/2026-11-02T00:00:00Z")
 
 
 @pytest.fixture

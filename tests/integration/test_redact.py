@@ -310,20 +310,3 @@ def test_nothing_leaves_with_what_is_redacted_by_any_door(tmp_path, kafka, monke
     assert KEY.encode() not in left
     assert b"joe@" not in left
     assert world.run()["delivered"] == 0
-
-
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_another_key_makes_another_transform(tmp_path, kafka, monkeypatch):
-    """A file that is there in part is not finished with hashes of another key."""
-    monkeypatch.setenv("TEST_REDACT_KEY", KEY)
-    world = World(tmp_path, kafka.bootstrap)
-    world.write_pipeline(
-        records={"redact": [{"rule": "ipv4", "hash": {"key": "${TEST_REDACT_KEY}"}}]}
-    )
-    world.write_log("a.log", b"10.0.0.1\n")
-    first = world.pipeline.transform_digest()
-    monkeypatch.setenv("TEST_REDACT_KEY", KEY + "-other")
-    assert world.pipeline.transform_digest() != first
-    monkeypatch.delenv("TEST_REDACT_KEY")
-    world.fails(code=2, says="TEST_REDACT_KEY is not set")

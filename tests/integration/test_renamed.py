@@ -156,15 +156,6 @@ def test_another_file_with_the_same_beginning_is_shipped(world: World) -> None:
     assert (recognised(report), warned(report), sent(report)) == ([], [], 501)
 
 
-def test_a_copy_beside_its_original_is_shipped(world: World) -> None:
-    content = log_lines("a", 50)
-    world.write_log("a.log", content)
-    run(world)
-    world.write_log("copy.log", content)
-    assert sent(run(world)) == 50
-    assert world.read() == lines_of(content, content)
-
-
 def test_a_copy_beside_what_its_original_became_is_shipped(world: World) -> None:
     """The file lies there, if under another name or longer than it was when it was shipped."""
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
@@ -292,15 +283,6 @@ def test_a_rewritten_file_is_left_out_by_name_and_holds_up_no_other(world: World
     renamed(path, "c.log")
     report = run(world)
     assert (warned(report), sent(report)) == (["b.log"], 100)
-
-
-def test_a_file_that_is_rewritten_stops_the_run_unless_the_pipeline_continues_files(
-    world: World,
-) -> None:
-    path = world.write_log("a.log", log_lines("first", 100))
-    run(world)
-    path.write_bytes(log_lines("changed", 100))
-    world.fails(code=1, says="replaced after being shipped")
 
 
 BANNER = b"#Fields: time host request and whatever else this server logs\n" * 20

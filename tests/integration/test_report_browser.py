@@ -102,9 +102,3 @@ def test_link_to_a_row_that_is_folded_away_unfolds_it(tmp_path: Path) -> None:
     report = samples.large()
     report.ships = report.ships[:1]
     assert look(report, 768, tmp_path)["unfolded"] is True
-
-
-def test_picture_of_the_sum_is_drawn(tmp_path: Path) -> None:
-    height = look(samples.shipped(), 360, tmp_path)["ribbon"]
-    assert isinstance(height, float | int)
-    assert height > 60

@@ -245,19 +245,6 @@ def test_without_any_one_of_them_a_run_fails_loses_nothing_and_the_next_one_fini
     assert world.there(secured) == lines_of(*contents)
 
 
-@pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.parametrize("way", WAYS)
-def test_a_run_ships_by_every_way_in(secured: SecuredKafka, world: SecuredWorld, way: str) -> None:
-    world.set_up(secured, way)
-    content = b"".join(b"line %d\n" % number for number in range(1000))
-    world.write_log("a.log", content)
-    secured.grant("shipper", world.rights)
-    done = world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")
-    assert done.returncode == 0, done.stderr
-    assert world.there(secured) == lines_of(content)
-
-
 # In the middle of a ship.
 
 

@@ -121,7 +121,7 @@ def test_a_complete_file_is_done_under_any_transform_until_the_run_says_reship(m
     world.write_pipeline(records={"value": "upper(value)"})
     assert world.run()["delivered"] == 0
     assert (
-        "1 file was shipped whole before"
+        "1 file was shipped completely before"
         in next(world.root.glob(f"runs/**/{max(run_ids(world))}/report.html")).read_text()
     )
     assert world.read() == Counter([b"one", b"two"])

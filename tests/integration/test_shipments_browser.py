@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import json
 import math
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +16,15 @@ from urllib.parse import urlencode
 import pytest
 
 from shipper.shipments.server import Server
-from tests.samples.shipments import World, fill, invented_index, large_index, seconds, under_way
+from tests.samples.shipments import (
+    World,
+    fill,
+    invented_index,
+    large_index,
+    seconds,
+    serving,
+    under_way,
+)
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(
@@ -55,13 +61,8 @@ def server(world: World) -> Iterator[Server]:
 
 
 def served(index: Path) -> Iterator[Server]:
-    server = Server(index, 0)
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    ).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(index) as server:
+        yield server
 
 
 @pytest.fixture
@@ -191,16 +192,6 @@ def test_rows_are_searched_and_sorted(page: Any) -> None:
     assert page.input_value("#cluster") == "far"
 
 
-def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page: Any) -> None:
-    page.fill("#q", "no such")
-    assert names(page) == []
-    assert "no such" in page.inner_text("#none")
-    page.get_by_role("button", name="Show all pipelines").click()
-    assert len(names(page)) == 4
-    assert page.input_value("#q") == ""
-    assert not page.is_visible("#none")
-
-
 def test_the_address_is_the_state(page: Any) -> None:
     """Back, Forward and an address that somebody changes do what they say, without a reload."""
     page.evaluate("document.loadedOnce = true")
@@ -270,51 +261,6 @@ def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
     wait_for(page, "document.querySelector('#live').textContent.includes('800,000 records')")
     assert page.locator("#live progress").get_attribute("value") == "0.5"
     page.keyboard.press("Escape")
-
-
-def test_a_clusters_page_says_what_arrived_there(page: Any) -> None:
-    page.get_by_role("navigation", name="Clusters").get_by_role("button", name="near").click()
-    page.wait_for_selector("#panel svg")
-    text = page.inner_text("#panel")
-    assert "from 4 of 4 pipelines that ship here" in text
-    assert "On its way now" in text
-    assert "audit.late" in text
-    assert (
-        page.locator('#panel [aria-label="What arrived from each pipeline"] tbody tr').count() == 4
-    )
-    assert page.locator("#panel svg rect").count() >= 20
-    assert "records/s" in page.inner_text("#panel figcaption")
-    assert "on=near" in page.url
-    page.reload()
-    page.wait_for_selector("#panel svg")
-    page.locator('#panel [aria-label="What arrived from each pipeline"]').get_by_role(
-        "button", name="web"
-    ).click()
-    assert page.inner_text("#panel-title") == "web"
-
-
-def test_without_airflow_a_button_has_the_command_to_copy(page: Any) -> None:
-    strip(page, "web").click(
-        position={
-            "x": strip(page, "web").bounding_box()["width"] * (10.5 - LAST_HOUR + 24) / 24,
-            "y": 10,
-        }
-    )
-    page.get_by_role("button", name="Ship this window…").click()
-    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z" in page.inner_text(
-        "#ask"
-    )
-    page.keyboard.press("Escape")
-    assert page.is_visible("#panel")
-    page.keyboard.press("Escape")
-    page.locator('tr[data-pipeline="web"]').get_by_role("button", name="web").click()
-    page.get_by_role("button", name="Backfill these windows…").click()
-    assert "shipper run web --window 2026-11-01T10:00:00Z/2026-11-02T01:00:00Z" in page.inner_text(
-        "#ask"
-    )
-    page.keyboard.press("Escape")
-    page.get_by_role("button", name="Replay quarantine…").click()
-    assert "shipper quarantine replay web web.jsonl" in page.inner_text("#ask")
 
 
 def test_an_address_from_outside_opens_its_window(browser: Any, server: Server) -> None:
@@ -472,29 +418,6 @@ def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> Non
 
 # ---- windows of two minutes, of half an hour
 
-MINUTES = 15 * 2
-
-
-@pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Fifteen windows each, the last of which ended just now; a window of `slow` waits for two
-    hours, for its files to settle."""
-    path, end = tmp_path_factory.mktemp("short") / "index.sqlite", int(time.time()) // 120 * 120
-    starts = range(end - MINUTES * 60, end, 120)
-    states = {
-        "fast": {},
-        "slow": {3: "failed", 4: "late", 14: "waiting"},
-        "slow2": {7: "blocked", 9: "doubt"},
-        "slow_by_hand": {},
-    }
-    windows = {
-        name: [(start, start + 120, bad.get(i, "shipped")) for i, start in enumerate(starts)]
-        for name, bad in states.items()
-    }
-    windows |= {"slow.replay.fix-1": [(starts[0], starts[5], "failed")], "fast.replay.long-ago": []}
-    invented_index(path, windows, starts[0], cron="*/2 * * * *", settle=7200)
-    yield from served(path)
-
 
 def painted(page: Any, pipeline: str) -> list[list[Any]]:
     """Of each column of the row's picture: the colour of its lowest pixel but two, as RRGGBB, and
@@ -512,108 +435,6 @@ def painted(page: Any, pipeline: str) -> list[list[Any]]:
         }"""  # noqa: E501
     )
     return found
-
-
-def test_a_short_history_fills_the_grid(browser: Any, short: Server) -> None:
-    for page in opened(browser, short.url):
-        wait_for(page, "document.querySelector('.strip canvas').width > 300")
-        columns = painted(page, "fast")
-        filled = [x for x, (_, tall) in enumerate(columns) if tall]
-        assert filled[0] < len(columns) * 0.02
-        assert filled[-1] > len(columns) * 0.9
-        box = strip(page, "slow").bounding_box()
-        strip(page, "slow").hover(position={"x": box["width"] * 0.21, "y": 5})
-        assert page.inner_text("#tip").endswith("failed")
-
-
-def test_a_waiting_window_says_until_when(browser: Any, short: Server) -> None:
-    for page in opened(browser, short.url):
-        strip(page, "slow").press("End")
-        said = strip(page, "slow").get_attribute("aria-valuetext")
-        end = dt.datetime.strptime(said.split(" UTC")[0].split(" – ")[-1][-5:], "%H:%M")
-        until = f"waiting until {end + dt.timedelta(hours=2):%H:%M} UTC"
-        if end.hour < 22:  # else the date is said as well
-            assert said.endswith(until)
-        strip(page, "slow").press("Enter")
-        page.wait_for_selector("#panel table")
-        assert page.inner_text("#panel-title").split("\n")[1].startswith("Waiting until ")
-
-
-def test_last_50_windows_follow_the_pipeline_that_is_shown(browser: Any, tmp_path: Path) -> None:
-    now = int(time.time()) // 3600 * 3600
-    quick = [(start, start + 120, "shipped") for start in range(now - 12 * 3600, now, 120)]
-    hourly = [(start, start + 3600, "shipped") for start in range(now - 20 * 86400, now, 3600)]
-    invented_index(
-        tmp_path / "index.sqlite", {"quick_by_hand": quick, "hourly": hourly}, hourly[0][0]
-    )
-    for server in served(tmp_path / "index.sqlite"):
-        for page in opened(browser, server.url):
-            page.select_option("#range", "50w")
-            last = (
-                'Number(document.querySelector(\'tr[data-pipeline="NAME"] '
-                ".strip').getAttribute('aria-valuemax'))"
-            )
-            wait_for(page, f"{last.replace('NAME', 'hourly')} < 5")
-            page.fill("#q", "hourly")
-            wait_for(
-                page,
-                "document.querySelectorAll('#rows tr').length === 1 && "
-                f"Math.abs({last.replace('NAME', 'hourly')} - 49) <= 2",
-            )
-
-
-def test_a_stretch_is_zoomed_into_by_dragging_and_by_keys(browser: Any, short: Server) -> None:
-    for page in opened(browser, short.url):
-        whole = page.inner_text("#sum")
-        box = strip(page, "slow").bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.1, box["y"] + 5)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 5, steps=5)
-        assert page.is_visible("#lasso")
-        page.mouse.up()
-        wait_for(page, f"document.getElementById('sum').textContent !== {json.dumps(whole)}")
-        assert not page.is_visible("#panel"), "the end of a drag is no click"
-        assert 3 <= int(strip(page, "slow").get_attribute("aria-valuemax")) + 1 <= 7
-        assert "start=" in page.url
-        page.get_by_role("button", name="Zoom out").click()
-        wait_for(
-            page,
-            f"document.getElementById('sum').textContent.slice(0, 20) === {json.dumps(whole[:20])}",
-        )
-        assert "start=" not in page.url
-        strip(page, "slow").press("Home")
-        strip(page, "slow").press("+")
-        wait_for(
-            page,
-            'document.querySelector(\'tr[data-pipeline="slow"] '
-            ".strip').getAttribute('aria-valuemax') < 12",
-        )
-        page.go_back()
-        wait_for(page, "!document.getElementById('whole').checkVisibility()")
-
-
-def test_a_dags_page_shows_its_pipeline_alone_with_its_replays(browser: Any, short: Server) -> None:
-    for page in opened(browser, f"{short.url}?dag_id=slow"):
-        assert names(page) == ["slow", "slow.replay.fix-1"]
-        page.get_by_role("button", name="Show all pipelines").click()
-        assert names(page) == ["slow", "slow.replay.fix-1", "slow2", "fast", "slow_by_hand"]
-        assert "dag_id" not in page.url
-
-
-def test_a_replay_stands_below_its_pipeline_and_by_hand_there_is_no_lag(
-    browser: Any, short: Server
-) -> None:
-    for page in opened(browser, f"{short.url}#sort=name"):
-        assert names(page) == ["fast", "slow", "slow.replay.fix-1", "slow2", "slow_by_hand"]
-        assert page.inner_text("#sum").startswith("4 pipelines")
-        replay, by_hand, slow = (
-            page.locator(f'tr[data-pipeline="{name}"]')
-            for name in ("slow.replay.fix-1", "slow_by_hand", "slow")
-        )
-        assert replay.locator("th button").inner_text() == "replay fix-1"
-        assert "configuration" not in replay.inner_text()
-        assert [row.locator("td").nth(1).inner_text() for row in (replay, by_hand)] == ["–", "–"]
-        assert slow.locator("td").nth(1).inner_text() == "40s"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -684,14 +505,3 @@ def difference(one: str, other: str) -> float:
         return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
     return min(math.dist(lab(linear(one), view), lab(linear(other), view)) for view in views)
-
-
-def test_thirty_rows_fit_on_a_screen(browser: Any, tmp_path: Path) -> None:
-    large_index(tmp_path / "index.sqlite", int(time.time()), pipelines=50, days=7)
-    for server in served(tmp_path / "index.sqlite"):
-        for page in opened(browser, server.url, viewport={"width": 1440, "height": 900}):
-            inside = (
-                "[...document.querySelectorAll('#rows tr')].filter(row => "
-                "row.getBoundingClientRect().bottom <= innerHeight).length"
-            )
-            assert page.evaluate(inside) >= 30

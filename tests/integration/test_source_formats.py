@@ -138,7 +138,7 @@ def test_avro_of_another_writer_is_shipped_and_a_file_without_rows_is_done(world
         records={"value": "get_json_object(value, '$.text')"},
     )
     run = world.run()
-    assert world.read() == Counter(f"line {n}".encode() for n in range(3000)) + Counter(
+    assert world.read() == Counter(f"line {n}".encode() for n in range(2000)) + Counter(
         f"line {n}".encode() for n in range(200)
     )
     assert any("1 file with bytes and without a line" in note for note in run["notes"])

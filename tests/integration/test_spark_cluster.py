@@ -361,6 +361,8 @@ def test_an_archive_brings_tasks_their_python_wherever_executors_are(
         tmp_path / "spark", environment=_BARE | {"PATH": _path_with_java()}, die_with_parent=True
     ) as spark:
         on_cluster(world, spark, archive=str(archive))
+        status, says, _ = findings(world)["executors"]
+        assert (status, "2 executors" in says) == ("ok", True), says
         with running(world) as run:
             run.ships(1)
             run.until(executors(spark))
@@ -375,11 +377,11 @@ def test_an_archive_brings_tasks_their_python_wherever_executors_are(
             ], "something of the driver's environment"
 
 
-def findings(world: World) -> dict[str, tuple[str, str]]:
-    """What ``shipper doctor`` says of each check: its status, and what to do."""
+def findings(world: World) -> dict[str, tuple[str, str, str]]:
+    """Return what ``shipper doctor`` says of each check: status, what it found, and what to do."""
     done = world.shipper("doctor", world.name, "--limit", "240", "--json")
     return {
-        found["check"]: (found["status"], found["remedy"])
+        found["check"]: (found["status"], found["says"], found["remedy"])
         for found in json.loads(done.stdout)["findings"]
     }
 
@@ -409,7 +411,7 @@ def test_executors_without_a_python_are_named_with_the_remedy(without_python: Wo
 
 @pytest.mark.long
 def test_doctor_asks_an_executor_what_it_runs(without_python: World) -> None:
-    status, remedy = findings(without_python)["executors"]
+    status, _, remedy = findings(without_python)["executors"]
     assert status == "failed"
     assert "`runner.archive`" in remedy
 
@@ -451,9 +453,7 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
             "archive": str(tmp_path / "forgotten.tar.gz"),
         }
     )
-    world.fails(
-        code=1, says="forgotten.tar.gz is not there: make it with `shipper environment pack"
-    )
+    world.fails(code=1, says="forgotten.tar.gz does not exist.*`shipper environment pack")
 
 
 def _path_with_java() -> str:

@@ -123,8 +123,8 @@ def stop(world: World, signum: signal.Signals) -> None:
     there = world.ledger_count()
     assert 0 < there < 240_000
     counted = re.search(
-        rf"stopped by {signum.name}; the ledger of local has (at least )?([\d,]+) records of this "
-        r"window \(\d of 4 files complete\); run the same command again for the rest",
+        rf"stopped by {signum.name}\. The ledger of local has (at least )?([\d,]+) records of this "
+        r"window \(\d of 4 files complete\)\. .*SHIP-002",
         "\n".join(said.splitlines()[-4:]),
     )
     assert counted, said

@@ -162,6 +162,7 @@ def test_every_type_and_codec_of_avro_is_written_exactly(spark):
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, format):
+    count = 2000 if format == "avro" else 3000
     if format == "avro":
         file = table(AVRO / "blocks.avro")
     else:
@@ -170,10 +171,10 @@ def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, forma
             if format == "parquet"
             else {"stripe_size": 1000, "batch_size": 100}
         )
-        file = write(numbered(3000), tmp_path / f"a.{format}", **more)
+        file = write(numbered(count), tmp_path / f"a.{format}", **more)
     for split in (file.size_bytes, file.size_bytes // 2, 20_011, 4_999, 777):
         rows, reports = read(spark, [file], split, partition_bytes=IN_ONE_TASK)
-        assert numbers(rows) == list(range(3000)), split
+        assert numbers(rows) == list(range(count)), split
         assert accounted(file, reports), split
         assert split > 5_000 or sum(report.lines > 0 for report in reports) > 3
         assert sum(report.unpacked for report in reports) == sum(
@@ -511,7 +512,7 @@ def test_a_file_of_hadoops_own_snappy_is_read_whole_or_refused(spark, tmp_path):
     expected = (PACKED / "lines.log").read_bytes().split(b"\n")[:-1]
     wrong = {
         "cut": content[:-1],
-        "half": content[:9000],
+        "half": content[: len(content) // 2],
         "behind": content + b"x",
         "text": b"2026-11-01 text\n",
         "head": content[:3],

@@ -68,8 +68,27 @@ def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_ot
     code, report = run(world, FOUR_HOURS)
     assert (code, len(report.plan.files if report.plan else ())) == (0, 4)
     assert gaps(world) == {2: ["young.log"]}
+    for window, exit_code in ((hour(2), 1), (hour(1), 0), ("2026-11-01T01:30/PT30M", 2)):
+        asked = world.shipper("gaps", world.name, "--window", window)
+        assert asked.returncode == exit_code, asked.stderr
     world.write_log("2026-11-01/02/young.log", b"young\n")
     assert run(world, hour(2))[0] == 0
+    assert gaps(world) == {}
+
+
+def test_a_run_that_reached_no_broker_takes_nothing_away_from_the_runs_before_it(
+    world: World,
+) -> None:
+    for number in range(4):
+        world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
+    assert [run(world, hour(number))[0] for number in (0, 1, 2)] == [0, 0, 0]
+    world.write_log("2026-11-01/01/new.log", b"new\n")
+    world.write_cluster("127.0.0.1:1")
+    for window in (FOUR_HOURS, hour(0)):
+        assert run(world, window)[0] == 1
+        assert gaps(world) == {1: ["new.log"], 3: []}
+    world.write_cluster()
+    assert run(world, FOUR_HOURS)[0] == 0
     assert gaps(world) == {}
 
 

@@ -1,4 +1,4 @@
-"""The table of invariants in DESIGN.md."""
+"""The table of invariants in docs/understand/design.md."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "understand" / "design.md"
 _HEADING = "## Invariants that have caused bugs"
 
 
@@ -28,7 +29,7 @@ def invariants(text: str) -> list[Invariant]:
     _, found, rest = text.partition(_HEADING)
     lines = [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("|")]
     if not found or "test" not in (header := _cells(lines[0])):
-        raise ValueError(f"DESIGN.md has no table below {_HEADING!r} with a column 'test'")
+        raise ValueError(f"design.md has no table below {_HEADING!r} with a column 'test'")
     column = header.index("test")
     return [Invariant(cells[0], _node_ids(cells[column])) for cells in map(_cells, lines[2:])]
 

@@ -21,27 +21,17 @@ from shipper.ledger.records import (
     MOST_LEASE_SECONDS,
     MOST_TASKS,
     ChunkKey,
-    ChunkValue,
     Generation,
     GenerationKey,
     Lease,
 )
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 FILE = FileId("file:/logs/a", 10, 5)
-VALUE = ChunkValue(
-    last=5,
-    end=True,
-    records=5,
-    bytes=9,
-    checksum=1,
-    digest="d",
-    generation=0,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(last=5, records=5, bytes=9, generation=0)
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

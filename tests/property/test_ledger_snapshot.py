@@ -29,7 +29,6 @@ from shipper.ledger.records import (
     Attempt,
     AttemptKey,
     ChunkKey,
-    ChunkValue,
     Generation,
     GenerationKey,
     Invalidation,
@@ -38,20 +37,11 @@ from shipper.ledger.records import (
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 PATHS = ["a/1", "a/2", "b\t\u00e4\n", "\u65e5\u672c", "z"]
-VALUE = ChunkValue(
-    last=0,
-    end=False,
-    records=0,
-    bytes=1,
-    checksum=7,
-    digest="d",
-    generation=0,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(last=0, end=False, records=0, bytes=1, checksum=7, generation=0)
 
 small = st.integers(0, 3)
 pipelines = st.sampled_from(["web", "web", "web", "other"])

@@ -258,6 +258,7 @@ class History:
                 "modified_ms": 0,
                 "splits": 1,
                 "left": file in lacking,
+                "missing_on": [CLUSTER] if file in lacking else [],
             }
             tick = str(hour(file.tick))
             if file.tick in own and file not in self.young:

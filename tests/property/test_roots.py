@@ -19,7 +19,6 @@ from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
     ChunkKey,
-    ChunkValue,
     Generation,
     GenerationKey,
     Invalidation,
@@ -29,20 +28,11 @@ from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import source_root
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 OLD, NEW = "hdfs://nn1:8020/logs/web/", "hdfs://logs/web/"
-VALUE = ChunkValue(
-    last=10,
-    end=True,
-    records=10,
-    bytes=100,
-    checksum=1,
-    digest="d",
-    generation=0,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(generation=0)
 
 
 def chunk(path, first=0, last=10, **changes):

@@ -31,7 +31,6 @@ from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.pending import Pending
-from shipper.driver.pieces import file_id
 from shipper.driver.preflight import Sample
 from shipper.driver.recognise import Recognition
 from shipper.driver.recreated import Incarnations
@@ -240,6 +239,8 @@ class Seen:
         default_factory=lambda: {tick: set() for tick in range(TICKS)}
     )
     empty: set[int] = field(default_factory=set)
+    files: set[FileId] = field(default_factory=set)
+    """What its plan had for the cluster."""
 
 
 @dataclass
@@ -313,7 +314,7 @@ class AskedLedger(plan_step.AskedCluster):
         if self.name in self.place.down:
             raise ClusterError(f"cluster {self.name} cannot be reached")
         late = self._back.for_cluster(self.name) if self._back else []
-        files = [file_id(file) for file in self._plan.files] + late
+        files = [file.id for file in self._plan.files] + late
         chunks = Chunks("web")
         for file, one in self.place.ledgers[self.name].items():
             for key, value in one.values(file):
@@ -341,7 +342,7 @@ def recognised(place: Place, cluster: str, files: Sequence[PlannedFile]) -> Reco
         renamed=[one.original for one in ledger.values() if one.original],
     )
     for planned in files:
-        file = by_id[file_id(planned)]
+        file = by_id[planned.id]
         originals = [
             original
             for original, content in known.items()
@@ -506,6 +507,7 @@ class History:
                 )
                 folder.write(f"gate_delivery.{name}", judged)
                 self.pass_(run.seen[name], name, own, before, scheduled)
+                run.seen[name].files = {file.id for file in planned.files_for(name)}
             elif how != "is killed":
                 ship = ShipResult(
                     **context.common("ship"),
@@ -527,7 +529,7 @@ class History:
         )
         for file in planned.files_for(cluster):
             id, window = (
-                file_id(file),
+                file.id,
                 file.late_window
                 or file.tick
                 or str(Window(planned.window_start, planned.window_end)),
@@ -589,18 +591,26 @@ class History:
         own_folders = set() if place.by == "modified" else {place.folder(tick) for tick in own}
         return {tick for tick in found if place.folder(tick) not in own_folders}
 
-    def lacking(self, cluster: str, plan: ClusterPlan, files: Sequence[File]) -> set[FileId]:
-        known = {one.id for one in plan.recognised}
-        lacks = {
-            file.id
-            for file in files
-            if self.place.settled(file) and self.place.lacks(cluster, file)
-        }
-        return (
-            {file.id for file in files if self.place.settled(file)}
-            if plan.problem
-            else lacks - known
-        )
+    def delivered(self, cluster: str) -> set[FileId]:
+        """Return what runs are known to have delivered, as long as their results are there."""
+        found = set[FileId]()
+        for run in self.runs:
+            if seen := run.seen.get(cluster):
+                found |= seen.files if seen.passed else set()
+                notes = set[Note]().union(*seen.notes.values())
+                found -= {FileId(one.path, one.size_bytes or 0, one.modified_ms) for one in notes}
+        return found
+
+    def lacking(
+        self, cluster: str, plan: ClusterPlan, own: Sequence[File], late: Sequence[PlannedFile]
+    ) -> set[FileId]:
+        """Return what of the plan's files the cluster lacks, or may lack if nobody could ask it."""
+        settled = [file for file in own if self.place.settled(file)]
+        if plan.problem:
+            return {one.id for one in (*settled, *late)} - self.delivered(cluster)
+        lacks = {file.id for file in settled if self.place.lacks(cluster, file)}
+        late_here = {file.id for file in late if cluster in file.late_for}
+        return (lacks | late_here) - {one.id for one in plan.recognised}
 
     def failed(
         self,
@@ -611,38 +621,20 @@ class History:
         plans: Mapping[str, ClusterPlan],
         planned: PlanResult,
     ) -> Seen:
-        """Return what is known once the run has failed: any file of the window that some cluster
-        was to get may be missing on this one."""
-        place, plan, unseen, files = (
+        """Return what is known once the run has failed: any file that the cluster was to get may be
+        missing there."""
+        place, unseen, files = (
             self.place,
-            plans[cluster],
             self.unseen(own, before),
             self.files_of(own, before),
         )
-        found = Seen(
-            False, {*(tick for tick in before if plan.problem or tick >= SINCE[cluster]), *own}
-        )
+        found = Seen(False, {*before, *own})
         own_files = [file for tick in own for file in files[tick]]
-        known = {name: {one.id for one in plans[name].recognised} for name in plans}
-        late = {
-            file_id(file): file.late_for
-            for file in planned.late_files
-            if plan.problem or cluster in file.late_for
-        }
-        lacking = {
+        lacking = self.lacking(cluster, plans[cluster], own_files, planned.late_files) | {
             FileId(one.path, one.size_bytes or 0, one.modified_ms)
             for one in planned.left_out
             if cluster in one.clusters
         }
-        if plan.problem:
-            lacking |= late.keys()
-        if plan.problem or self.lacking(cluster, plan, own_files) or late.keys() - known[cluster]:
-            lacking |= {
-                file
-                for file, names in late.items()
-                if any(file not in known[name] for name in names)
-            }
-            lacking = lacking.union(*(self.lacking(name, plans[name], own_files) for name in plans))
         for tick, some in files.items():
             if tick in unseen:
                 found.notes[tick].add(Note(place.folder(tick), None, 0))
@@ -828,6 +820,9 @@ def run_of(
     )
 
 
+@told(run_of(0), run_of(1), ("down", 0), ("run", (0, TICKS, False), *run_of(0)[2:]))
+@told(run_of(0), ("down", 0), run_of(0), ("add", 0, "whole"), run_of(0))
+@told(run_of(0), ("add", 0, "whole"), ("down", 1), run_of(0, near="fails"))
 @told(run_of(0), ("replace", 21), run_of(0, near="fails", far="fails"))
 @told(("add", 1, "whole"), run_of(1), ("replace", 13), run_of(1))
 @told(("add", 1, "young"), run_of(1), ("wait", 0), run_of(1, near="fails", far="fails", ships=2))

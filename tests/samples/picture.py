@@ -1,20 +1,22 @@
-"""The picture of the Shipments page in the README, of an invented week: ``python -m
-tests.samples.picture docs/shipments.png``."""
+"""Take the pictures of the docs: ``python -m tests.samples.picture docs/img``.
+
+They show invented data: the Shipments page of a week, and the report of a run that was shipped.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
+from shipper.report.page import render
 from shipper.report.standing import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
-from shipper.shipments.server import Server
-from tests.samples.shipments import invented_index
+from tests.samples import reports
+from tests.samples.shipments import invented_index, serving
 
 _HOURS = 3 * 24
 _NAMES = (
@@ -57,28 +59,36 @@ def _windows(first: int) -> dict[str, list[tuple[int, int, str]]]:
     return found
 
 
-def main(target: Path) -> None:
-    chromium = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
-    if chromium is None:
-        raise SystemExit("no chromium on PATH")
+def _picture_of_shipments(browser: Browser, target: Path) -> None:
     begin = int(time.time()) // 3600 * 3600 - _HOURS * 3600
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
         invented_index(path, _windows(begin), begin)
-        server = Server(path, 0)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with sync_playwright() as started:
-            browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        with serving(path) as server:
             page = browser.new_page(viewport={"width": 1200, "height": 420}, color_scheme="light")
             page.goto(f"{server.url}#range=3d")
             page.wait_for_selector("#rows tr")
             page.wait_for_timeout(500)
             page.screenshot(path=target)
-            browser.close()
-        server.shutdown()
-        server.server_close()
+
+
+def _picture_of_report(browser: Browser, target: Path) -> None:
+    page = browser.new_page(viewport={"width": 1100, "height": 820}, color_scheme="light")
+    page.set_content(render(reports.shipped()))
+    page.screenshot(path=target)
+
+
+def main(folder: Path) -> None:
+    chromium = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    if chromium is None:
+        raise SystemExit("no chromium on PATH")
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        _picture_of_shipments(browser, folder / "shipments.png")
+        _picture_of_report(browser, folder / "report.png")
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import random
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.standing import SHIPPED, STATES
 from shipper.shipments.index import ALL, CODES, Index
 from shipper.shipments.outcomes import outcomes
+from shipper.shipments.server import Server
 from shipper.windows.window import Window
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -130,7 +133,14 @@ def run_report(
     }
     tick = _window(hour + hours - 1) if hours > 1 else None
     files = [
-        PlannedFile(path=f"/logs/{i}.log", size_bytes=1000, modified_ms=0, splits=1, tick=tick)
+        PlannedFile(
+            path=f"/logs/{i}.log",
+            size_bytes=1000,
+            modified_ms=0,
+            splits=1,
+            tick=tick,
+            missing_on=tuple(clusters),
+        )
         for i in range(3)
     ]
     plan = PlanResult(
@@ -352,3 +362,16 @@ def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> N
     }
     folder.write_text(file_of("near"), ShipProgress(**{**figures, **more}).model_dump_json())
     folder.write_text("plan.json", "{}")
+
+
+@contextlib.contextmanager
+def serving(index: Path) -> Iterator[Server]:
+    """The page of an index, served on loopback while the ``with`` block runs."""
+    server = Server(index, 0)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10)

@@ -6,7 +6,7 @@ from shipper.driver.account import throttling_notes
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
+from shipper.report.results import FileAccount, ShipResult, write_checksum
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import reconcile
 from shipper.worker.receipt import Receipt
@@ -83,101 +83,10 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
     assert found.files[B].records == 0
 
 
-def test_a_file_counts_whole_however_it_was_cut_when_it_was_shipped():
-    """`split_size` was another then: no split but the first begins where the pipeline would cut the
-    file now."""
-    large = FileId("/large", 200_000, 1)
-    found = Chunks("p")
-    for start in (0, 70_000, 140_000):
-        found.add(
-            ChunkKey(SplitId(large, start), 0, "t"),
-            value(0, 10, checksum=1, end=True, filtered={"health": 2}),
-        )
-    of_file = figures(found, [large], [OURS]).files[large]
-    assert (of_file.lines, of_file.records, of_file.shipped.checksum, of_file.shipped.filtered) == (
-        30,
-        30,
-        3,
-        {"health": 6},
-    )
-
-
-def test_bundles_are_lines_to_count_and_records_to_move_offsets():
-    found = ledger((A, 0, 0, "t", value(0, 1000, bundles=10, end=True)))
-    assert (found.sent_to("t").records, found.sent_to("t").kafka_records) == (1000, 10)
-
-
-def test_a_sum_that_closes_in_every_place():
-    result = ship(
-        read=36,
-        unread=5,
-        observed={"read": 36, "filtered: health": 4, "quarantined: bad": 2},
-        filtered={"health": 4},
-        quarantined={"bad": 2},
-        topics=[
-            TopicAccount(topic="t", delivered=20, before=15),
-            TopicAccount(topic="q", quarantine=True, delivered=2),
-        ],
-        files=[
-            FileAccount(
-                path="/a",
-                records=36,
-                delivered=20,
-                before=10,
-                filtered={"health": 4},
-                quarantined={"bad": 2},
-            ),
-            FileAccount(path="/b", records=5, delivered=0, before=5, unread=True),
-        ],
-    )
-    found = reconcile(
-        result,
-        planned(A, B),
-        ledger(
-            (A, 0, 0, "t", value(0, 10, generation=EARLIER)),
-            (A, 0, 10, "t", value(10, 34, 20)),
-            (A, 0, 34, "q", value(34, 36, reasons={"bad": 2}, checksum=99)),
-            (A, 0, 0, "", value(0, 36, 4, filtered={"health": 4})),
-            (A, 0, 36, "", value(36, 36, end=True)),
-            (B, 0, 0, "t", value(0, 5, generation=EARLIER, end=True)),
-        ),
-    )
-    for one in [*found.sums, *found.files]:
-        assert len({figure.value for figure in one.figures}) == 1, one
-    assert [count.name for count in found.counts] == [
-        "read",
-        "filtered: health",
-        "quarantined: bad",
-        "q",
-        "t",
-    ]
-    assert (found.read, found.quarantined) == (36, 2)
-    filtered = found.counts[1]
-    assert (filtered.spark, filtered.receipts, filtered.ledger) == (4, 4, 4)
-    assert {figure.value for figure in found.checksums[0].figures} == {
-        None,
-        write_checksum(0),
-    }  # quarantined records are in no sum
-    assert {topic.topic: topic.ledger for topic in found.topics} == {"t": 35, "q": 2}
-
-
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
     found = reconcile(ship(read=3, filtered={"health": 3}), {}, ledger())
     (rule,) = [one for one in found.sums if one.name == "filtered: health"]
     assert [figure.value for figure in rule.figures] == [3, 0, None]
-
-
-def test_a_topic_that_only_the_ledger_knows_is_held_against_nothing():
-    found = reconcile(ship(), planned(A), ledger((A, 0, 0, "stray", value(0, 3, end=True))))
-    (sent,) = [one for one in found.sums if one.name == "stray"]
-    assert [figure.value for figure in sent.figures] == [0, 3]
-
-
-def test_a_file_that_the_plan_does_not_know_has_no_figure_in_the_ledger():
-    found = reconcile(
-        ship(files=[FileAccount(path="/x", records=1, delivered=1, before=0)]), planned(A), ledger()
-    )
-    assert any(figure.value is None for one in found.files for figure in one.figures)
 
 
 @pytest.mark.parametrize("added", [0, 2**64 - 3])

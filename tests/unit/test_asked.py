@@ -3,30 +3,19 @@ says of it."""
 
 from __future__ import annotations
 
-import argparse
-import datetime as dt
 from typing import Any
 
 import pytest
 
-from shipper.asked import (
-    apply_options,
-    contradiction,
-    for_results,
-    skippable,
-    steps_of,
-    why_skipped,
-)
+from shipper.asked import apply_options, contradiction, skippable
 from shipper.config.pipeline import Pipeline
-from shipper.report.message import message, summary
+from shipper.report.message import message
 from shipper.report.page import render
-from shipper.report.results import GateResult, RunReport
+from shipper.report.results import RunReport
 from shipper.report.run_folder import Asked
 from shipper.report.verdict import verdict
 from shipper.runner import JobOptions
 from tests.samples import reports as samples
-
-NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 
 
 def pipeline(**changes: Any) -> Pipeline:
@@ -118,63 +107,6 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limi
     assert capped.transform_digest() == before.transform_digest()
 
 
-def test_a_cap_of_the_run_holds_where_a_cluster_has_a_limit_of_its_own() -> None:
-    before = pipeline(
-        clusters={"near": {"rate_limit": "9MB/s"}, "far": {"rate_limit": "1MB/s"}, "other": {}}
-    )
-    capped = apply_options(before, asked(rate_limit="5MB/s"))
-    assert [capped.on(name).delivery.rate_limit for name in capped.clusters] == [
-        5_000_000,
-        1_000_000,
-        5_000_000,
-    ]
-
-
-def test_what_was_asked_comes_through_the_command_line_of_the_spark_side() -> None:
-    told = asked(
-        to_clusters=("near", "far"),
-        skip_checks=("condition(a,b)",),
-        skip_reason="--not a flag",
-        rate_limit="5MB/s",
-    )
-    parser = argparse.ArgumentParser()
-    JobOptions.add_to(parser)
-    assert JobOptions(**JobOptions.parsed(parser.parse_args(told.words()))) == told
-    assert JobOptions(**JobOptions.parsed(parser.parse_args([]))) == JobOptions()
-
-
-def test_steps_that_were_not_asked_for() -> None:
-    assert steps_of(pipeline(), asked(to_clusters=("far",))) == [
-        "plan",
-        "gate_source",
-        "ship:far",
-        "gate_delivery:far",
-        "report",
-    ]
-    assert steps_of(pipeline(), asked(plan_only=True)) == ["plan", "report"]
-    assert "dry run" in (why_skipped("gate_source", (), plan_only=True) or "")
-    assert "near gets nothing" in (why_skipped("ship:near", ("far",), plan_only=False) or "")
-    assert why_skipped("ship:far", ("far",), plan_only=False) is None
-    assert why_skipped("report", (), plan_only=True) is None
-
-
-def test_results_say_what_was_asked_and_nothing_where_nothing_was() -> None:
-    assert for_results(pipeline(), asked(to_clusters=("near", "far"))) is None
-    found = for_results(
-        pipeline(),
-        asked(
-            to_clusters=("near",), rate_limit="5MB/s", skip_checks=("rows",), skip_reason="a\n b"
-        ),
-    )
-    assert found == Asked(
-        clusters=["near"],
-        other_clusters=["far"],
-        rate_limit="5MB/s",
-        skipped_checks=["rows"],
-        skip_reason="a b",
-    )
-
-
 def with_asked(report: RunReport, **said: Any) -> RunReport:
     return report.model_copy(update={"asked": Asked(**said)})
 
@@ -183,28 +115,6 @@ def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
     report = with_asked(samples.shipped(), clusters=["frankfurt"], other_clusters=["singapore"])
     assert verdict(report).headline.endswith("to frankfurt; singapore was left out, as asked")
     assert "What singapore may lack is still missing." in render(report)
-
-
-def test_checks_that_were_left_out_are_in_the_headline_and_their_reason_on_the_page() -> None:
-    report = with_asked(
-        samples.shipped(),
-        skipped_checks=["rows", "files"],
-        skip_reason="half an hour (ann, DAG run 7)",
-    )
-    assert verdict(report).headline.endswith("; without the source checks rows and files")
-    assert "half an hour (ann, DAG run 7)" in render(report)
-    gate = GateResult(
-        step="gate_source",
-        pipeline="web",
-        run_id="r",
-        window_start=NOON,
-        window_end=NOON,
-        started_at=NOON,
-        finished_at=NOON,
-        asked=report.asked,
-        scope="every check was left out, as asked",
-    )
-    assert summary(gate).endswith("left out, as asked: rows, files")
 
 
 def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> None:

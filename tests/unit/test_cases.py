@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from faults import names_in
-from in_process import Command
 
 from shipper.config.cases import CaseFile, load_cases, load_pipeline_to_test, pipelines_with_tests
-from shipper.config.schema import cases_schema
 from shipper.errors import ConfigError
 from shipper.report.preview import PreviewedLine, ReadSample
 from shipper.report.tested import CaseResult, compare
@@ -112,19 +110,6 @@ def test_a_fault_is_told_with_its_place(name: str, config: Path) -> None:
     assert named <= names_in(said.removeprefix(where))
 
 
-def test_a_file_without_cases_is_refused(config: Path) -> None:
-    write(config, "cases: {}\n")
-    with pytest.raises(ConfigError, match=r"web\.yaml:1:1: cases: "):
-        load_cases(config, "web")
-
-
-def test_all_faults_of_a_file_are_told_at_once(config: Path) -> None:
-    write(config, {"cases": {"a": {"lines": "x", "expect": [{"dropped": "x"}, {"dropped": "y"}]}}})
-    with pytest.raises(ConfigError) as refused:
-        load_cases(config, "web")
-    assert len(refused.value.message.splitlines()) == 2
-
-
 @pytest.mark.parametrize("file", ["/etc/passwd", "../web.yaml", "a/../../x", "file:///etc/passwd"])
 def test_a_test_reads_no_file_that_lies_elsewhere(file: str, config: Path) -> None:
     write(config, {"cases": {"a": {"file": file, "expect": []}}})
@@ -171,27 +156,6 @@ def test_no_secret_is_needed_and_every_machine_makes_the_same_hash(
     ]
     assert keys[0] == keys[1]
     assert len(keys[0]) == 1
-
-
-def test_the_schema_takes_what_the_loader_takes(config: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    valid = jsonschema.Draft202012Validator(cases_schema()).is_valid
-    for case, right in (
-        ({"expect": [{"timestamp": "2026-11-01T06:00Z", "without": ["key"]}]}, True),
-        ({"expect": [{"dropped": "health"}], "cluster": "local"}, True),
-        ({"expect": [{"key": 1}]}, False),
-        ({"expect": [{"topik": "a"}]}, False),
-        ({"file": "a.log"}, False),
-        ({"lines": ""}, False),
-    ):
-        data = one_case(**case)
-        assert valid(data) is right, case
-        write(config, data)
-        if right:
-            load_cases(config, "web")
-        else:
-            with pytest.raises(ConfigError):
-                load_cases(config, "web")
 
 
 # The comparison
@@ -291,24 +255,3 @@ def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config:
     write(config, one_case(expect=[{"fails": "unparseable"}]))
     with pytest.raises(ConfigError, match=r"expect\[0\]\.fails: .*`quarantined`"):
         load_cases(config, "web")
-
-
-# The command, as far as it asks nobody
-
-
-def test_the_command_says_how_to_get_a_first_file(shipper: Command, config: Path) -> None:
-    for arguments in ([], ["web"]):
-        done = shipper("test", *arguments, "--config", str(config))
-        assert done.returncode == 2
-        assert "--save-test" in " ".join(done.stderr.split())
-
-
-def test_the_command_tells_the_faults_of_all_files(shipper: Command, config: Path) -> None:
-    write(config, {"cases": {}})
-    (config / "pipelines" / "api.yaml").write_text(PIPELINE.replace("web", "api"))
-    (config / "tests" / "api.yaml").write_text("cases: [a\n")
-    done = shipper("test", "--config", str(config), "--json")
-    assert done.returncode == 2
-    assert json.loads(done.stdout)["exit_code"] == 2
-    assert "tests/api.yaml:2:1: " in done.stderr
-    assert "tests/web.yaml:1:2: " in done.stderr

@@ -12,11 +12,9 @@ import pytest
 from faults import names_in
 
 from shipper.config import load_all
-from shipper.config.checks import FilesPerCheck
 from shipper.config.content_checks import (
     AllowedCheck,
     ConditionCheck,
-    InWindowCheck,
     JsonCheck,
     MatchesCheck,
     NotNullCheck,
@@ -24,7 +22,7 @@ from shipper.config.content_checks import (
     SchemaCheck,
     SourceCheck,
 )
-from shipper.config.rules import PathTime, pattern_of_source
+from shipper.config.rules import PathTime
 
 KINDS = get_args(get_args(SourceCheck)[0])
 NAMES = [get_args(kind.model_fields["check"].annotation)[0] for kind in KINDS]
@@ -203,16 +201,6 @@ def test_conditions_quote_what_users_wrote(check: RecordCheck, condition: str) -
     assert check.condition() == condition
 
 
-def test_the_window_of_a_time_has_its_lateness_on_both_sides() -> None:
-    check = InWindowCheck.model_validate(
-        {"check": "in_window", "column": "at", "before": "1s", "after": "2s"}
-    )
-    start = dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
-    at = "try_cast(`at` AS TIMESTAMP)"
-    expected = f"{at} >= timestamp_millis(3599000) AND {at} < timestamp_millis(7202000)"
-    assert check.condition_in(start, start + dt.timedelta(hours=1)) == expected
-
-
 @pytest.mark.parametrize(
     ("pattern", "path", "found"),
     [
@@ -232,28 +220,9 @@ def test_a_paths_time_is_the_last_that_fits(pattern: str, path: str, found: str 
     assert at is None or at.tzinfo is dt.UTC
 
 
-@pytest.mark.parametrize(
-    ("source", "pattern"),
-    [
-        ("s3a://logs/{window_start:%Y/%m/%d/%H}/", "/%Y/%m/%d/%H/"),
-        ("s3a://logs/{window_start:%Y}/{window_start:%m-%d}", "/%Y/%m-%d"),
-        ("logs/web-{window_start:%Y%m%d}*.log", "-%Y%m%d"),
-        ("logs/{window_start:%Y}/*/{window_start:%m}", None),
-        ("logs/", None),
-    ],
-)
-def test_the_time_in_a_path_is_taken_from_the_source(source: str, pattern: str | None) -> None:
-    assert pattern_of_source(source) == pattern
-
-
-def test_files_per_takes_its_own_time_before_the_sources() -> None:
-    check = FilesPerCheck.model_validate({"check": "files_per", "every": "1h", "time": "%Y%m%d%H"})
-    assert check.path_time("/%Y/%m/%d/%H/").pattern == "%Y%m%d%H"
-
-
 def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other() -> None:
     root = Path(__file__).resolve().parents[2]
-    gates = (root / "docs" / "gates.md").read_text()
+    gates = (root / "docs" / "reference" / "gates.md").read_text()
     of_gates = (
         gates.partition("## Checks of the listing")[2].partition("## ")[0],
         gates.partition("## Checks of lines")[2].partition("## ")[0],

@@ -66,7 +66,7 @@ def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
         )
         client._admin = Creating(client._admin)  # type: ignore[assignment]
-        timer = threading.Timer(1.0, broker.say_of, ("new", 0))
+        timer = threading.Timer(0.2, broker.say_of, ("new", 0))
         timer.start()
         client.create_topics({"new": 1})
         knew = not timer.is_alive()
@@ -80,7 +80,7 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
         client = ClusterClient(
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}),
-            timeout_seconds=0.5,
+            timeout_seconds=0.2,
         )
         client._admin = Creating(client._admin)  # type: ignore[assignment]
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):

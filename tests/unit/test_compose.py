@@ -9,9 +9,6 @@ import pytest
 from ruamel.yaml import YAML
 from shipper_tools.dev import kafka
 
-from shipper import s3a
-from shipper.pins import read_lock
-
 ROOT = Path(__file__).resolve().parents[2]
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -54,41 +51,6 @@ def test_nothing_listens_beyond_this_machine(service):
         port for port in service.get("ports", ()) if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)
     ] == []
     assert service.keys().isdisjoint({"network_mode", "privileged"})
-
-
-def test_no_port_of_this_machine_is_asked_for_twice():
-    taken = [
-        port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", ())
-    ]
-    assert len(taken) == len(set(taken))
-
-
-@each_service
-def test_what_is_mounted_is_there(service):
-    for source, _, *rest in mounts(service):
-        if source.startswith("."):
-            assert (ROOT / source).exists()
-            assert rest == ["ro"], (
-                f"{source} belongs to the project: a container must not change it"
-            )
-        else:
-            assert source in COMPOSE["volumes"]
-
-
-@each_service
-def test_who_waits_for_a_healthy_service_can_know_that_it_is(service):
-    for name, wait in service.get("depends_on", {}).items():
-        if wait["condition"] == "service_healthy":
-            assert "healthcheck" in SERVICES[name]
-        else:
-            assert wait["condition"] == "service_completed_successfully"
-
-
-@each_service
-def test_variables_of_the_host_have_defaults(service):
-    for text in texts(service):
-        # `$$` is a dollar sign for the container's shell; anything else is the host's environment.
-        assert re.findall(r"(?<!\$)\$(?!\$|\{\w+:-)", text.replace("$$", "")) == []
 
 
 def test_airflow_sets_every_variable_that_the_config_asks_for():
@@ -135,15 +97,6 @@ def test_versions_are_those_that_are_tested():
     assert {service["image"] for service in SERVICES.values() if "build" in service} == {
         f"shipper:{project['version']}"
     }
-
-
-def test_s3a_is_of_the_same_hadoop_as_hdfs():
-    revisions = {pin.name: pin.version for pin in read_lock(s3a.LOCK)}
-    assert (
-        revisions["hadoop-aws"]
-        == tag(SERVICES["namenode"]["image"])
-        == tag(SERVICES["datanode"]["image"])
-    )
 
 
 def test_what_the_image_copies_is_there_and_sent_to_the_build():

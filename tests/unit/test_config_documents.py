@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shipper.config import explain as types
-from shipper.config import generated_files, load_all
+from shipper.config import load_all
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import Platform, read_platform
@@ -42,11 +42,6 @@ def accepts(schema: dict[str, Any], data: Any) -> bool:
     return bool(validator(schema).is_valid(data))
 
 
-def test_generated_files_are_up_to_date() -> None:
-    """So the other tests may ask the published ones."""
-    assert generated_files() == PUBLISHED, "the models have changed; run `shipper schema`"
-
-
 @pytest.mark.parametrize(
     "schema", [PIPELINE, CLUSTER, PLATFORM], ids=["pipeline", "cluster", "platform"]
 )
@@ -72,9 +67,7 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"schedule": "@hourly"},
         {"schedule": {"cron": "0 * * * *", "start": "2026-11-01"}},
         {"source": {"path": "x", "settle": "1h30m", "split_size": "64 MiB", "recursive": True}},
-        {"source": {"path": "x", "include": "*.log"}},
         {"source": {"path": "x", "include": ["*.log", "*.gz"]}},
-        {"formerly": "old"},
         {"records": {"columns": {"service": "'x'"}, "headers": {"a.b": "value"}}},
         {
             "gates": {
@@ -83,9 +76,7 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
             }
         },
         {"runner": {"kind": "local", "conf": {"spark.ui.enabled": "false"}}},
-        {"limits": {"max_bytes": "1TB"}},
         {"delivery": {"rate_limit": "50MB/s"}},
-        {"delivery": {"partitions": [0, 3]}},
         {"delivery": {"partitions": "share"}},
         {"records": {"parse": {"json": True}}},
     ],
@@ -101,44 +92,22 @@ def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: 
     [
         {"delivry": {}},
         {"delivery": {"chunk_size": 8_000_000}},
-        {"delivery": {"chunk_size_bytes": "8MB"}},
         {"delivery": {"compression": "zip"}},
         {"delivery": {"rate_limit": "50MB"}},
-        {"delivery": {"rate_limit": 50_000_000}},
         {"delivery": {"lanes": 0}},
-        {"delivery": {"lanes": "2"}},
         {"delivery": {"lanes": True}},
-        {"delivery": {"partitions": "some"}},
-        {"source": {"settle": "10m"}},
-        {"source": {"path": "x", "settle": "10 minutes"}},
         {"source": 5},
-        {"routes": [{"topic": "a"}]},
-        {"schedule": {"cron": "@daily", "catchup": "yes"}},
         {"schedule": None},
         {"gates": {"source": []}},
-        {"gates": {"source": [{"check": "filez"}]}},
         {"gates": {"source": [{"check": "files", "max_age": "1h"}]}},
-        {"gates": {"source": [{"check": "freshness"}]}},
         {"clusters": []},
-        {"clusters": "local"},
-        {"pipeline": "Web Logs"},
-        {"records": {"columns": {"a b": "1"}}},
         {"runner": {"conf": {"spark.speculation": "true"}}},
-        {"runner": {"conf": {"spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "9"}}},
-        {"runner": {"driver_memory": "2GB"}},
     ],
 )
 def test_what_the_schema_refuses_the_loader_refuses(more: dict[str, Any], tmp_path: Path) -> None:
     data = {**SHORTEST, **more}
     assert not accepts(PIPELINE, data)
     assert not loads(data, tmp_path)
-
-
-def test_exactly_one_of_topic_and_routes() -> None:
-    without = {key: value for key, value in SHORTEST.items() if key != "topic"}
-    assert not accepts(PIPELINE, without)
-    assert accepts(PIPELINE, {**without, "routes": [{"topic": "a"}]})
-    assert not accepts(PIPELINE, {**SHORTEST, "routes": [{"topic": "a"}]})
 
 
 @pytest.mark.parametrize(
@@ -221,21 +190,6 @@ def loads(data: dict[str, Any], folder: Path) -> bool:
     (folder / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: x:1\n")
     (folder / "pipelines" / "web.yaml").write_text(json.dumps(data))
     return "web" in load_all(folder).pipelines
-
-
-def test_defaults_and_bounds_are_written_as_a_user_writes_them() -> None:
-    delivery = PIPELINE["properties"]["delivery"]["properties"]
-    assert delivery["memory"]["default"] == "80MB"
-    assert delivery["metadata_wait"]["default"] == "10m"
-    assert delivery["tuning"]["default"] == "auto"
-    assert PIPELINE["properties"]["gates"]["properties"]["source"]["default"] == [
-        {"check": "files"},
-        {"check": "rows"},
-    ]
-    assert "| `memory` | size, at least 1MB | `80MB` |" in REFERENCE
-    assert "| `settle` | duration | `10m` |" in REFERENCE
-    assert "| `source` | list of checks | `[{check: files}, {check: rows}]` |" in REFERENCE
-    assert "| `pipeline` | text | **required** |" in REFERENCE
 
 
 def keys(model: Any) -> set[str]:

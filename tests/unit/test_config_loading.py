@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -13,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from shipper.config import Pipeline, load_all, load_cluster, load_pipeline, resolve_uri
-from shipper.config.rules import check_cron, check_source_placeholders, legal_topic, suggestion
+from shipper.config.rules import check_cron, legal_topic
 from shipper.errors import ConfigError
 
-PROJECT = Path(__file__).resolve().parents[2]
 SHORTEST = """\
 pipeline: web
 schedule: "0 * * * *"
@@ -55,18 +53,6 @@ delivery: {tuning: auto, memory: 80MB, metadata_wait: 600s}
     assert load_pipeline(config, "web").model_dump() == load(config, long).model_dump()
 
 
-def test_the_examples_of_the_project_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOGS_URI", raising=False)
-    monkeypatch.delenv("KAFKA_BOOTSTRAP", raising=False)
-    loaded = load_all(PROJECT / "config")
-    assert [str(fault) for fault in loaded.faults] == []
-    assert (
-        loaded.pipelines["web_access"].source.path
-        == "data/logs/{window_start:%Y-%m-%d}/{window_start:%H}/"
-    )
-    assert loaded.clusters["local"].bootstrap == "127.0.0.1:9092"
-
-
 def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:
     (config / "pipelines" / "broken.yaml").write_text("pipeline: [")
     (config / "pipelines" / "lost.yaml").write_text(
@@ -100,12 +86,6 @@ def test_values_are_those_of_yaml_1_2(config: Path) -> None:
         "max": None,
         "severity": "block",
     }
-
-
-def test_an_alias_stands_for_a_whole_section(config: Path) -> None:
-    text = SHORTEST + "records: {columns: &same {a: value}, headers: *same}\n"
-    records = load(config, text).records
-    assert records.columns == records.headers == {"a": "value"}
 
 
 @pytest.mark.parametrize(
@@ -180,17 +160,6 @@ def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: st
     assert resolve_uri(Path("/srv/app/config"), uri) == expected
 
 
-def test_relative_config_folder_is_seen_from_where_the_user_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert resolve_uri(Path("config"), "runs") == f"{tmp_path}/runs"
-    monkeypatch.chdir(tmp_path.parent)
-    assert resolve_uri(Path(tmp_path.name, "config"), "runs/") == f"{tmp_path}/runs/"
-    monkeypatch.chdir(tmp_path)
-    assert resolve_uri(Path(), "runs") == f"{tmp_path.parent}/runs"
-
-
 # --- What it costs
 
 
@@ -219,33 +188,7 @@ def test_loading_imports_neither_spark_nor_airflow_nor_a_kafka_client() -> None:
     }
 
 
-def test_pipelines_and_clusters_survive_pickling(config: Path) -> None:
-    loaded = load_all(config)
-    assert pickle.loads(pickle.dumps(loaded)) == loaded
-
-
-def test_nothing_is_remembered_between_two_loads(config: Path) -> None:
-    assert load_pipeline(config, "web").owner == "shipper"
-    assert load(config, SHORTEST + "owner: edge\n").owner == "edge"
-
-
 # --- Rules
-
-
-@pytest.mark.parametrize(
-    "cron",
-    [
-        "* * * * *",
-        "0 6 * * 1-5",
-        "*/15 0-6,22 1,15 jan-mar MON",
-        "0 0 L * *",
-        "0 0 * * 5#3",
-        "@daily",
-        " 0  * * * * ",
-    ],
-)
-def test_cron_that_airflow_takes_is_taken(cron: str) -> None:
-    check_cron(cron)
 
 
 @pytest.mark.parametrize(
@@ -268,38 +211,9 @@ def test_cron_that_no_scheduler_takes_is_refused(cron: str) -> None:
         check_cron(cron)
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("x/{ds}", "unknown placeholder {ds}"),
-        ("x/{window_start}", "needs a date pattern"),
-        ("x/{window_start:YYYY}", "needs a date pattern"),
-        ("x/{window_start:%Y", "a placeholder is written"),
-        ("x/{ window_start:%Y}", "a placeholder is written"),
-    ],
-)
-def test_placeholders_that_would_stay_as_they_are_are_refused(path: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        check_source_placeholders(path)
-
-
-def test_alternatives_of_a_glob_are_no_placeholders() -> None:
-    check_source_placeholders("logs/{web,api}/{window_start:%Y}/*.{log,gz}")
-
-
 def test_topics_are_those_of_kafka() -> None:
     assert all(legal_topic(name) for name in ("a", "a.b-c_d", "A" * 249))
     assert not any(legal_topic(name) for name in ("", ".", "..", "a b", "ä", "a\n", "A" * 250))
-
-
-def test_suggestions_are_close_and_short() -> None:
-    assert (
-        suggestion("Chunk_Sze", ["chunk_size", "lanes"])
-        == "; did you mean 'chunk_size'? allowed: chunk_size, lanes"
-    )
-    assert suggestion("x", ["chunk_size"], "there are") == "; there are: chunk_size"
-    assert suggestion("x", []) == ""
-    assert suggestion("x", [f"pipeline-{n}" for n in range(25)]).endswith("pipeline-19, … (5 more)")
 
 
 @pytest.mark.parametrize(
@@ -320,24 +234,3 @@ def test_suggestions_are_close_and_short() -> None:
 def test_a_source_that_no_test_covers_is_refused_with_the_right_one(config, path, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         load(config, SHORTEST.replace("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", f"'{path}'"))
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "s3a://logs/web/",
-        "hdfs://nn/logs/",
-        "viewfs://c/logs/",
-        "file:/logs/",
-        "file:///logs/",
-        "/logs",
-        "logs/~x/",
-    ],
-)
-def test_a_source_that_tests_cover_is_taken(config, path):
-    assert (
-        load(
-            config, SHORTEST.replace("s3a://logs/web/{window_start:%Y/%m/%d/%H}/", f"'{path}'")
-        ).source.path
-        == path
-    )

@@ -47,19 +47,10 @@ from shipper.ledger.writing import invalidate, right_of
 from shipper.types import EncodedRecord, FileId, SplitId
 from shipper.worker.task import TaskAttempt
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 FILE = FileId("a.log", 100, 5)
-VALUE = ChunkValue(
-    last=10,
-    end=True,
-    records=10,
-    bytes=100,
-    checksum=1,
-    digest="d",
-    generation=0,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(generation=0)
 
 
 def chunk(first: int = 0, **fields: Any) -> EncodedRecord:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -14,14 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev import jars, relock
+from shipper_tools.dev import jars
 from shipper_tools.dev.jars import lock_file, resolve_jars
 from shipper_tools.dev.ports import free_port
 
-from shipper.cache import cache_folder
 from shipper.errors import JarsUnavailable
-from shipper.jars import LOCKS, MIRROR_VARIABLE, proxies
-from shipper.pins import Pin, digest, read_lock
+from shipper.jars import MIRROR_VARIABLE, proxies
+from shipper.pins import Pin
 
 JARS = {"alpha": b"the first jar", "beta": b"the second jar"}
 GROUP, VERSION = "org.example.things", "1.0"
@@ -127,17 +125,6 @@ def test_what_a_killed_fetch_left_does_not_count_as_done(repository: Repository)
     assert not partial.exists()
 
 
-def test_what_arrived_before_a_fault_is_not_fetched_again(repository: Repository) -> None:
-    beta = repository.root / "org/example/things/beta/1.0/beta-1.0.jar"
-    beta.unlink()
-    with pytest.raises(JarsUnavailable):
-        resolve()
-    repository.put("beta", JARS["beta"])
-
-    assert contents(resolve()) == EXPECTED
-    assert repository.served["alpha-1.0.jar"] == 1
-
-
 def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -189,89 +176,3 @@ def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
     assert "Connection refused" in message
     assert "HTTPS_PROXY" in message
     assert "\n" not in message
-
-
-def test_a_repository_that_stops_answering_is_given_up(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shipper.jars.STALL_SECONDS", 1.0)
-    release = threading.Event()
-    monkeypatch.setattr(_Handler, "do_GET", lambda handler: release.wait(20))
-
-    with pytest.raises(JarsUnavailable, match=r"cannot be reached \(no byte arrived for 1 seconds"):
-        resolve()
-    release.set()
-
-
-def test_a_jar_that_the_repository_lacks_is_named(repository: Repository) -> None:
-    (repository.root / "org/example/things/beta/1.0/beta-1.0.jar").unlink()
-
-    with pytest.raises(JarsUnavailable, match=r"has no org\.example\.things:beta:1\.0\."):
-        resolve()
-
-
-def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-    with pytest.raises(
-        JarsUnavailable,
-        match=r"part of pyspark\. Install shipper with its Spark part: .*shipper\[spark\]",
-    ):
-        relock.ivy_jar()
-
-
-def test_a_cache_that_cannot_be_written_is_named(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "file"))
-
-    with pytest.raises(JarsUnavailable, match=r"cannot be kept in .*file: .* in SHIPPER_CACHE"):
-        resolve()
-
-
-def test_the_cache_is_where_the_environment_says() -> None:
-    assert cache_folder({"SHIPPER_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
-    assert cache_folder({"XDG_CACHE_HOME": "/b"}) == Path("/b/shipper")
-    assert cache_folder({}) == Path.home() / ".cache" / "shipper"
-
-
-def test_every_lock_of_the_project_can_be_read() -> None:
-    locks = sorted([*jars.LOCKS.glob("*.txt"), *LOCKS.glob("*.txt")])
-    assert [path.stem for path in locks if not read_lock(path)] == []
-    kafka = {pin.name: pin.version for pin in read_lock(lock_file("kafka-4.3.1"))}
-    assert len(kafka) == 92
-    assert kafka["kafka_2.13"] == kafka["kafka-tools"] == "4.3.1"
-
-
-GOOD = "org.example:alpha:1.0 13 sha256:" + "0" * 64
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            f"# head\n\n{GOOD}\norg.example:beta 13 sha256:00\n",
-            r"lock\.txt:4: found 'org.*SHIP-803",
-        ),
-        (f"{GOOD}\n{GOOD}\n", r"lock\.txt:2: alpha-1\.0\.jar is locked twice"),
-        ("# nothing\n", "locks no jars"),
-    ],
-)
-def test_a_broken_lock_says_where(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "lock.txt"
-    path.write_text(text)
-
-    with pytest.raises(JarsUnavailable, match=expected):
-        read_lock(path)
-
-
-def test_a_missing_lock_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(JarsUnavailable, match=r"The list of jars .* cannot be read"):
-        read_lock(tmp_path / "lock.txt")
-
-
-def test_another_pin_is_another_folder() -> None:
-    pin = Pin("org.example", "alpha", "1.0", 13, "0" * 64)
-    assert digest((pin,)) != digest((Pin("org.example", "alpha", "1.0", 13, "1" * 64),))
-    assert str(pin) == GOOD

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import os
-import platform
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev import ports, state
-from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.ports import free_port, why_unusable
+from shipper_tools.dev import ports
+from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import spawn, stop, stop_family
 from shipper_tools.dev.state import ServerState
 
@@ -38,17 +34,6 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_server_is_remembered_until_it_is_forgotten(tmp_path: Path) -> None:
-    server = ServerState(
-        "kafka", {"bootstrap": "127.0.0.1:9092"}, tmp_path / "kafka", (ProcessId(12, "then"),)
-    )
-    state.save(tmp_path, server)
-    assert state.load(tmp_path, "kafka") == server
-
-    state.forget(tmp_path, "kafka")
-    assert state.load(tmp_path, "kafka") is None
-
-
 def test_a_recycled_process_number_is_not_mistaken_for_the_server(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -58,49 +43,6 @@ def test_a_recycled_process_number_is_not_mistaken_for_the_server(
 
     server.stop(grace_seconds=0)
     assert ProcessId.of(sleeper.pid).alive()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "{}", '{"addresses": {}, "directory": "x", "processes": [{"pid": "x"}]}'],
-)
-def test_a_broken_state_file_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "kafka.json").write_text(text)
-
-    with pytest.raises(
-        DevServerError, match=r"kafka\.json does not say where kafka runs .* delete the file"
-    ):
-        state.load(tmp_path, "kafka")
-
-
-def test_the_home_is_where_the_environment_says() -> None:
-    assert state.dev_home({"SHIPPER_DEV_HOME": "/somewhere"}) == Path("/somewhere")
-    assert state.dev_home({}) == Path.cwd() / ".dev"
-
-
-def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(
-    sleeper: subprocess.Popen[bytes],
-) -> None:
-    process = ProcessId.of(sleeper.pid)
-    assert process.alive()
-
-    sleeper.kill()
-    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # a zombie now
-
-    assert not process.alive()
-
-
-def test_a_process_that_never_was_cannot_be_identified() -> None:
-    with pytest.raises(ProcessLookupError):
-        ProcessId.of(2**22 + 1)  # above Linux's largest
-
-
-def test_a_paused_process_still_stops_in_an_orderly_way(sleeper: subprocess.Popen[bytes]) -> None:
-    sleeper.send_signal(signal.SIGSTOP)
-
-    stop(ProcessId.of(sleeper.pid), grace_seconds=30)
-
-    assert sleeper.wait(1) == -signal.SIGTERM
 
 
 def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
@@ -135,29 +77,6 @@ def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
     assert [each.alive() for each in (server.id, *children)] == [False, False, False]
 
 
-def test_what_a_server_that_died_has_left_in_its_session_is_ended(tmp_path: Path) -> None:
-    server = spawn(
-        [sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False
-    )
-    wait_until(lambda: len((tmp_path / "out").read_text().splitlines()) == 2)
-    inside, apart = (ProcessId.of(int(pid)) for pid in (tmp_path / "out").read_text().split())
-    stop(server.id, grace_seconds=5)
-    server.stop(grace_seconds=0)
-
-    stop_family(server.id, grace_seconds=5)
-
-    assert (inside.alive(), apart.alive()) == (False, True)
-    stop(apart, grace_seconds=0)
-
-
-def test_a_server_is_out_of_reach_of_the_terminals_ctrl_c(tmp_path: Path) -> None:
-    server = spawn(SLEEP, cwd=tmp_path, output=tmp_path / "out", die_with_parent=True)
-    try:
-        assert os.getsid(server.id.pid) == server.id.pid
-    finally:
-        server.stop(grace_seconds=5)
-
-
 @pytest.mark.parametrize(("die_with_parent", "survives"), [(True, False), (False, True)])
 def test_a_killed_parent_takes_its_server_along_if_told_so(
     tmp_path: Path, die_with_parent: bool, survives: bool
@@ -186,22 +105,6 @@ def test_a_killed_parent_takes_its_server_along_if_told_so(
         stop(server, grace_seconds=0)
 
 
-def test_a_server_survives_the_thread_that_started_it(tmp_path: Path) -> None:
-    started = []
-    thread = threading.Thread(
-        target=lambda: started.append(
-            spawn(SLEEP, cwd=tmp_path, output=tmp_path / "out", die_with_parent=True)
-        )
-    )
-    thread.start()
-    thread.join()
-    time.sleep(0.3)
-    try:
-        assert started[0].id.alive()
-    finally:
-        started[0].stop(grace_seconds=5)
-
-
 def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from shipper.processes import exclusive\n"
@@ -218,14 +121,6 @@ def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
         with exclusive(lock, on_wait=waited.set):
             killer.join()
     assert waited.is_set()
-
-
-def test_a_port_with_a_listener_cannot_be_used_and_a_free_one_can() -> None:
-    port = free_port()
-    assert why_unusable(port) is None
-    with socket.create_server(("127.0.0.1", port)):
-        assert why_unusable(port) == "is taken by another process"
-    assert why_unusable(port) is None
 
 
 def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(
@@ -248,40 +143,3 @@ _ASKS = (
     "from shipper_tools.dev.ports import free_port; print(*(free_port() for _ in range(200)), "
     "flush=True); input()"
 )
-
-
-def test_no_connection_of_a_client_can_take_a_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel gives a client's end of a connection any port of its range, also one that a server
-    is about to use."""
-    monkeypatch.setattr(ports, "_claims", [])
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        clients = [socket.create_connection(listener.getsockname()) for _ in range(100)]
-        near = [client.getsockname()[1] for client in clients]
-        for client in clients:
-            client.close()
-    assert max(free_port() for _ in range(200)) < min(near)
-
-
-@pytest.mark.skipif(
-    platform.machine() != "x86_64" or sys.platform != "linux",
-    reason="needs the number of a system call",
-)
-def test_a_server_is_stopped_when_its_last_thread_lets_go_of_the_port() -> None:
-    """Its first one may end before the others; the kernel calls the process a zombie from
-    then on."""
-    port = free_port()
-    code = f"""
-import ctypes, socket, threading, time
-listener = socket.create_server(("127.0.0.1", {port}))
-threading.Thread(target=time.sleep, args=(1,)).start()
-print("up", flush=True)
-ctypes.CDLL(None).syscall(60, 0)  # exit, of this thread alone
-"""
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as server:
-        known = ProcessId.of(server.pid)
-        assert server.stdout is not None
-        server.stdout.readline()
-        wait_until(lambda: not known.alive())
-        assert why_unusable(port) == "is taken by another process"
-        stop(known, grace_seconds=20)
-        assert why_unusable(port) is None

@@ -160,13 +160,6 @@ def test_an_effect_is_told_where_there_is_one(
     assert keys is None or fields(found) == keys
 
 
-def test_how_lines_are_packed_is_no_part_of_the_transform(shipper: Command, config: Path) -> None:
-    write(config, {**WEB, "records": {}})
-    found = told(shipper, config, {**WEB, "records": {"bundle": {"max_bytes": "1MB"}}})
-    assert kinds(found) == set()
-    assert fields(found)["records.bundle.max_bytes"] == ([], ["1MB"])
-
-
 def test_nothing_is_told_of_what_stays(shipper: Command, config: Path) -> None:
     found = told(shipper, config, {**WEB, "schedule": {**WEB["schedule"], "timezone": "UTC"}})
     assert (found["pipelines"], found["clusters"], found["unchanged"]) == ([], [], ["web"])

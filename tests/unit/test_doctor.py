@@ -4,18 +4,15 @@ in tests/integration/test_doctor.py."""
 from __future__ import annotations
 
 import datetime as dt
-import io
 import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shipper.cli import doctor as command
-from shipper.cli.console import Terminal
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
 from shipper.driver.doctor import (
@@ -55,13 +52,6 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
         ("far: a", "warning", "look"), ("far: b", "skipped", ""), ("far: c", "ok", ""),
     ]  # fmt: skip
     assert {each.says for each in found[1:3]} == {"not checked, because half of a failed"}
-
-
-def test_a_check_that_needs_a_pipeline_is_left_out_without_one() -> None:
-    (found,) = examine(
-        [CheckList([replace(check("a", ok("")), needs_pipeline=True), check("b", ok(""))], HERE)]
-    )
-    assert found.check == "b"
 
 
 def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> None:
@@ -119,30 +109,6 @@ def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_n
     ]
     assert found[0].says == "no answer within 0.3 s"
     never.set()
-
-
-def test_lines_fit_into_80_columns_and_say_without_colour_what_is_wrong(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = Terminal()
-    terminal.file = stream = io.StringIO()
-    terminal.width = 80
-    found = [
-        ok("17", check="Java"),
-        failed(
-            "words " * 40,
-            "kafka-acls --bootstrap-server host:9092 " + "more " * 20,
-            check="frankfurt: topic a.rather.long.name.of.a.topic",
-        ),
-        warning("little", "make room", check="disk"),
-        skipped("not installed", check="Airflow"),
-    ]
-    command.show(found, terminal)
-    lines = stream.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert [line[0] for line in lines if line[0] != " "] == ["✓", "✗", "!", "–", "4"]
-    assert lines[-1] == "4 checks: 1 to mend, 1 to look at, 1 not looked at."
-    assert any("→ make room" in line for line in lines)
 
 
 def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, FrameReader
-from shipper_tools.faultproxy.proxy import FaultProxy, FaultProxyError
+from shipper_tools.faultproxy.proxy import FaultProxy
 
 END_TXN, PRODUCE = 26, 0
 
@@ -91,30 +91,11 @@ def silent(connection: socket.socket, seconds: float = 0.15) -> bool:
 def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultProxy) -> None:
     with connect(link) as connection:
         assert min(round_trip_seconds(connection) for _ in range(5)) < 0.05
-    link.shape(rtt_ms=200)
+    link.shape(rtt_ms=100)
     with connect(link) as connection:
-        assert round_trip_seconds(connection) > 0.395
+        assert round_trip_seconds(connection) > 0.195
         # Upper bounds are generous, here and below: the machine may be busy.
-        assert 0.197 < min(round_trip_seconds(connection) for _ in range(5)) < 0.3
-
-
-def test_bandwidth_is_shared_by_all_connections(link: FaultProxy) -> None:
-    link.shape(bytes_per_second=2_000_000)
-    connections = [connect(link) for _ in range(2)]
-    data = b"b" * 400_000
-    began = time.monotonic()
-    senders = [
-        threading.Thread(target=connection.sendall, args=(data,)) for connection in connections
-    ]
-    for sender in senders:
-        sender.start()
-    for connection in connections:
-        assert receive(connection, len(data)) == data
-    seconds = time.monotonic() - began
-    for sender, connection in zip(senders, connections, strict=True):
-        sender.join()
-        connection.close()
-    assert 0.36 < seconds < 5  # 800 kB at 2 MB/s, and the way back at the same time
+        assert 0.097 < min(round_trip_seconds(connection) for _ in range(3)) < 0.2
 
 
 def test_a_cut_ends_connections_and_new_ones_are_welcome(link: FaultProxy) -> None:
@@ -148,25 +129,6 @@ def test_a_stall_moves_nothing_and_loses_nothing(link: FaultProxy) -> None:
             link.resume()
             assert receive(connection, 5) == b"later"
             assert receive(newcomer, 6) == b"me too"
-
-
-def test_requests_of_a_connection_are_slow_one_after_the_other(link: FaultProxy) -> None:
-    link.shape(request_delay_ms=60)
-    ten = b"".join(request(PRODUCE, n) for n in range(10))
-    took = []
-    with connect(link) as first, connect(link) as second:
-        for _ in range(5):
-            began = time.monotonic()
-            first.sendall(ten)
-            second.sendall(ten)
-            assert receive(first, len(ten)) == ten
-            assert receive(second, len(ten)) == ten
-            took.append(time.monotonic() - began)
-            if took[-1] < 1.1:
-                break
-    assert (
-        0.59 < min(took) < 1.1
-    )  # ten times 60 ms, both connections at once; a busy machine may need several tries
 
 
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
@@ -225,30 +187,6 @@ def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) 
         assert receive(connection, len(asked)) == asked
 
 
-def test_the_process_ends_with_its_owner(echo: str) -> None:
-    proxy = FaultProxy(echo).start()
-    with connect(proxy) as connection:
-        round_trip_seconds(connection)
-        proxy.stop()
-        assert connection.recv(10) == b""
-    with pytest.raises(FaultProxyError, match="not running"):
-        proxy.cut()
-    with pytest.raises(ConnectionRefusedError):
-        connect(proxy)
-
-
-def test_a_link_to_nowhere_resets(link: FaultProxy) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    # The reset may come as early as the connect.
-    with (
-        FaultProxy(f"127.0.0.1:{port}") as proxy,
-        pytest.raises(ConnectionResetError),
-        connect(proxy) as connection,
-    ):
-        connection.recv(10)
-
-
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 11, 12, 13, 64, 1000])
 def test_frames_are_found_however_the_stream_is_cut(step: int) -> None:
     stream = b"".join(request(n, n, size=n * 5) for n in range(20))
@@ -261,10 +199,3 @@ def test_frames_are_found_however_the_stream_is_cut(step: int) -> None:
         ends += sum(part.ends for part in parts)
     assert heads == list(range(20))
     assert ends == 20
-
-
-def test_what_is_no_frame_passes_whole() -> None:
-    reader = FrameReader(REQUEST_HEAD)
-    noise = b"\xff" * 1000
-    assert sum(part.stop - part.start for part in reader.parts(noise)) == 1000
-    assert not any(part.ends for part in reader.parts(noise))

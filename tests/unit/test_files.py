@@ -72,7 +72,7 @@ def test_young_unfinished_and_open_files_are_left_out_with_the_reason():
 
 
 def test_the_table_of_reasons_in_the_docs_is_the_one_in_the_code():
-    text = (Path(__file__).resolve().parents[2] / "docs" / "left-out.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "left-out.md").read_text()
     rows = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (yes|no) \|$", text, re.MULTILINE))
     assert rows == {code: "yes" if reason.warns else "no" for code, reason in REASONS.items()}
 

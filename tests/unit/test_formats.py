@@ -1,10 +1,8 @@
-import datetime as dt
 from pathlib import Path
 
 import pytest
 
 from shipper.driver.formats import HEAD_BYTES, READABLE, recognise
-from shipper.report.plan_result import PlannedFile, PlanResult
 
 FILES = Path(__file__).parents[1] / "data" / "formats"
 
@@ -63,22 +61,3 @@ def test_what_the_bytes_do_not_make_certain_is_refused_with_the_reason(name, con
 def test_text_is_text_whatever_it_resembles(content):
     found = recognise("a.log", content)
     assert (found.format, found.problem) == ("plain", "")
-
-
-def test_packed_files_count_as_what_they_unpack_to():
-    """It decides whether a JVM is worth its optimising compiler."""
-    now = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-    common = {
-        "pipeline": "web",
-        "window_start": now,
-        "window_end": now,
-        "run_id": "r",
-        "started_at": now,
-        "finished_at": now,
-    }
-    kinds = [("plain", True), ("gzip", True), ("zstd", True), ("gzip", False)]
-    files = [
-        PlannedFile(path=f"/{n}", size_bytes=100, modified_ms=0, splits=1, format=kind, left=left)
-        for n, (kind, left) in enumerate(kinds)
-    ]
-    assert PlanResult(**common, files=files).bytes_to_read == 100 + 700 + 700

@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from shipper.cli.gaps import LedgerHeld
 from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
-from shipper.ledger.inventory import Entries, Entry, Inventory
-from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.coverage import coverage
 from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
 from shipper.report.message import message
@@ -34,7 +30,6 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import Asked, RunFolder
-from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 from tests.samples.reports import shipped
 
@@ -130,66 +125,6 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-class Ledger:
-    def __init__(self, *complete: int, paths: Collection[str] = ()) -> None:
-        self.complete, self.paths = complete, set(paths)
-
-    def window_complete(self, window: Window) -> bool:
-        return window.start.hour in self.complete
-
-    def files_complete(self, files: Collection[LeftFile]) -> bool:
-        return {file.path for file in files} <= self.paths
-
-
-def test_a_window_that_nobody_ran_and_one_that_failed_are_gaps_cluster_by_cluster(
-    runs: Runs,
-) -> None:
-    runs.add(hour(0), "near", "far")
-    runs.add(hour(2), "near")
-    assert runs.gaps(2) == [
-        ("near", 1, "no run"),
-        ("far", 1, "no run"),
-        ("far", 2, "its run failed, or has not ended"),
-    ]
-
-
-def test_a_run_that_was_for_one_cluster_alone_is_no_failure_of_the_other_and_no_delivery(
-    runs: Runs,
-) -> None:
-    runs.add(hour(0), "near", asked=Asked(clusters=["near"], other_clusters=["far"]))
-    assert runs.gaps(0) == [("far", 0, "its run shipped only to other clusters, as asked")]
-    assert runs.gaps(0, Ledger(0)) == []
-    runs.add(hour(0), asked=Asked(clusters=["far"], other_clusters=["near"]))
-    assert runs.gaps(0) == [("far", 0, "its run failed, or has not ended")]
-
-
-def test_a_wide_run_covers_all_of_its_windows(runs: Runs) -> None:
-    runs.add(Window(hour(0).start, hour(5).end), "near", "far")
-    assert runs.gaps(6) == [("near", 6, "no run"), ("far", 6, "no run")]
-
-
-def test_a_closed_source_gate_stays_a_gap_until_a_run_of_that_window_passes(runs: Runs) -> None:
-    runs.add(hour(0), closed=True)
-    runs.add(hour(1), "near", "far", back_to=0)
-    assert runs.gaps(1) == [
-        ("near", 0, "its source gate is closed"),
-        ("far", 0, "its source gate is closed"),
-    ]
-    runs.add(hour(0), "near", "far")
-    assert runs.gaps(1) == []
-
-
-def test_a_file_that_was_left_behind_is_a_gap_until_it_is_shipped(runs: Runs) -> None:
-    left = Uncovered(window=str(hour(0)), why="too young", files=[LeftFile(path="a.log")])
-    runs.add(hour(0), "near", "far", left=[left])
-    assert runs.gaps(0) == [("near", 0, "too young"), ("far", 0, "too young")]
-    assert runs.gaps(0, Ledger(paths=["a.log"])) == []
-    runs.add(hour(1), "near", "far", back_to=0, left=[left])
-    assert len(runs.gaps(1)) == 2
-    runs.add(hour(2), "near", "far", back_to=0)
-    assert runs.gaps(2) == []
-
-
 class TestATopicThatWasCreatedAnew:
     LOST = RecreatedTopic(topic="logs.web", before="A", now="B", records=5, files=1)
     WHY = "topic logs.web was deleted and created anew after 5 records were delivered to it"
@@ -213,77 +148,6 @@ class TestATopicThatWasCreatedAnew:
         assert runs.gaps(1) == [], "a run that looked back has found, or sent, all of it"
 
 
-class TestWhatALedgerHolds:
-    """Of files that were left behind: the very file, or one that was written on until later."""
-
-    WINDOW = str(hour(0))
-
-    def held(self, *shipped: FileId, whole: bool = True) -> LedgerHeld:
-        inventory = Inventory()
-        value = ChunkValue(
-            last=1,
-            end=whole,
-            records=1,
-            bytes=9,
-            checksum=1,
-            digest="d",
-            generation=1,
-            run_id="r",
-            window=self.WINDOW,
-            splits=1,
-        )
-        for file in shipped:
-            key = ChunkKey(SplitId(file, 0), 0, "t")
-            inventory.add(
-                Entries([Entry(key, value, 1, 1, invalidated=False, archived=False)]), "web"
-            )
-        return LedgerHeld(inventory)
-
-    def test_a_file_that_was_replaced_is_not_there_since_the_one_before_it_is(self) -> None:
-        replaced = LeftFile(path="a.log", size_bytes=20, modified_ms=50)
-        for before in (FileId("a.log", 10, 40), FileId("a.log", 10, 60), FileId("a.log", 20, 49)):
-            assert not self.held(before).files_complete([replaced])
-        assert self.held(FileId("a.log", 10, 40), FileId("a.log", 20, 50)).files_complete(
-            [replaced]
-        )
-
-    def test_a_file_that_was_written_on_is_there_once_it_is_whole(self) -> None:
-        young = LeftFile(path="a.log", modified_ms=50)
-        assert not self.held(FileId("a.log", 10, 40)).files_complete([young])
-        assert self.held(FileId("a.log", 30, 90)).files_complete([young])
-        assert not self.held(FileId("a.log", 30, 90), whole=False).files_complete([young])
-        assert not self.held().files_complete([young])
-
-    def test_a_window_is_complete_if_all_of_its_files_are(self) -> None:
-        assert self.held(FileId("a.log", 10, 40), FileId("b.log", 10, 40)).window_complete(hour(0))
-        assert not self.held(FileId("a.log", 10, 40), whole=False).window_complete(hour(0))
-        assert not self.held(FileId("a.log", 10, 40)).window_complete(hour(1))
-
-    def test_the_plan_says_which_file_it_was(self) -> None:
-        plan = TestCoverage().plan(
-            left_out=[
-                LeftOut(path="young", reason="young", warns=True, modified_ms=7),
-                PlannedFile(
-                    path="late", size_bytes=4, modified_ms=8, splits=1, late_window=str(hour(3))
-                ).left_out("replaced"),
-            ]
-        )
-        found = [
-            file
-            for one in coverage(plan, "near", when_empty_fails=True).uncovered
-            for file in one.files
-        ]
-        assert found == [
-            LeftFile(path="young", modified_ms=7),
-            LeftFile(path="late", size_bytes=4, modified_ms=8),
-        ]
-
-
-def test_where_the_results_are_gone_the_ledger_is_asked(runs: Runs) -> None:
-    runs.add(hour(2), "near", "far")
-    assert runs.gaps(2, Ledger(0)) == [("near", 1, "no run"), ("far", 1, "no run")]
-
-
 def test_windows_in_a_row_are_shown_as_one() -> None:
     three = [Gap(cluster="far", window=str(hour(n)), why="no run") for n in (3, 1, 2)]
     other = Gap(cluster="far", window=str(hour(5)), why="no run")
@@ -291,21 +155,6 @@ def test_windows_in_a_row_are_shown_as_one() -> None:
         ("01", 3),
         ("05", 1),
     ]
-
-
-class TestCoverage:
-    def plan(self, **fields: Any) -> PlanResult:
-        times = {
-            "started_at": DAY,
-            "finished_at": DAY,
-            "window_start": hour(5).start,
-            "window_end": hour(5).end,
-        }
-        clusters = [
-            ClusterPlan(cluster="near", looks_back_to=hour(2).start),
-            ClusterPlan(cluster="far"),
-        ]
-        return PlanResult(pipeline="web", run_id="r", clusters=clusters, **times, **fields)  # type: ignore[arg-type]
 
 
 def pipeline(**schedule: Any) -> Pipeline:
@@ -565,70 +414,3 @@ def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
     assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(4).end}
     runs.add(hour(6), "near")
     assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(6).end}
-
-
-class TestWideRuns:
-    """A run over several windows of the schedule says of each of them what it found and
-    left there."""
-
-    def test_a_note_for_a_longer_window_than_asked_about_counts_for_all_of_it(
-        self, runs: Runs
-    ) -> None:
-        day = Window(hour(0).start, hour(3).end)
-        runs.add(
-            day,
-            "near",
-            "far",
-            left=[Uncovered(window=str(day), why="young", files=[LeftFile(path="a.log")])],
-        )
-        runs.add(hour(2), "near", "far")
-        assert [gap[1] for gap in runs.gaps(3) if gap[0] == "near"] == [0, 1, 2, 3]
-
-    def test_runs_that_looked_at_a_window_together_cover_it(self, runs: Runs) -> None:
-        half = hour(0).start + dt.timedelta(minutes=30)
-        runs.add(Window(half, hour(0).end), "near", "far")
-        assert [gap[1] for gap in runs.gaps(0)] == [0, 0]
-        runs.add(Window(hour(0).start, half), "near", "far")
-        assert runs.gaps(0) == []
-
-
-class TestARunThatFailed:
-    """It takes nothing back, and what it saw missing stays a gap until a run has shipped it."""
-
-    def fail(self, runs: Runs, window: Window, file: PlannedFile, step: str = "ship") -> None:
-        runs.add(window)
-        folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
-        common: dict[str, Any] = {
-            "pipeline": "web",
-            "window_start": window.start,
-            "window_end": window.end,
-            "run_id": folder.run_id,
-            "started_at": window.end,
-            "finished_at": window.end,
-        }
-        back = hour(0).start if file.late_window else None
-        clusters = [
-            ClusterPlan(cluster="near", left_files=1, looks_back_to=back),
-            ClusterPlan(cluster="far", looks_back_to=back),
-        ]
-        folder.write("plan", PlanResult(files=[file], clusters=clusters, **common))
-        for name in ("near", "far"):
-            folder.write(
-                f"ship.{name}", ShipResult(cluster=name, status="failed", error="no", **common)
-            )
-
-    @pytest.mark.parametrize("wide", [True, False])
-    def test_a_late_file_that_it_found_is_a_gap_of_its_window(self, runs: Runs, wide: bool) -> None:
-        for n in range(4):
-            runs.add(hour(n), "near", "far")
-        file = PlannedFile(path="late.log", size_bytes=4, modified_ms=8, splits=1)
-        if wide:
-            file.tick = str(hour(1))
-            self.fail(runs, Window(hour(0).start, hour(3).end), file)
-        else:
-            file.late_window, file.late_for = str(hour(1)), ("near",)
-            self.fail(runs, hour(3), file)
-        assert [gap[:2] for gap in runs.gaps(3)] == [("near", 1)]
-        assert runs.gaps(3, Ledger(paths=["late.log"])) == []
-        runs.add(hour(4), "near", "far", back_to=0)
-        assert runs.gaps(4) == []

@@ -95,14 +95,6 @@ def test_a_line_that_speaks_of_a_missing_module_is_not_taken_for_one():
     assert "SECRET" not in found
 
 
-def test_executors_that_end_as_they_start_are_told_by_name():
-    text = (
-        "An error occurred while calling o9.count.\n: org.apache.spark.SparkException: Job aborted "
-        "due to stage failure: Master removed our application: FAILED"
-    )
-    assert "executors ended as they started" in reason.of_exception(RuntimeError(text))
-
-
 def test_shippers_own_errors_are_for_people():
     assert (
         reason.of_exception(SourceError("cannot read /logs/a: denied"))

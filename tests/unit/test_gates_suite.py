@@ -67,21 +67,6 @@ def test_an_unknown_expectation_is_dropped_by_gx_and_unwritable_here(monkeypatch
     assert "0 results for it instead of 1" in lost.fault
 
 
-def test_an_empty_suite_passes_in_gx_and_gives_no_answer_here():
-    assert plainly([]).success
-    assert ask([], FRAME) == []
-
-
-def test_column_checks_hold_on_zero_rows_in_gx_but_not_here():
-    empty = FRAME.iloc[:0]
-    assert plainly([gxe.ExpectColumnValuesToNotBeNull(column="a")], empty).success
-    count, column = ask([rows(0), not_null("a")], empty)
-    assert count.holds
-    assert not column.holds
-    assert column.figures["rows"] == 0
-    assert column.fault is None
-
-
 def test_gx_takes_a_figure_that_is_missing_for_right_and_here_it_is_a_fault():
     frame = pd.DataFrame({"share": [None, float("nan")]}, dtype="float64")
     assert plainly(
@@ -94,30 +79,6 @@ def test_gx_takes_a_figure_that_is_missing_for_right_and_here_it_is_a_fault():
         assert (
             result.observed == "could not be evaluated, so it blocks: there is no figure to compare"
         )
-
-
-def test_a_finding_without_bounds_does_not_hold():
-    found = judged(
-        [
-            Unjudged("rows", "block", "a row", CheckFigures((), "nothing")),
-            Unjudged("a", "block", "1", CheckFigures((Bound(1, 1, 1),), "1")),
-            Unjudged("files", "block", "a file", CheckFigures((), "no file"), is_count=True),
-            Unjudged(
-                "b", "block", "2", CheckFigures((Bound(1, 1), Bound(1, 2)), "1"), is_count=True
-            ),
-        ]
-    )
-    assert [(result.passed, result.observed) for result in found] == [
-        (False, "nothing"),
-        (True, "1"),
-        (False, "no file"),
-        (False, "1"),
-    ]
-
-
-def test_a_check_without_figures_is_a_fault():
-    (answer,) = ask([Question(lambda: gxe.ExpectColumnToExist(column="a"), ("a",))], FRAME)
-    assert answer == Answer.impossible("Great Expectations gave no figures for it")
 
 
 def test_an_expectation_that_raises_is_only_a_failure_in_gx_and_a_fault_here():
@@ -134,18 +95,6 @@ def test_an_expectation_that_raises_is_only_a_failure_in_gx_and_a_fault_here():
     assert other.holds
 
 
-def test_a_misspelt_column_names_the_columns_there_are():
-    typo, other = ask([not_null("aa"), not_null("a")], FRAME)
-    assert typo == Answer.impossible("there is no column 'aa'; there are: a, b")
-    assert other.holds
-
-
-def test_bounds_that_contradict_each_other_are_a_fault_and_not_a_crash():
-    wrong, other = ask([rows(5, 1), rows()], FRAME)
-    assert "min_value (5) must be less than or equal to max_value (1)" in wrong.fault
-    assert other.holds
-
-
 def test_gx_reorders_results_and_each_still_finds_its_check():
     questions = [not_null("b", 0.5), rows(4, 4), not_null("a"), rows(5), not_null("b", 0.6)]
     plain = plainly([question.build() for question in questions])
@@ -157,17 +106,6 @@ def test_gx_reorders_results_and_each_still_finds_its_check():
     answers = ask(questions, FRAME)
     assert [answer.holds for answer in answers] == [True, True, True, False, False]
     assert [answer.figures.get("unexpected_count") for answer in answers] == [2, None, 0, None, 2]
-
-
-def test_the_same_check_twice_is_evaluated_twice():
-    added = gx.ExpectationSuite(name="x")
-    suite._batch(FRAME)
-    for identity in (1, 2):
-        added.add_expectation(suite._identified(rows().build(), identity))
-    assert len(added.expectations) == 1, "GX merges what differs in meta alone"
-    assert [
-        answer.holds for answer in ask([rows(), rows(), not_null("a"), not_null("a")], FRAME)
-    ] == [True] * 4
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])

@@ -10,13 +10,11 @@ import pytest
 
 from tests.chaos.history_model import (
     FIRST_TOPIC,
-    SPLIT_BYTES,
     Bounds,
     FileVersion,
     Model,
     Place,
     Record,
-    record_of,
 )
 
 _FILE = FileVersion("history:///0001/1.log", 1, 1_000, (0,))
@@ -54,18 +52,6 @@ def model() -> Model:
     return found
 
 
-def test_the_bytes_of_a_split_are_those_of_its_lines() -> None:
-    assert sum(len(record.value) + 1 for record in _FILE.split(0)) == SPLIT_BYTES
-    assert _NEXT.size_bytes == sum(len(record.value) + 1 for record in _NEXT.records())
-
-
-def test_a_line_says_which_one_it_is_and_that_it_is_whole() -> None:
-    record = Record("history:///0001/1.log", 2, SPLIT_BYTES, 17)
-    assert record_of(record.value) == record
-    with pytest.raises(ValueError, match="not a line"):
-        record_of(record.value[:-1])
-
-
 def test_a_record_that_is_missing_or_doubled_or_strange_is_a_difference(model: Model) -> None:
     _shipped(model, _FILE)
     assert model.differences(_found(_FILE)) == []
@@ -77,19 +63,6 @@ def test_a_record_that_is_missing_or_doubled_or_strange_is_a_difference(model: M
         (second, 2),
         (strange, 1),
     }
-
-
-def test_a_record_in_the_wrong_topic_is_two_differences(model: Model) -> None:
-    _shipped(model, _FILE)
-    first, *rest = _places(_FILE)
-    moved = Place(1 - first.topic, first.record)
-    assert [found for _, _, found in model.differences(Counter([moved, *rest]))] in ([0, 1], [1, 0])
-
-
-def test_what_nobody_asked_for_must_not_be_there() -> None:
-    model = Model()
-    model.write(_FILE)
-    assert len(model.differences(_found(_FILE))) == len(_places(_FILE))
 
 
 def test_a_file_that_is_there_is_shipped_at_the_end_whatever_became_of_its_runs(

@@ -1,5 +1,5 @@
 """What holds of the whole house, and no linter knows: one name for one thing, no nameless tuple
-from one part to another, and a DESIGN.md that names what is there."""
+from one part to another, and a design page that names what is there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 _ROOT = Path(__file__).resolve().parents[2]
+_DESIGN = _ROOT / "docs" / "understand" / "design.md"
 _PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
 #: Where a record and the ledger's word of it pass.
 _ON_THE_WAY = ("kafka", "ledger", "worker", "driver", "windows", "verify")
@@ -86,7 +87,7 @@ def test_no_nameless_tuple_goes_from_module_to_module_on_the_way_of_a_record() -
 
 
 def test_design_names_only_files_that_are_there() -> None:
-    text = (_ROOT / "DESIGN.md").read_text()
+    text = _DESIGN.read_text()
     there = [
         str(path.relative_to(_ROOT))
         for folder in (*_PACKAGES, "tools", "tests")
@@ -95,7 +96,7 @@ def test_design_names_only_files_that_are_there() -> None:
     named = {
         name for code in re.findall(r"`([^`]+)`", text) for name in re.findall(r"[\w/]+\.py", code)
     }
-    assert named, "DESIGN.md names files"
+    assert named, "the page names files"
     assert {
         name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)
     } == set()
@@ -109,7 +110,7 @@ def test_design_orders_the_folders_as_the_import_contract_does() -> None:
         if found["name"] == "the layers"
     ]
     folders = [name for layer in layers if (_ROOT / (name := layer.replace(".", "/"))).is_dir()]
-    rows = re.findall(r"^\| `(shipper/\w+)` \|", (_ROOT / "DESIGN.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(shipper/\w+)` \|", _DESIGN.read_text(), re.MULTILINE)
     assert rows == folders[::-1], "each may import those above it"
 
 
@@ -289,21 +290,6 @@ class TestRulesOfTheDecidingRead:
     @pytest.mark.parametrize(
         "source",
         [
-            "from shipper.ledger.log import Decided",
-            "def settle() -> Decided[set[bytes]]: ...",
-            "Settle = Callable[[], Decided[set[bytes]]]",
-            "right = RightToShip(attempt.check)",
-            "isinstance(found, Decided)",
-            "ledger.decide(question)",
-            "class Decided:\n def map(self, conclude):\n  return Decided(conclude(self.answer))",
-        ],
-    )
-    def test_a_decision_that_is_handed_on_is_allowed(self, source: str) -> None:
-        assert decisions_made_in(ast.parse(source)) == []
-
-    @pytest.mark.parametrize(
-        "source",
-        [
             "ledger.barrier(CHUNKS)",
             "self._ledger._write_barriers((0,))",
             "pool.submit(ledger.barrier, 0)",
@@ -312,17 +298,6 @@ class TestRulesOfTheDecidingRead:
     )
     def test_a_step_of_a_decision_is_found(self, source: str) -> None:
         assert len(private_steps_in(ast.parse(source))) == 1
-
-    @pytest.mark.parametrize(
-        "source",
-        [
-            "threading.Barrier(2).wait()",
-            "ledger.decide(question).answer",
-            "found.answer.generation",
-        ],
-    )
-    def test_what_only_resembles_a_step_is_allowed(self, source: str) -> None:
-        assert private_steps_in(ast.parse(source)) == []
 
     def test_a_look_is_found_with_the_function_around_it(self) -> None:
         source = (
@@ -336,19 +311,3 @@ class TestRulesOfTheDecidingRead:
             Look("shipper/worker/x.py", "Task.check", "look_at_control"),
             Look("shipper/worker/x.py", "", "look_at_chunks"),
         ]
-
-    @pytest.mark.parametrize(
-        ("name", "decides"),
-        [
-            ("shipper/worker/task.py", True),
-            ("shipper/ledger/takeover.py", True),
-            ("shipper/ledger/log.py", False),
-            ("shipper/driver/replay.py", True),
-            ("shipper/driver/plan.py", False),
-            ("shipper/cli/ledger.py", False),
-        ],
-    )
-    def test_the_modules_that_decide_are_those_that_send_or_write(
-        self, name: str, decides: bool
-    ) -> None:
-        assert bool(_DECIDES.fullmatch(name)) is decides

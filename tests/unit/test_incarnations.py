@@ -11,22 +11,12 @@ from hypothesis import strategies as st
 
 from shipper.ledger.fold import Chunks
 from shipper.ledger.incarnations import Loss, gone_ids, is_gone, losses, topics_with_ids, without
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, SplitId
+from tests.samples.ledger import chunk_value
 
 FILE = FileId("a.log", 100, 1)
-VALUE = ChunkValue(
-    last=0,
-    end=False,
-    records=0,
-    bytes=1,
-    checksum=1,
-    digest="d",
-    generation=1,
-    run_id="r",
-    window="w",
-    splits=1,
-)
+VALUE = chunk_value(last=0, end=False, records=0, bytes=1, splits=1)
 
 
 def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileId = FILE) -> Chunks:
@@ -65,10 +55,6 @@ def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(
     assert bool(gone_ids(chunks((0, 10, "t", topic_id)), present)) is gone
 
 
-def test_a_chunk_without_a_topic_is_never_gone() -> None:
-    assert not is_gone("", replace(VALUE, topic_id="A"), {"": "B"})
-
-
 def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
     held = chunks((0, 10, "t", "A"), (10, 15, "t", "B"), (15, 40, "u", "U"), end=40)
     found = losses(held, {"t": "C", "u": "U"})
@@ -79,36 +65,6 @@ def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
     left = without(held, found.gone)
     assert left.splits[SplitId(FILE, 0)].records == 25
     assert not left.splits[SplitId(FILE, 0)].complete
-
-
-def test_what_was_sent_again_in_other_chunks_is_not_lost() -> None:
-    held = chunks(
-        (0, 10, "t", "A"), (10, 20, "t", "A"), (0, 14, "t", "B"), (14, 20, "t", "B"), end=20
-    )
-    found = losses(held, {"t": "B"})
-    assert (found.found, found.files) == ([], {})
-    assert found.gone == {"t": frozenset("A")}
-    state = without(held, found.gone).splits[SplitId(FILE, 0)]
-    assert state.complete
-    assert state.records == 20
-
-
-def test_a_part_that_was_sent_again_is_not_lost() -> None:
-    held = chunks((0, 10, "t", "A"), (10, 20, "t", "A"), (0, 14, "t", "B"), end=20)
-    assert losses(held, {"t": "B"}).found == [Loss("t", "A", "B", 6, 1)]
-
-
-def test_a_file_that_is_all_gone_may_be_another_one_by_now() -> None:
-    """Nothing of it is anywhere, so neither its transform nor its identity binds."""
-    left = without(chunks((0, 10, "t", "A"), end=10), {"t": frozenset("A")})
-    assert not left.digests
-    assert not left.files_of_path
-
-
-def test_only_files_that_are_asked_for_are_looked_at() -> None:
-    held = chunks((0, 10, "t", "A"), end=10)
-    assert losses(held, {"t": "B"}, files={FileId("b.log", 1, 1)}).found == []
-    assert losses(held, {"t": "B"}, files={FILE}).files == {FILE: "t"}
 
 
 _CUTS = st.lists(st.integers(1, 59), max_size=6, unique=True).map(sorted)

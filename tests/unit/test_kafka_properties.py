@@ -159,10 +159,6 @@ def test_what_shipper_owns_and_what_loads_code_is_refused(name: str) -> None:
     assert "no property that a cluster file may set" in why_not(name)
 
 
-def test_a_misspelt_name_is_refused_with_what_was_meant() -> None:
-    assert "did you mean 'sasl.mechanisms'?" in why_not("sasl.mechanizms")
-
-
 def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer() -> None:
     assert why_not("connections.max.idle.ms", 60_000) == ALLOWED["connections.max.idle.ms"]
 
@@ -356,7 +352,7 @@ def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_w
 
 def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(1.0)
+        server.settimeout(0.3)
         address = f"127.0.0.1:{server.getsockname()[1]}"
         oidc = {
             "sasl.oauthbearer.method": "oidc",

@@ -14,30 +14,12 @@ from shipper.kafka.producer import LaneProducer, LaneSettings, SentBytes
 from shipper.kafka.transaction import _TransactionalProducer
 from tests.unit.mock_cluster import mock_cluster
 
-#: What a user may have set, to read less of it in the log or more.
-LOGGING: list[dict[str, object]] = [
-    {},
-    {"log.connection.close": False},
-    {"log.connection.close": "false"},
-    {"log_level": 0},
-    {"log_level": 3},
-    {"log.queue": False},
-    {"log.queue": True},
-    {"log.thread.name": False},
-    {"debug": "msg"},
-    {"debug": "topic, security"},
-    {"log_level": 0, "log.connection.close": False, "log.queue": False, "debug": "msg"},
-]
 
-
-@pytest.mark.parametrize("properties", LOGGING, ids=str)
-def test_a_connection_that_broke_is_noticed_though_no_call_failed(
-    properties: dict[str, object],
-) -> None:
+def test_a_connection_that_broke_is_noticed_though_no_call_failed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and says nothing
         address = f"127.0.0.1:{server.getsockname()[1]}"
         producer = _TransactionalProducer(
-            LaneSettings({"bootstrap.servers": address, **properties}, 1000, "none", 10_000), "lane"
+            LaneSettings({"bootstrap.servers": address}, 1000, "none", 10_000), "lane"
         )
         client, _ = server.accept()
         assert not producer.lost_connection()
@@ -45,7 +27,7 @@ def test_a_connection_that_broke_is_noticed_though_no_call_failed(
         deadline = time.monotonic() + 20
         while not producer.lost_connection():
             assert time.monotonic() < deadline
-            time.sleep(0.05)
+            time.sleep(0.01)
         producer.discard()
 
 

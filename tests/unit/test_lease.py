@@ -95,7 +95,7 @@ def test_a_ledger_that_may_not_be_written_any_more_ends_the_ship_unless_that_is_
     granted_again: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lanes would notice only at the end of a transaction."""
-    monkeypatch.setattr(module, "GRANT_SECONDS", 0.5)
+    monkeypatch.setattr(module, "GRANT_SECONDS", 0.3)
     monkeypatch.setattr(module, "_ASK_AGAIN_SECONDS", 0.05)
 
     class Forbidding(Ledger):
@@ -110,8 +110,8 @@ def test_a_ledger_that_may_not_be_written_any_more_ends_the_ship_unless_that_is_
             super().write_control(records)
 
     ledger = Forbidding()
-    with HeldLease(ledger, "the-run", 0.15, 0.0, print) as lease:  # type: ignore[arg-type]
+    with HeldLease(ledger, "the-run", 0.06, 0.0, print) as lease:  # type: ignore[arg-type]
         lease.generation = 7
-        assert lease.superseded.wait(30 if ends else 1.5) == ends
+        assert lease.superseded.wait(30 if ends else 0.6) == ends
         assert bool(lease.refused) == ends
         assert ledger.refuses >= 2

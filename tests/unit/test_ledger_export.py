@@ -16,21 +16,12 @@ from shipper.cli import ledger as ledger_commands
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, LogRecord, SplitId
+from tests.samples.ledger import chunk_value
 
 HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"
-VALUE = ChunkValue(
-    last=9,
-    end=True,
-    records=9,
-    bytes=90,
-    checksum=1,
-    digest="d",
-    generation=1,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(last=9, records=9, bytes=90)
 
 
 class Output(io.StringIO):

@@ -9,10 +9,8 @@ from functools import cache
 import pytest
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ArchiveMissing
 from shipper.ledger.codec import (
     EncodedRecord,
-    encode_archive,
     encode_attempt,
     encode_chunk_key,
     encode_chunk_value,
@@ -27,7 +25,6 @@ from shipper.ledger.log import CONTROL_NOW, AskFiles, AskHeads, AskState, Ledger
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
-    Archive,
     Attempt,
     AttemptKey,
     ChunkKey,
@@ -128,18 +125,6 @@ def manifests(folder):
 
 
 class TestUsingASnapshot:
-    def test_what_is_in_it_is_not_read_from_the_topic(self, log, opened):
-        ship(log, *(f"{n:05}" for n in range(3 * SHARD_RECORDS)))
-        assert opened().keep_snapshot() is not None
-        ship(log, "new")
-        log.reads = 0
-        assert paths_of(opened().look(AskState({"00007", "04000", "new"}), 1)) == {
-            "00007",
-            "04000",
-            "new",
-        }
-        assert log.reads == 2, "the new one, and the one that names the snapshot"
-
     def test_a_window_opens_the_shards_of_its_own_paths_only(self, log, opened, folder, tmp_path):
         ship(log, *(f"{n:05}" for n in range(5 * SHARD_RECORDS)))
         made = opened().keep_snapshot()
@@ -189,93 +174,12 @@ class TestUsingASnapshot:
         assert {file.path for file in found.renamed} == {"06001"}
         assert log.reads == 1, "the one that names the snapshot"
 
-    def test_what_was_shipped_together_lies_together_whatever_its_folders_are_called(
-        self, log, opened
-    ):
-        hosts, hours = 40, SHARD_RECORDS // 8
-        for hour in range(hours):
-            ship(log, *(f"host-{host:02}/{hour:04}.log" for host in range(hosts)))
-        made = opened().keep_snapshot()
-        assert len(made.shards) == 5
-        for hour in (0, 40, hours - 1):
-            assert (
-                len(made.covering({f"host-{host:02}/{hour:04}.log" for host in range(hosts)})) <= 2
-            )
-
-    def test_updates_fill_the_last_shard_and_no_path_lies_in_two(self, log, opened, folder):
-        opened().keep_snapshot(longer_than=0)
-        for n in range(6):
-            ship(
-                log,
-                *(f"{n}-{file:04}" for file in range(SHARD_RECORDS // 2)),
-                "again",
-                f"{n // 2}-0001",
-            )
-            made = opened().keep_snapshot(longer_than=0)
-        assert len(made.shards) == 3
-        assert made.records == 3 * SHARD_RECORDS + 1
-        assert len(made.covering({"again"})) == 1
-        assert len(list(folder.snapshots.records(made, None))) == made.records
-
-    def test_a_new_one_is_made_when_the_tail_is_long_and_not_before(self, log, opened):
-        ship(log, *(f"a{n}" for n in range(50)))
-        assert opened().keep_snapshot(longer_than=50) is None
-        assert opened().keep_snapshot(longer_than=49).chunks_end == 50
-        ship(log, *(f"b{n}" for n in range(50)))
-        assert opened().keep_snapshot(longer_than=50) is None
-        assert opened().keep_snapshot(longer_than=49).records == 100
-
-    def test_an_update_leaves_the_shards_alone_that_it_does_not_touch(self, log, opened, folder):
-        ship(log, *(f"{n:05}" for n in range(4 * SHARD_RECORDS)))
-        before = opened().keep_snapshot()
-        ship(log, "99999")
-        after = opened().keep_snapshot(longer_than=0)
-        assert after.shards[:3] == before.shards[:3]
-        assert after.records == before.records + 1
-
     def test_old_ones_are_removed_but_the_one_before(self, log, opened, folder, tmp_path):
         for n in range(5):
             ship(log, f"{n}")
             opened().keep_snapshot(longer_than=0)
         assert len(manifests(folder)) == 2
         assert len(list((tmp_path / "web" / "ledger.c" / "snapshot" / "shards").iterdir())) == 2
-
-    def test_what_is_about_no_file_lives_on_in_each_later_one(self, log, opened):
-        log.append(
-            "t",
-            CONTROL,
-            [
-                encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2)),
-                encode_lease("web", Lease("a", "h", 1, True, 9.0)),
-            ],
-        )
-        named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
-        log.append("t", CHUNKS, [encode_archive("web", named)])
-        for n in range(3):
-            ship(log, f"{n}")
-            opened().keep_snapshot(longer_than=0)
-            control = opened().look(CONTROL_NOW)
-            assert (control.generation, control.to_fence(), len(control.claims())) == (
-                0,
-                {"c": (4, 2)},
-                1,
-            )
-            with pytest.raises(ArchiveMissing):
-                opened().look(AskState(), 1)
-
-    def test_control_asked_again_reads_what_is_new(self, log, opened):
-        ledger = opened()
-        log.append(
-            "t", CONTROL, [encode_generation("web", GenerationKey("c", "a"), Generation("a", 4, 2))]
-        )
-        assert ledger.look(CONTROL_NOW).generation == 0
-        log.reads = 0
-        log.append(
-            "t", CONTROL, [encode_generation("web", GenerationKey("c", "b"), Generation("b", 4, 2))]
-        )
-        assert (ledger.look(CONTROL_NOW).generation, log.reads) == (1, 1)
-        ledger.look(CONTROL_NOW).attempts[7] = [1]
-        assert ledger.look(CONTROL_NOW).attempts == {}, "each caller has a copy of its own"
 
 
 class TestNotUsingASnapshot:
@@ -286,15 +190,6 @@ class TestNotUsingASnapshot:
             found = paths_of(opened().look(AskState(), 1))
         return found, caplog.text
 
-    def test_a_topic_that_was_made_anew_is_another_topic(self, log, opened, caplog):
-        ship(log, "old", "older")
-        opened().keep_snapshot(longer_than=0)
-        log.recreate()
-        ship(log, "new", "newer", "newest")
-        found, said = self.lose(log, opened, caplog)
-        assert found == {"new", "newer", "newest"}
-        assert "it belongs to another log" in said
-
     def test_a_topic_that_has_lost_its_end_is_not_what_the_snapshot_says(self, log, opened, caplog):
         ship(log, "a", "b", "c")
         opened().keep_snapshot(longer_than=0)
@@ -303,47 +198,6 @@ class TestNotUsingASnapshot:
         found, said = self.lose(log, opened, caplog)
         assert found == {"a", "b"}
         assert "it ends at offset 3 of partition 1" in said
-
-    def test_brokers_that_give_topics_no_id_get_none(self, log, opened):
-        log.topic_id = ""
-        ship(log, "a")
-        assert opened().keep_snapshot(longer_than=0) is None
-        assert paths_of(opened().look(AskState(), 1)) == {"a"}
-
-    def test_a_manifest_with_another_number_in_it_is_not_believed(self, log, opened, tmp_path):
-        ship(log, "a", "b", "c")
-        opened().keep_snapshot(longer_than=0)
-        ship(log, "d")
-        [path] = (tmp_path / "web" / "ledger.c" / "snapshot").glob("*.json")
-        path.write_bytes(path.read_bytes().replace(b'"chunks_end":3', b'"chunks_end":4'))
-        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c", "d"}
-
-    @pytest.mark.parametrize("damage", ["gone", "cut", "other bytes"])
-    @pytest.mark.parametrize("what", ["manifest", "shard"])
-    def test_a_damaged_one_is_not_believed_and_the_next_ship_makes_a_new_one(
-        self, log, opened, folder, tmp_path, caplog, what, damage
-    ):
-        ship(log, "a", "b")
-        opened().keep_snapshot(longer_than=0)
-        ship(log, "c")
-        home = tmp_path / "web" / "ledger.c" / "snapshot"
-        [path] = home.glob("*.json") if what == "manifest" else (home / "shards").iterdir()
-        if damage == "gone":
-            path.unlink()
-        else:
-            data = path.read_bytes()
-            path.write_bytes(
-                data[:-2] if damage == "cut" else data.replace(b"\x00", b"\x01").replace(b"a", b"e")
-            )
-        found, said = self.lose(log, opened, caplog)
-        assert found == {"a", "b", "c"}
-        assert "read whole" in said or (what, damage) == ("manifest", "gone")
-        ledger = opened()
-        ledger.look(AskState(), 1)
-        assert ledger.keep_snapshot(longer_than=0).records == 3
-        log.reads = 0
-        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c"}
-        assert log.reads <= 2, "those that name a snapshot"
 
     def test_what_somebody_else_puts_beside_the_runs_is_not_believed(
         self, log, opened, folder, caplog
@@ -372,16 +226,6 @@ class TestNotUsingASnapshot:
         latest = opened().keep_snapshot(longer_than=0)
         assert opened().snapshot() == latest
 
-    def test_a_ledger_that_was_begun_anew_has_snapshots_again(self, log, opened):
-        """Though those of the old one reached further."""
-        ship(log, *"abcdefgh")
-        opened().keep_snapshot(longer_than=0)
-        log.recreate()
-        for path in "xyz":
-            ship(log, path)
-            made = opened().keep_snapshot(longer_than=0)
-            assert opened().snapshot() == made is not None
-
     def test_the_one_before_serves_when_the_latest_is_damaged(self, log, opened, folder, tmp_path):
         ship(log, "a")
         first = opened().keep_snapshot(longer_than=0)
@@ -391,19 +235,30 @@ class TestNotUsingASnapshot:
         assert opened().snapshot() == first
         assert paths_of(opened().look(AskState(), 1)) == {"a", "b"}
 
+    def test_brokers_that_give_topics_no_id_get_none(self, log, opened):
+        log.topic_id = ""
+        ship(log, "a")
+        assert opened().keep_snapshot(longer_than=0) is None
+        assert paths_of(opened().look(AskState(), 1)) == {"a"}
 
-class TestArchive:
-    def test_where_the_topic_names_an_archive_that_is_not_there_nothing_is_said_of_any_file(
-        self, log, opened
+    @pytest.mark.parametrize("what", ["*.json", "shards/*"])
+    def test_a_part_that_is_gone_is_made_anew_by_the_next_ship(
+        self, log, opened, tmp_path, caplog, what
     ):
-        named = Archive("1-x.json", "00", 5, "2026-11-01T00:00:00Z", 1, "r")
-        log.append("t", CHUNKS, [encode_archive("web", named)])
-        for ledger in (opened(), LedgerLog(log, CLUSTER, "web")):
-            with pytest.raises(
-                ArchiveMissing, match=r"5 records in the archive .*1-x\.json.*Nothing was sent"
-            ) as caught:
-                ledger.look(AskState({"any"}), 1)
-            assert not caught.value.retriable
+        ship(log, "a", "b")
+        opened().keep_snapshot(longer_than=0)
+        ship(log, "c")
+        [path] = (tmp_path / "web" / "ledger.c" / "snapshot").glob(what)
+        path.unlink()
+        found, said = self.lose(log, opened, caplog)
+        assert found == {"a", "b", "c"}
+        assert ("read whole" in said) == (what != "*.json")
+        ledger = opened()
+        ledger.look(AskState(), 1)
+        assert ledger.keep_snapshot(longer_than=0).records == 3
+        log.reads = 0
+        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c"}
+        assert log.reads <= 2, "those that name a snapshot"
 
 
 class Brokers(MemoryLog):
@@ -464,22 +319,57 @@ class TestInventory:
             for finding in findings(of_path, lambda file: starts)
         ]
 
-    def test_a_file_that_is_there_whole_is_complete_and_right(self, log, opened):
+    @pytest.mark.parametrize(
+        ("records", "kinds"),
+        [
+            ([chunk("a", 0, last=10, end=False), chunk("a", 5, last=15, records=5)], {"overlap"}),
+            ([chunk("a", 0, last=10), chunk("a", 0, topic="u", last=10)], {"count"}),
+            ([chunk("a", 0, records=11, last=10, end=False)], {"count", "gap"}),
+            ([chunk("a", 0, last=10), chunk("a", 10, last=20)], {"ends"}),
+            ([chunk("a", 0, last=10), chunk("a", 10, last=20, end=False)], {"ends", "count"}),
+            ([chunk("a", 0, last=10, end=False), chunk("a", 10, last=20, digest="e")], {"digests"}),
+            ([chunk("a", 0, last=10, end=False)], {"gap"}),
+            ([chunk("a", 0, last=10, records=3)], {"gap"}),
+        ],
+    )
+    def test_what_contradicts_itself_is_named(self, log, opened, records, kinds):
+        found = self.found(self.read(log, opened, *records))
+        assert {kind for _, kind in found} == kinds
+        assert all((severity == "unfinished") == (kind == "gap") for severity, kind in found)
+
+    def test_what_is_invalidated_is_neither_counted_nor_wrong(self, log, opened):
+        void = encode_invalidation("web", FileId("a", 100, 5), 4, Invalidation("again"))
         read = self.read(
             log,
             opened,
-            chunk("a", 0, end=False, records=6),
-            chunk("a", 0, topic="u", records=4, end=False),
-            chunk("a", 10, last=20),
+            chunk("a", digest="other"),
+            chunk("a", 0, topic="u", generation=4),
+            control=[void],
         )
         assert self.found(read) == []
-        inventory = Inventory()
-        for of_path in entries(read):
-            inventory.add(of_path, "web")
-        assert [(t.records, t.chunks, t.complete, t.run_id) for t in inventory.files.values()] == [
-            (20, 3, 1, "r")
+        assert [entry.invalidated for of_path in entries(read) for entry in of_path] == [
+            True,
+            False,
         ]
-        assert inventory.windows["w"].files == inventory.windows["w"].complete == 1
+
+    def test_a_snapshot_that_differs_from_the_topic_is_found(self, log, opened):
+        ship(log, "a", "b", "c")
+        opened().keep_snapshot(longer_than=0)
+        assert (
+            list(
+                differences(opened().look(AskFiles(), 1), opened().records_of_topic(wait_seconds=1))
+            )
+            == []
+        )
+        changed = log._records[CHUNKS][1]
+        log._records[CHUNKS][1] = changed._replace(value=chunk("b", records=9)[1])
+        del log._records[CHUNKS][2]
+        before = opened().look(AskFiles(), 1)
+        ship(log, "a", "later")  # what comes between the two readings is no difference
+        assert [
+            finding.where
+            for finding in differences(before, opened().records_of_topic(wait_seconds=1))
+        ] == ["b", "c"]
 
     @pytest.mark.parametrize(
         ("there", "today", "complete", "text"),
@@ -518,63 +408,6 @@ class TestInventory:
             [] if complete else [("unfinished", "gap")]
         )
         assert text is None or text in found[0].text
-
-    @pytest.mark.parametrize(
-        ("records", "kinds"),
-        [
-            ([chunk("a", 0, last=10, end=False), chunk("a", 5, last=15, records=5)], {"overlap"}),
-            ([chunk("a", 0, last=10), chunk("a", 0, topic="u", last=10)], {"count"}),
-            ([chunk("a", 0, records=11, last=10, end=False)], {"count", "gap"}),
-            ([chunk("a", 0, last=10), chunk("a", 10, last=20)], {"ends"}),
-            ([chunk("a", 0, last=10), chunk("a", 10, last=20, end=False)], {"ends", "count"}),
-            ([chunk("a", 0, last=10, end=False), chunk("a", 10, last=20, digest="e")], {"digests"}),
-            ([chunk("a", 0, last=10, end=False)], {"gap"}),
-            ([chunk("a", 0, last=10, records=3)], {"gap"}),
-        ],
-    )
-    def test_what_contradicts_itself_is_named(self, log, opened, records, kinds):
-        found = self.found(self.read(log, opened, *records))
-        assert {kind for _, kind in found} == kinds
-        assert all((severity == "unfinished") == (kind == "gap") for severity, kind in found)
-
-    def test_a_split_of_which_nothing_is_there_leaves_the_file_unfinished(self, log, opened):
-        assert self.found(self.read(log, opened, chunk("a", splits=2)), starts=(0, 64)) == [
-            ("unfinished", "gap")
-        ]
-
-    def test_what_is_invalidated_is_neither_counted_nor_wrong(self, log, opened):
-        void = encode_invalidation("web", FileId("a", 100, 5), 4, Invalidation("again"))
-        read = self.read(
-            log,
-            opened,
-            chunk("a", digest="other"),
-            chunk("a", 0, topic="u", generation=4),
-            control=[void],
-        )
-        assert self.found(read) == []
-        assert [entry.invalidated for of_path in entries(read) for entry in of_path] == [
-            True,
-            False,
-        ]
-
-    def test_a_snapshot_that_differs_from_the_topic_is_found(self, log, opened):
-        ship(log, "a", "b", "c")
-        opened().keep_snapshot(longer_than=0)
-        assert (
-            list(
-                differences(opened().look(AskFiles(), 1), opened().records_of_topic(wait_seconds=1))
-            )
-            == []
-        )
-        changed = log._records[CHUNKS][1]
-        log._records[CHUNKS][1] = changed._replace(value=chunk("b", records=9)[1])
-        del log._records[CHUNKS][2]
-        before = opened().look(AskFiles(), 1)
-        ship(log, "a", "later")  # what comes between the two readings is no difference
-        assert [
-            finding.where
-            for finding in differences(before, opened().records_of_topic(wait_seconds=1))
-        ] == ["b", "c"]
 
 
 def test_claims_are_in_the_order_of_their_renewal(log, opened):

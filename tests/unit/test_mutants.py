@@ -3,23 +3,20 @@ caught mutant from any other."""
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
-
 import pytest
 
-from tests.mutants.design import ROOT, Invariant, invariants, is_defined
+from tests.mutants.design import PAGE, ROOT, Invariant, invariants, is_defined
 from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
-from tests.mutants.trial import Mutant, MutantDrifted, Outcome, Result, TreeCopy
+from tests.mutants.trial import Mutant, Outcome, Result, TreeCopy
 
-INVARIANTS = invariants((ROOT / "DESIGN.md").read_text())
+INVARIANTS = invariants(PAGE.read_text())
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
 def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(
     invariant: Invariant,
 ) -> None:
-    assert invariant.tests, "its row in DESIGN.md names no test"
+    assert invariant.tests, "its row in design.md names no test"
     assert [test for test in invariant.tests if not is_defined(test)] == []
     shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
     if not shown:
@@ -41,39 +38,10 @@ def test_every_mutant_removes_a_rule_that_is_there(mutant: Mutant) -> None:
     assert is_defined(mutant.test)
 
 
-def test_names_of_mutants_are_unique() -> None:
-    assert [
-        name for name, count in Counter(mutant.name for mutant in MUTANTS).items() if count > 1
-    ] == []
-
-
 def test_reasons_why_there_is_no_mutant_are_of_rows_without_one() -> None:
     for beginning in WITHOUT_MUTANT:
         assert len([each for each in INVARIANTS if each.rule.startswith(beginning)]) == 1
         assert beginning not in {mutant.invariant for mutant in MUTANTS}
-
-
-def test_a_table_without_the_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="a column 'test'"):
-        invariants(
-            "## Invariants that have caused bugs\n\n| what must hold | or else |\n|---|---|\n| a | "
-            "b |\n"
-        )
-
-
-class TestIsDefined:
-    def test_a_function_and_a_method_are_found(self) -> None:
-        assert is_defined("tests/unit/test_mutants.py::test_names_of_mutants_are_unique")
-        assert is_defined(
-            "tests/unit/test_mutants.py::TestIsDefined::test_a_function_and_a_method_are_found[x]"
-        )
-
-    @pytest.mark.parametrize(
-        "node_id",
-        ["tests/unit/test_mutants.py", "tests/unit/test_no.py::x", "tests/unit/test_mutants.py::y"],
-    )
-    def test_what_is_not_there_is_not(self, node_id: str) -> None:
-        assert not is_defined(node_id)
 
 
 RULE = "def allowed(age):\n    return age >= 18\n"
@@ -145,23 +113,3 @@ def test_code_that_cannot_run_catches_nothing(
     found = tried(tree, mutant(broken, test))
     assert found.outcome is Outcome.BROKEN
     assert says in found.reason
-
-
-@pytest.mark.parametrize(
-    ("drifted", "says"),
-    [
-        (mutant("", text="return age > 18"), "stands 0 times in rule.py"),
-        (mutant("", text="age"), "stands 2 times in rule.py"),
-        (mutant("    return (\n"), "does not compile"),
-    ],
-)
-def test_a_mutant_whose_rule_was_rewritten_says_so(drifted: Mutant, says: str) -> None:
-    with pytest.raises(MutantDrifted, match=says):
-        drifted.applied_to(RULE)
-
-
-def test_a_copy_has_the_checkouts_files(tmp_path: Path) -> None:
-    copy = TreeCopy.of_checkout(ROOT, tmp_path / "copy")
-    assert (copy.folder / "DESIGN.md").read_bytes() == (ROOT / "DESIGN.md").read_bytes()
-    assert (copy.folder / ".venv").is_symlink()
-    assert not (copy.folder / ".git").exists()

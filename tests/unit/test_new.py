@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import datetime as dt
 import gzip
 from pathlib import Path
@@ -66,18 +65,6 @@ def test_a_number_that_is_no_moment_and_lines_without_time_are_none(tmp_path: Pa
     assert look_at(tmp_path / "empty.log").lines == 0
 
 
-@pytest.mark.parametrize("packed", ["gzip", "bzip2", "zstd", "lz4"])
-def test_a_packed_sample_is_known_by_its_bytes(tmp_path: Path, packed: str) -> None:
-    content, path = CLF.encode() * 9, tmp_path / "a.log"
-    if packed in ("gzip", "bzip2"):
-        path.write_bytes(gzip.compress(content) if packed == "gzip" else bz2.compress(content))
-    else:
-        with pa.OSFile(str(path), "wb") as file, pa.CompressedOutputStream(file, packed) as out:
-            out.write(content)
-    found = look_at(path)
-    assert (found.packed, found.lines) == (packed, 9)
-
-
 def sample(folder: Path, name: str, text: str = "") -> Path:
     """Write ``text``; without one, a table of two rows. (Its first array makes pyarrow import
     pandas.)"""
@@ -93,62 +80,6 @@ def sample(folder: Path, name: str, text: str = "") -> Path:
 
 
 AT = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-CSV = (
-    'id,at,note\r\n1,2026-11-01T06:00:00Z,"two\r\nlines, ""quoted"""\r\n2,2026-11-01T06:00:01Z,\r\n'
-)
-TRACES = (
-    "2026-11-01 06:00:00,123 ERROR [main] no stock\njava.lang.IllegalStateException: none\n\tat "
-    "a.B.c(B.java:1)\nCaused by: x\n" * 5
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "format", "says"),
-    [
-        ("a.parquet", "", "parquet", "try_to_timestamp(get_json_object(value, '$.at'))"),
-        ("a.orc", "", "orc", "try_to_timestamp(get_json_object(value, '$.at'))"),
-        ("a.csv.gz", CSV, "csv", "try_to_timestamp(get_json_object(value, '$.at'))"),
-        ("export", CSV.replace(",", ";"), "csv", 'csv: {delimiter: ";"}'),
-        ("a.tsv", "id\tat\n1\t1793512800\n", "csv", "timestamp_seconds("),
-        ("a.log", '{"at": "2026-11-01T06:00:00Z"}\n' * 9, "jsonl", "{check: json,"),
-        ("a.log", TRACES, "text", 'starts_with: "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]"'),
-        ("a.log", "2026/11/01 06:00:00 [error] 7#7: x\n", "text", "'yyyy/MM/dd HH:mm:ss'"),
-        (
-            "a.log",
-            "2026-11-01 06:00:00,123 INFO a, b, c\n" * 9,
-            "text",
-            "replace(regexp_extract(value, ",
-        ),
-    ],
-)
-def test_what_the_sample_holds_is_what_the_pipeline_reads(
-    tmp_path: Path, name: str, content: str, format: str, says: str
-) -> None:
-    flags = [*FLAGS, "--sample", str(sample(tmp_path, name, content))]
-    done = CliRunner().invoke(
-        app, ["new", "web", "--config", str(tmp_path), *flags], catch_exceptions=False
-    )
-    assert done.exit_code == 0
-    pipeline, text = (
-        load_pipeline_alone(tmp_path, "web"),
-        (tmp_path / "pipelines" / "web.yaml").read_text(),
-    )
-    assert pipeline.source.format == format
-    assert says in text
-    assert "time" in pipeline.records.columns
-    assert ("starts_with" in text) == (content == TRACES)
-    assert f"shipper preview web --file {tmp_path}" in " ".join(done.output.split())
-
-
-def test_a_sample_that_nothing_here_reads_says_what_it_is(tmp_path: Path) -> None:
-    tables = Path(__file__).parents[1] / "data" / "tables"
-    assert look_at(next(tables.glob("*.avro"))).format == "avro"
-    (tmp_path / "a.sz").write_bytes(b"\xff\x06\x00\x00sNaPpY" + bytes(20))
-    assert look_at(tmp_path / "a.sz").packed == "snappy"
-    whole = sample(tmp_path, "a.parquet").read_bytes()
-    (tmp_path / "b.parquet").write_bytes(whole[:-9])
-    with pytest.raises(UsageError, match=r"b\.parquet cannot be read"):
-        look_at(tmp_path / "b.parquet")
 
 
 def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ NOT_HERE: dict[str, str] = {
         "TELEMETRY_TOO_LARGE"
     ),
 }
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "outcomes.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "outcomes.md"
 #: Every name that librdkafka gives to an error.
 NAMES = {KafkaError(code).name() for code in vars(KafkaError).values() if isinstance(code, int)}
 ELSEWHERE = [name for names in NOT_HERE.values() for name in names.split()]
@@ -92,5 +92,5 @@ def test_what_fails_at_once_is_certainly_not_delivered() -> None:
 
 def test_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == outcomes_page(), (
-        "the table has changed: python -m shipper.kafka.outcomes > docs/outcomes.md"
+        "the table has changed: python -m shipper.kafka.outcomes > docs/reference/outcomes.md"
     )

@@ -45,36 +45,12 @@ def hours(runs):
     return [(run.window_start - START) // HOUR for run in runs]
 
 
-def test_the_figures_of_a_run(tmp_path):
-    leave(tmp_path, 3)
-    (run,) = past_runs(str(tmp_path), "web", START + 9 * HOUR, most=5)
-    assert (run.files, run.bytes, run.records, run.seconds) == (2, 30, 7, 90.0)
-    assert (run.window_start, run.window_end, run.run_id) == (
-        START + 3 * HOUR,
-        START + 4 * HOUR,
-        "r1",
-    )
-
-
 def test_the_latest_windows_before_this_one_oldest_first(tmp_path):
     for hour in (7, 1, 5, 3, 4):
         leave(tmp_path, hour)
     assert hours(past_runs(str(tmp_path), "web", START + 5 * HOUR, most=2)) == [3, 4]
     assert hours(past_runs(str(tmp_path), "web", START + 8 * HOUR, most=9)) == [1, 3, 4, 5, 7]
     assert past_runs(str(tmp_path), "web", START + HOUR, most=9) == []
-
-
-def test_windows_that_are_not_wanted_do_not_count(tmp_path):
-    leave(tmp_path, 1)
-    leave(tmp_path, 2, hours=24)
-    found = past_runs(
-        str(tmp_path),
-        "web",
-        START + 9 * HOUR,
-        most=9,
-        wanted=lambda window: window.end - window.start == HOUR,
-    )
-    assert hours(found) == [1]
 
 
 def test_of_a_window_its_last_run_that_succeeded(tmp_path):
@@ -121,23 +97,6 @@ def test_what_is_no_run_of_this_pipeline_is_passed_over(tmp_path):
         parents=True
     )  # a run that was killed
     assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
-
-
-def test_reports_with_fields_of_a_later_version_count(tmp_path):
-    report = leave(tmp_path, 1)
-    text = json.loads(report.read_text())
-    report.write_text(json.dumps(text | {"new": 1, "plan": text["plan"] | {"new": [2]}}))
-    assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)) == [1]
-
-
-def test_no_folder_is_no_history(tmp_path):
-    assert past_runs(str(tmp_path / "nowhere"), "web", START, most=9) == []
-    assert past_runs("memory://empty", "web", START, most=9) == []
-
-
-def test_history_lies_on_any_file_system():
-    leave("memory://runs", 1)
-    assert hours(past_runs("memory://runs", "web", START + 9 * HOUR, most=9)) == [1]
 
 
 def test_a_pipeline_that_has_failed_for_weeks_does_not_have_all_its_reports_read(tmp_path):

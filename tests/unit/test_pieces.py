@@ -40,19 +40,3 @@ def test_every_task_has_something_to_read(count: int, size_bytes: int, tasks: in
     found = partitions(pieces, partition_bytes(pieces, tasks, SPLIT))
     assert len(found) >= tasks
     assert max(found) <= max(sum(found) / tasks, 8 * 2**20)
-
-
-def test_small_files_are_packed_whatever_the_number_of_tasks() -> None:
-    pieces = pieces_of(10_000, 10_000)
-    assert len(partitions(pieces, partition_bytes(pieces, 64, SPLIT))) <= 13
-    few = pieces_of(20, 100_000)
-    assert len(partitions(few, partition_bytes(few, 64, SPLIT))) == 1
-
-
-def test_a_partition_is_never_more_than_a_split_or_128_mb() -> None:
-    pieces = pieces_of(4_000, 10 * MB)
-    assert partition_bytes(pieces, 1, SPLIT) == SPLIT
-    assert partition_bytes(pieces, 1, 2**30) == 128 * 2**20
-    assert partition_bytes(pieces, 1, 2**16) == 2**16, (
-        "tests cut files small, and expect tasks side by side"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from shipper.config import load_all, load_pipeline, load_platform, locate
 from shipper.config.load import references
 from shipper.errors import ConfigError
-from shipper.runner import Job
 
 RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 
@@ -179,13 +177,6 @@ def test_defaults_lie_below_what_a_pipeline_says(config: Path) -> None:
     )
 
 
-def test_a_default_counts_for_the_transform_as_if_it_were_written(config: Path) -> None:
-    write(config, "defaults: {records: {key: value}}\n")
-    by_default = load_pipeline(config, "web").transform_digest()
-    write(config, "defaults: {}\n", RIGHT + "records: {key: value}\n")
-    assert load_pipeline(config, "web").transform_digest() == by_default
-
-
 def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config: Path) -> None:
     found = write(config, "defaults:\n  quarantine: {topic: logs.web}\n")
     assert found[0].startswith(
@@ -223,15 +214,3 @@ def test_a_broken_file_allows_nothing(config: Path, platform: str, fault: str) -
     )
     with pytest.raises(ConfigError, match=r"config/shipper\.yaml:1"):
         load_platform(config)
-
-
-def test_a_job_gets_the_variables_that_the_platform_names(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOG_ARCHIVE_KEY", "wanted")
-    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "secret")
-    write(config, "environment: [LOG_ARCHIVE_*]\n")
-    moment = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-    given = Job(load_pipeline(config, "web"), config, moment, moment, "r", ("plan",)).environment()
-    assert given["LOG_ARCHIVE_KEY"] == "wanted"
-    assert "AIRFLOW__CORE__FERNET_KEY" not in given

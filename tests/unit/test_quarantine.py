@@ -7,25 +7,21 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from shipper.cli.ledger import _cell
 from shipper.config import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import ddl_names
-from shipper.config.rules import regex_groups
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.ledger.archive import old_chunks
-from shipper.ledger.codec import decode, encode_chunk, encode_invalidation, peek_key
+from shipper.ledger.codec import decode, encode_chunk, peek_key
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords
-from shipper.ledger.inventory import Inventory, absent_topics, entries, findings
+from shipper.ledger.inventory import entries, findings
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
-from shipper.ledger.records import ChunkKey, ChunkValue, Invalidation
+from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
@@ -120,64 +116,6 @@ def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expect
     assert faults(config, more) == [expected]
 
 
-def test_parsed_columns_can_be_used_by_routes_and_checks(config: Path) -> None:
-    more = (
-        "records: {parse: {regex: '(?<service>x)'}}\ngates: {source: [{check: not_null, column: "
-        "service}]}\n"
-    )
-    assert faults(config, more) == []
-    routes = "routes: [{topic: 'logs.{service}', matching: 'logs[.]x'}]\n"
-    (config / "pipelines" / "web.yaml").write_text(
-        (SHORTEST + more).replace("topic: logs.web\n", routes)
-    )
-    assert not load_all(config).faults
-
-
-def test_groups_are_numbered_as_java_numbers_them() -> None:
-    pattern = r"^(?<client>\S+) (a)(?:b)(?=c)(?<!d)[(](?<url>\(x\)) \Q(\E [a[(]&&[^)]] (?<st>\d)"
-    assert regex_groups(pattern) == ["client", None, "url", "st"]
-
-
-def test_a_schemas_fields_are_found_in_nested_types() -> None:
-    assert ddl_names("a STRING, b STRUCT<x: INT, y: DECIMAL(1, 2)>, `c` ARRAY<INT>") == [
-        "a",
-        "b",
-        "c",
-    ]
-
-
-def test_the_digest_of_pipelines_that_use_none_of_it_is_what_it_was_before() -> None:
-    """Worked out by the version before. Another digest would have every shipped file refused."""
-    spec = {"pipeline": "a", "source": "x", "topic": "t", "clusters": ["c"]}
-    records = {"columns": {"a": "value"}, "bundle": {}}
-    assert Pipeline.model_validate(spec | {"records": records}).transform_digest() == "482dbef1b497"
-    assert (
-        Pipeline.model_validate(
-            spec | {"records": records, "quarantine": {"topic": "q"}}
-        ).transform_digest()
-        == "482dbef1b497"
-    )
-
-
-def test_rules_and_parsing_are_in_the_digest_and_quarantine_is_not(config: Path) -> None:
-    digests = [
-        load_pipeline(written(config, more), "web").transform_digest()
-        for more in (
-            "",
-            "records: {drop: {a: 'true'}}\n",
-            "records: {drop: {a: 'false'}}\n",
-            "records: {parse: {regex: '(?<a>x)'}}\n",
-            "records: {parse: {json: true}}\n",
-            "records: {parse: {json: 'a INT'}}\n",
-        )
-    ]
-    assert len(set(digests)) == len(digests)
-    with_quarantine = load_pipeline(
-        written(config, "quarantine: {topic: q, keep: 0B, max_rate: 0.5}\n"), "web"
-    )
-    assert with_quarantine.transform_digest() == digests[0]
-
-
 def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
     pipeline = load_pipeline(written(config, "quarantine: {topic: q}\n"), "web")
     assert missing_topics(pipeline, {"logs.web": 1}) == ["q"]
@@ -203,11 +141,6 @@ def test_a_record_is_too_large_only_if_it_does_not_fit_compressed(compression: s
     assert limits(compression).fits("t", random.Random(1).randbytes(985_000))
 
 
-def test_without_a_codec_the_size_alone_decides() -> None:
-    assert not limits("none").fits("t", b"x" * 1_000_000)
-    assert limits("none").fits("t", b"x" * 999_900)
-
-
 @pytest.mark.parametrize(("asked", "fits"), [(3_000_000, True), (500_000, False), (None, True)])
 def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(
     asked: int | None, fits: bool
@@ -215,13 +148,6 @@ def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(
     found = limits("none", asked=asked)
     assert found.uncompressed_limit("other") < 16_000
     assert found.fits("other", b"x" * 1_000_000) is fits
-
-
-def test_limits_know_every_codec_of_the_pipeline() -> None:
-    for name in Pipeline.model_json_schema()["$defs"]["Delivery"]["properties"]["compression"][
-        "enum"
-    ]:
-        assert name == "none" or pa.Codec.is_available(name)
 
 
 # The ledger.
@@ -261,21 +187,6 @@ def replayed(ordinal: int) -> tuple[bytes, bytes]:
     return encode_chunk("web", ChunkKey(SPLIT, ordinal, "t"), replace(REPLAY, last=ordinal + 1))
 
 
-def test_dropped_and_quarantined_lines_complete_a_file_and_nothing_is_wrong_with_them() -> None:
-    inventory = Inventory()
-    for of_path in entries(ledger(replayed(4))):
-        inventory.add(of_path, "web")
-        assert list(findings(of_path, lambda file: [0])) == []
-        assert list(absent_topics(of_path, {"t": 1, "q": 1}.get)) == []
-    tally = inventory.files[FILE]
-    assert (tally.records, tally.filtered.total(), tally.reasons.total(), tally.complete) == (
-        8,
-        2,
-        3,
-        1,
-    )
-
-
 def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
     twice = encode_chunk(
         "web",
@@ -296,23 +207,6 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
     assert found.replay_of(RecordPosition(FILE.path, 0, 5)) == REPLAY
     assert found.replay_of(RecordPosition(FILE.path, 0, 6)) is None
     assert found.find(RecordPosition(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
-
-
-def test_a_file_that_is_shipped_anew_can_be_replayed_anew() -> None:
-    void = encode_invalidation("web", FILE, 20, Invalidation("run-2"))
-    assert in_quarantine(ledger(replayed(4), void)).chunks == []
-    again = encode_chunk(
-        "web", ChunkKey(SPLIT, 4, "q"), replace(BAD, generation=20, run_id="run-2")
-    )
-    found = in_quarantine(ledger(replayed(4), void, again))
-    assert len(found.chunks) == 1
-    assert found.replay_of(RecordPosition(FILE.path, 0, 5)) is None
-
-
-def test_replays_are_archived_with_what_they_replay() -> None:
-    old = old_chunks("web", ledger(replayed(4)), parse_moment("2026-11-02"))
-    assert len(old) == 4
-    assert old_chunks("web", ledger(replayed(4)), parse_moment("2026-11-01")) == []
 
 
 # The limit.

@@ -23,12 +23,6 @@ def test_transactions_take_turns_and_are_sent_evenly() -> None:
     assert [second.after(sent) - second.begins for sent in (0, 2_500, 10_000)] == [0.0, 2.5, 10.0]
 
 
-def test_a_turn_has_the_rate_of_when_it_comes() -> None:
-    rates = iter([1000.0, 2000.0])
-    limit = RateLimit(lambda: next(rates))
-    assert [limit.turn(500, never).seconds for _ in range(2)] == [0.5, 0.25]
-
-
 def test_who_is_to_stop_waits_no_longer_for_its_turn() -> None:
     limit = RateLimit(lambda: 1.0)
     limit.turn(1_000_000, never)
@@ -50,15 +44,8 @@ def test_a_transaction_that_would_be_open_for_too_long_begins_later() -> None:
 def test_a_pause_is_not_made_up_for_by_a_burst() -> None:
     limit = RateLimit(lambda: 1000.0)
     limit.turn(1, never)
-    time.sleep(0.5)
+    time.sleep(0.3)
     assert limit.turn(1000, never).begins >= time.monotonic() - 0.2
-
-
-@pytest.mark.parametrize("size", [0, 1000])
-def test_without_a_cap_everything_may_go_at_once(size: int) -> None:
-    pace = NoLimit().turn(size, never)
-    assert pace.begin_at(0.0) < time.monotonic()
-    assert pace.after(size) < time.monotonic()
 
 
 def throttled(seconds: float) -> Throttled:

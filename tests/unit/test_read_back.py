@@ -132,20 +132,6 @@ def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_
     assert {number for numbers in chosen for number in numbers} == set(range(8))
 
 
-def test_a_sample_prefers_partitions_that_got_something():
-    reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
-    looked(reader, ship({"t": [0] * 8}, t=5), sent(t={6: (5, 0)}), "sample")
-    assert ("t", 6) in reader.spans
-
-
-def test_a_sample_of_records_with_keys_is_all_partitions():
-    reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
-    found, _ = looked(reader, ship({"t": [0] * 8}, t=40), sent(t={None: (40, 0)}), "sample")
-    assert len(reader.spans) == 8
-    assert figures(found.topics)["t"] == [40, 40, 40]
-    assert found.partitions == []
-
-
 def test_with_others_at_least_as_many_and_no_checksum():
     reader = FakeReader({"t": [(99, SpanSums(50, 1))]})
     found, _ = looked(
@@ -190,22 +176,9 @@ def test_an_end_that_nobody_knew_has_no_figure(mode):
     assert "partition 1 had no leader" in found.topics[0].figures[-1].where
 
 
-def test_what_was_deleted_before_it_could_be_read_is_said():
-    """Something else than records has expired: none is missing."""
-    reader = FakeReader({"t": [(40, SpanSums(13, begins=20))]})
-    found, _ = looked(reader, ship({"t": [0]}, t=13), sent(t={0: (13, 0)}))
-    assert not found.expired
-    assert "partition 0 begins at offset 20 by now" in found.topics[0].remark
-
-
 def test_offsets_that_were_not_noted_cannot_be_guessed():
     with pytest.raises(StepResultError, match="not noted"):
         looked(FakeReader({"t": [(3, SpanSums(3))]}), ship(None, t=3), sent(t={0: (3, 0)}))
-
-
-def test_nothing_sent_is_nothing_to_read():
-    found, _ = looked(FakeReader({"t": [(3, SpanSums(3))]}), ship(None), sent())
-    assert figures(found.topics) == {"all topics": [0, 0]}
 
 
 def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
@@ -250,19 +223,6 @@ def test_more_is_missing_than_offsets_have_expired():
     assert not found.expired
     assert figures(found.topics)["t"] == [10, 10, 1]
     assert "are deleted" in found.topics[0].remark
-
-
-def test_what_expired_in_a_sample_is_named_by_its_partition():
-    reader = FakeReader({"t": [(30, SpanSums(4, 1, begins=20)) for _ in range(8)]})
-    found, _ = looked(
-        reader, ship({"t": [12] * 8}, t=80), sent(t=dict.fromkeys(range(8), (10, 5))), "sample"
-    )
-    assert [gone.missing for gone in found.expired] == [6, 6]
-    assert all("partition" in gone.name for gone in found.expired)
-    assert not found.partitions
-    assert not closed(
-        evaluate_delivery([CHECK], DeliveryEvidence(Reconciliation(), expired=found.expired))
-    )
 
 
 def test_expired_bundles_hold_more_lines_than_offsets():

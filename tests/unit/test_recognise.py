@@ -21,7 +21,7 @@ from shipper.ledger.codec import encode_chunk, encode_moved
 from shipper.ledger.fold import Chunks, Invalidated, standing_as_cut
 from shipper.ledger.heads import HEAD_BYTES, Heads, head_of
 from shipper.ledger.incarnations import without
-from shipper.ledger.inventory import Inventory, entries, figures, findings
+from shipper.ledger.inventory import Inventory, entries, findings
 from shipper.ledger.log import AskFiles, AskHeads, AskState, LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.ledger.roots import Roots
@@ -124,51 +124,6 @@ def with_chunks(records: list[tuple[ChunkKey, ChunkValue]]) -> MemoryLog:
     return topic
 
 
-@pytest.mark.parametrize(
-    ("file", "format", "lines", "read"),
-    [(NEW, "plain", [10, 10, 10], [100, 100, 50]), (PACKED, "gzip", [30], [60])],
-    ids=["renamed", "packed: its splits' lines are one split's"],
-)
-def test_a_file_whose_every_chunk_was_delivered_under_another_name_is_complete(
-    file: FileId, format: str, lines: list[int], read: list[int | None]
-) -> None:
-    chunks = chunks_of(delivered())
-    moved = moved_records(
-        context(),
-        as_recognised(file, chunks, lines, read),
-        planned(file, format),
-        states_of(chunks, {OLD})[OLD],
-        9,
-        "now",
-    )
-    for key, value in moved:
-        chunks.add(key, value)
-    states = [chunks.splits[split] for split in chunks.splits_of({file})[file]]
-    assert standing_as_cut(file, states) == "complete"
-    assert sum(state.records for state in states) == 30
-    counted = figures(chunks, [file], [9])
-    assert (counted.files[file].records, counted.sent) == (30, {}), (
-        "it is there, and this ship has not sent it"
-    )
-    assert sum(value.checksum for _, value in moved) == 15
-
-
-def test_of_a_file_that_was_delivered_in_part_the_rest_is_left() -> None:
-    chunks = chunks_of(delivered(upto=2))
-    one = as_recognised(PACKED, chunks, [30], [60])
-    for key, value in moved_records(
-        context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"
-    ):
-        chunks.add(key, value)
-    [state] = [chunks.splits[split] for split in chunks.splits_of({PACKED})[PACKED]]
-    assert (state.end, state.lines, [tuple(run) for run in state.intervals("t")]) == (
-        None,
-        20,
-        [(0, 20)],
-    )
-    assert state.topics == {"t"}, "a task asks for these what is there"
-
-
 def test_a_file_of_which_more_is_shipped_is_known_by_its_own_name_from_then_on() -> None:
     """Its former name says nothing of the rest. A file that is complete stays known by the name
     under which it was delivered."""
@@ -209,27 +164,6 @@ def test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_p
         confirm(context(), plan, Chunks("web"), ledger, [planned(NEW)], generation=9)
     seen = plan.model_copy(update={"chunks_end": 1})
     assert confirm(context(), seen, Chunks("web"), ledger, [planned(NEW)], generation=9) == []
-
-
-def test_what_is_written_already_is_not_written_again() -> None:
-    chunks = chunks_of(delivered())
-    one = as_recognised(NEW, chunks, [10, 10, 10], [100, 100, 50])
-    for key, value in moved_records(
-        context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9, "now"
-    ):
-        chunks.add(key, value)
-    plan = ClusterPlan(cluster="far", recognised=[one], chunks_end=3)
-    assert (
-        confirm(
-            context(),
-            plan,
-            chunks,
-            ledger_of(with_chunks(delivered())),
-            [planned(NEW)],
-            generation=10,
-        )
-        == []
-    )
 
 
 def test_an_invalidation_and_a_topic_that_is_gone_hide_what_was_delivered_under_another_name() -> (

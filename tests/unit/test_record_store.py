@@ -8,21 +8,12 @@ from pathlib import Path
 import pytest
 
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey
 from shipper.ledger.snapshot import Origin, RecordStore
 from shipper.types import FileId, LogRecord, SplitId
+from tests.samples.ledger import chunk_value
 
-VALUE = ChunkValue(
-    last=9,
-    end=True,
-    records=9,
-    bytes=90,
-    checksum=1,
-    digest="d",
-    generation=1,
-    run_id="r",
-    window="w",
-)
+VALUE = chunk_value(last=9, records=9, bytes=90)
 
 
 @pytest.mark.parametrize("durable", [True, False], ids=["archive", "snapshot"])

@@ -11,26 +11,16 @@ import pytest
 from shipper.config.cluster import Cluster
 from shipper.driver import recreated as module
 from shipper.driver.pending import Pending
-from shipper.driver.recreated import error, judge, look_again, refuse_late, sentence
+from shipper.driver.recreated import judge, look_again, refuse_late
 from shipper.errors import ClusterError
 from shipper.ledger.fold import Chunks
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import ChunkKey
 from shipper.report.plan_result import RecreatedTopic
 from shipper.types import FileId, SplitId
+from tests.samples.ledger import chunk_value
 
 OWN, LATE = FileId("own", 10, 1), FileId("late", 10, 1)
-VALUE = ChunkValue(
-    last=5,
-    end=True,
-    records=5,
-    bytes=1,
-    checksum=1,
-    digest="d",
-    generation=1,
-    run_id="r",
-    window="w",
-    splits=1,
-)
+VALUE = chunk_value(last=5, records=5, bytes=1, splits=1)
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 
 
@@ -67,12 +57,6 @@ def test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_a
     assert not judged(Client(), chunks("B"), present={"t": "B"}).lost.found
 
 
-def test_a_ledger_without_ids_is_asked_about_nothing() -> None:
-    client = Client(t="B")
-    assert not judged(client, chunks(None)).lost.found
-    assert client.asked == [set()]
-
-
 def test_what_is_lost_does_not_count_as_there() -> None:
     found = judged(Client(t="B"), chunks())
     assert not found.chunks.splits
@@ -105,18 +89,3 @@ def test_two_connections_must_agree_before_records_are_sent_again(
     with pytest.raises(ClusterError, match="SHIP-406") as raised:
         look_again(found, CLUSTER)
     assert raised.value.retriable
-
-
-def test_the_error_names_topic_ids_figures_and_both_remedies() -> None:
-    lost = RecreatedTopic(topic="t", before="A", now="B", records=193_677, files=3)
-    found = error("far", "web", [lost])
-    assert found.message.startswith(
-        "cluster far: topic t was deleted and created again: its id was A and is B. 193,677 "
-        "records of 3 files were in the earlier topic and in no topic now. Nothing was sent."
-    )
-    assert "`delivery.on_recreated: resend` in pipelines/web.yaml" in found.message
-    assert "`--reship`" in found.message
-    assert not found.retriable
-    assert sentence(lost.model_copy(update={"now": None, "files": 1})).startswith(
-        "topic t was deleted (its id was A). 193,677 records of 1 file "
-    )

@@ -10,46 +10,6 @@ from shipper.report.message import LONGEST, Message, message, one_sentence
 from tests.samples import reports as samples
 
 
-def test_closed_gate_is_told_by_its_check() -> None:
-    told = message(samples.gate_closed())
-    assert (told.ending, told.headline) == (
-        "failure",
-        "Failed at the source gate: nothing was sent",
-    )
-    assert told.cause == "Source gate: not_null(value): expected all, observed 97.2 %"
-    assert told.step is not None
-    assert told.step.name == "gate_source"
-
-
-def test_failed_ship_is_told_by_its_first_sentence_and_each_cluster_by_what_it_got() -> None:
-    told = message(samples.ship_failed())
-    assert told.cause is not None
-    assert told.cause.startswith("singapore: broker 2 (kafka-2.sg.example:9093) ")
-    assert told.cause.count(". ") == 0
-    assert told.clusters == (
-        "frankfurt: shipped, 1,224,291 delivered, 1,250 before",
-        "singapore: failed, 559,987 delivered",
-    )
-
-
-def test_parked_and_quarantined_records_are_told() -> None:
-    assert "2,310 parked" in message(samples.topic_parked()).clusters[0]
-    told = message(samples.set_aside())
-    assert (
-        told.clusters[0]
-        == "frankfurt: shipped, 1,224,291 delivered, 33,650 filtered, 13 quarantined, 1,250 before"
-    )
-
-
-def test_good_run_has_no_cause_unless_something_warns() -> None:
-    report = samples.nothing_to_do()
-    told = message(report)
-    assert (told.ending, told.cause) == ("success", None)
-    warned = message(samples.shipped())
-    assert warned.ending == "warning"
-    assert warned.cause == "Source: fresh(modified): expected at most 1h old, observed 1h10m4s"
-
-
 def test_counts_that_disagree_come_before_other_warnings() -> None:
     report = samples.shipped()
     report.delivery_gates[0].account[1].ledger = 5

@@ -1,5 +1,5 @@
-"""The rights that docs/operations.md lists are those that the code asks for, and that the tests
-grant."""
+"""The rights that docs/how-to/secure-a-cluster.md lists are those that the code asks for, and that
+the tests grant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.ledger.rights import rights
 from shipper.ledger.takeover import transactional_id
 
-_OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "secure-a-cluster.md"
 CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.example:9092"})
 
 
@@ -28,7 +28,8 @@ def pipeline(**more: Any) -> Pipeline:
 
 
 def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed() -> None:
-    section = _OPERATIONS.read_text().partition("\n## ACLs\n")[2].partition("\n## ")[0]
+    section = _PAGE.read_text().partition("\n## Grant the ACLs\n")[2].partition("\n## ")[0]
+    section = section.replace("\\\n", "")
     commands = [shlex.split(line)[1:] for line in section.splitlines() if re.match(r"acl --", line)]
     gates = {"gates": {"delivery": [{"check": "sum_closes"}]}}
     assert commands == [right.words() for right in rights(pipeline(**gates), CLUSTER)]

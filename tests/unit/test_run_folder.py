@@ -1,12 +1,10 @@
 """A step's result, and that of an attempt which began later."""
 
 import datetime as dt
-import json
 
 import pytest
 
-from shipper.cli.console import print_json
-from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.plan_result import PlanResult
 from shipper.report.run_folder import RunFolder
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
@@ -39,13 +37,3 @@ def test_a_step_does_not_read_its_own_result_again(folder, monkeypatch):
     folder.write("plan", result())
     assert folder.find_later("plan", result()) is None
     assert read == []
-
-
-def test_a_result_is_printed_as_ascii_json_like_any_document(capsys):
-    file = PlannedFile(path="/logs/ä\u2028\x1b.log", size_bytes=1, modified_ms=1, splits=1)
-    found = result(files=[file], sample_ratio=0.1, phases={"listing": 1.0})
-    print_json(found)
-    as_printed = capsys.readouterr().out
-    print_json(found.model_dump(mode="json"))
-    assert as_printed == capsys.readouterr().out
-    assert json.loads(as_printed)["files"][0]["path"] == file.path

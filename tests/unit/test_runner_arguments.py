@@ -6,7 +6,6 @@ Of Kubernetes, tests/integration/test_kubernetes_example.py has what Spark makes
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +60,6 @@ def job(runner: dict[str, Any]) -> Job:
         "r1",
         ("plan", "ship:c"),
     )
-
-
-@pytest.mark.parametrize("runner", [{}, STANDALONE, YARN, KUBERNETES, YARN | {"archive": ARCHIVE}])
-def test_without_spark_submit_the_jobs_python_starts_spark(runner: dict[str, Any]) -> None:
-    assert job(runner).command() == [sys.executable, "-m", "spark_jobs", *JOB, "plan", "ship:c"]
-    assert job(runner | {"python": "/opt/bin/python"}).command()[0] == "/opt/bin/python"
 
 
 @pytest.mark.parametrize(

@@ -166,17 +166,6 @@ def test_references_are_looked_up_where_steps_run_and_left_where_dags_are_parsed
     assert s3a.secrets(load_pipeline(config, "web"))["fs.s3a.secret.key"] == "canary ${x}"
 
 
-def test_a_secret_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("canary\n")
-    secret.chmod(0o644)
-    config = write(tmp_path / "config", f"${{file:{secret}}}")
-    with pytest.raises(ConfigError, match="others may read it"):
-        load_pipeline(config, "web")
-    secret.chmod(0o600)
-    assert s3a.secrets(load_pipeline(config, "web"))["fs.s3a.secret.key"] == "canary"
-
-
 def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(
     tmp_path: Path,
 ) -> None:
@@ -212,12 +201,6 @@ def test_jars_come_for_s3_alone_behind_what_the_class_data_archive_has(jars: Pat
         f"{java_command.class_path(java_command.spark_home())}:{jars}/*"
     )
     assert "spark.driver.extraClassPath" not in spark_settings(pipeline(path="hdfs://n/logs"))
-
-
-def test_a_cluster_gets_jars_from_the_driver(jars: Path) -> None:
-    settings = spark_settings(pipeline(runner={"kind": "yarn"}))
-    assert str(jars / "hadoop-aws-3.5.0.jar") in settings["spark.jars"].split(",")
-    assert "spark.driver.extraClassPath" not in settings
 
 
 @pytest.mark.parametrize(

@@ -44,32 +44,6 @@ def test_of_many_files_some_spread_evenly():
     ]
 
 
-def test_of_one_large_file_pieces_spread_over_all_of_it():
-    assert places(sample_ranges(files(100 * PIECE), 4, PIECE)) == [
-        ("0.log", 0),
-        ("0.log", 25),
-        ("0.log", 50),
-        ("0.log", 75),
-    ]
-
-
-def test_of_large_files_one_piece_each_at_another_place():
-    found = places(sample_ranges(files(*[100 * PIECE] * 4), 4, PIECE))
-    assert found == [("0.log", 12), ("1.log", 37), ("2.log", 62), ("3.log", 87)]
-
-
-def test_of_fewer_files_than_pieces_each_has_its_share():
-    found = places(sample_ranges(files(100 * PIECE, 10, 100 * PIECE), 7, PIECE))
-    assert found == [
-        ("0.log", 0),
-        ("0.log", 33),
-        ("0.log", 66),
-        ("1.log", None),
-        ("2.log", 0),
-        ("2.log", 50),
-    ]
-
-
 def test_of_a_large_compressed_file_its_beginning():
     small, large = files(10, 5000, suffix=".log.gz")
     assert sample_ranges([small, large], 2, PIECE) == [

@@ -18,7 +18,6 @@ from shipper.cli.quarantine import Shown, _checked
 from shipper.config import load_all
 from shipper.config.avro import Avro
 from shipper.config.cluster import Cluster
-from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.driver.doctor_cluster import ExaminedCluster
 from shipper.driver.schemas import schema_ids, schema_problem
@@ -111,14 +110,6 @@ def test_what_cannot_be_is_refused_where_it_stands(
     assert expected in "\n".join(found), found
     assert bool(found) == bool(expected)
     assert SECRET not in "\n".join(found)
-
-
-def test_dags_are_parsed_without_the_registrys_secrets(tmp_path, monkeypatch):
-    text = CLUSTER + (
-        "schema_registry: {url: '${REGISTRY}', username: u, password: "
-        "'${file:/run/secrets/none}'}\n"
-    )
-    assert faults_of(tmp_path, monkeypatch, RIGHT, text, leave=EVERYTHING) == []
 
 
 def test_the_schema_decides_what_records_are_and_a_subject_does_not():

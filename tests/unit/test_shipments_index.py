@@ -79,11 +79,6 @@ def test_a_window_shows_the_worst_of_its_clusters_and_each_cluster_its_own(world
     assert states(world, 2, cluster="far") == ["shipped", "failed"]
 
 
-def test_a_closed_source_gate_blocks_all_clusters(world: World) -> None:
-    fed(world, run_report(0, closed=True))
-    assert states(world, 1) == states(world, 1, cluster="near") == ["blocked"]
-
-
 RUNS = {
     "a later run of the window": (
         [run_report(0, "r1", failed=("near",)), run_report(0, "r2", after=1)],
@@ -149,39 +144,6 @@ def test_the_run_that_decides_does_so_in_whatever_order_reports_come(
         assert states(world, 5)[0] == wanted, [report.run_id for report in order]
 
 
-def test_each_hour_of_a_wide_run_shows_what_the_run_looked_at_and_left_there(world: World) -> None:
-    fed(
-        world,
-        run_report(2, failed=("near", "far")),
-        run_report(0, "r2", hours=5, uncovered=(1,), empty=(2, 3)),
-    )
-    assert states(world, 5) == ["shipped", "doubt", "failed", "missing", "shipped"]
-    fed(
-        world,
-        run_report(1, "r3", after=8, failed=("far",)),
-        run_report(4, "r4", after=8, hours=2, failed=("far",)),
-    )
-    assert states(world, 5) == ["shipped", "failed", "failed", "missing", "shipped"]
-
-
-def test_a_run_that_looked_back_ships_windows_that_nobody_ran(world: World) -> None:
-    fed(world, run_report(0), run_report(3, looks_back=3))
-    assert states(world, 6, now=9) == ["shipped"] * 4 + ["missing"] * 2
-
-
-def test_a_due_window_waits_until_its_deadline_and_is_missing_then(world: World) -> None:
-    fed(world, run_report(0))
-    # 10 minutes to settle, and as long again as the window is.
-    assert states(world, 3, now=2.5) == ["shipped", "waiting", "never"]
-    assert states(world, 3, now=3.5) == ["shipped", "missing", "waiting"]
-
-
-def test_nothing_is_due_before_the_schedule_began(world: World) -> None:
-    world.beginning(hour=2)
-    fed(world, run_report(4))
-    assert states(world, 5, now=9) == ["never", "never", "missing", "missing", "shipped"]
-
-
 def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
     world.write(
         "pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n"
@@ -196,132 +158,9 @@ def test_a_cluster_that_no_run_was_for_misses_the_window(world: World) -> None:
     assert states(world, 1, now=9, cluster="near") == ["shipped"]
 
 
-def test_what_came_after_the_deadline_is_late(world: World) -> None:
-    world.pipeline("slow", more="")
-    text = (
-        (world.config / "pipelines" / "slow.yaml")
-        .read_text()
-        .replace("start: 2026-11-01}", "start: 2026-11-01, deliver_within: 30m}")
-    )
-    world.write("pipelines/slow.yaml", text + "notify: [{on: [late], notifier: a.B}]\n")
-    world.beginning("slow")
-    fed(world, run_report(0, name="slow"), run_report(1, name="slow", after=0.75))
-    assert states(world, 3, now=3.4, name="slow") == ["shipped", "late", "waiting"]
-    assert states(world, 3, now=3.6, name="slow")[2] == "missing"
-
-
-def with_a_deadline(world: World, name: str = "slow") -> None:
-    world.pipeline(name)
-    file = f"pipelines/{name}.yaml"
-    text = (
-        (world.config / file)
-        .read_text()
-        .replace("start: 2026-11-01}", "start: 2026-11-01, deliver_within: 30m}")
-    )
-    world.write(file, text + "notify: [{on: [late], notifier: a.B}]\n")
-    world.beginning(name)
-
-
-def committed(report: RunReport, **hours: float) -> RunReport:
-    """With what the ledger says: ``h0=1.2``: the last record of the hour 0 was committed at hour
-    1.2."""
-    for gate in report.delivery_gates:
-        assert gate.coverage is not None
-        gate.coverage.committed = {
-            str(Window(at(int(h[1:])), at(int(h[1:]) + 1))): at(when) for h, when in hours.items()
-        }
-    return report
-
-
-def test_a_window_that_a_run_shipped_when_it_looked_back_is_late_by_its_own_end(
-    world: World,
-) -> None:
-    with_a_deadline(world)
-    fed(
-        world,
-        committed(run_report(2, name="slow", looks_back=2, after=0.1), h0=3.05, h1=3.05, h2=3.05),
-    )
-    assert states(world, 3, name="slow") == ["late", "late", "shipped"]
-
-
-def test_a_window_that_arrived_in_time_stays_so_when_its_run_is_repeated_and_sends_nothing(
-    world: World,
-) -> None:
-    with_a_deadline(world)
-    fed(world, committed(run_report(0, "r1", "slow"), h0=1.1))
-    fed(world, committed(run_report(0, "r1", "slow", after=3, records=0), h0=1.1))
-    fed(world, committed(run_report(0, "r2", "slow", after=5, records=0), h0=1.1))
-    assert states(world, 1, now=9, name="slow") == ["shipped"]
-    with Index(world.index) as index:
-        (row,) = [
-            row
-            for row in grid(index, seconds(0), seconds(1), seconds(9))["pipelines"]
-            if row["pipeline"] == "slow"
-        ]
-    assert row["lag"] == 360
-    fed(world, committed(run_report(0, "r3", "slow", after=7), h0=7.5))
-    assert states(world, 1, now=9, name="slow") == ["late"], (
-        "a file that came later was shipped then"
-    )
-
-
-def test_what_a_killed_run_had_committed_in_time_is_on_time_when_a_later_run_finds_it(
-    world: World,
-) -> None:
-    with_a_deadline(world)
-    pipeline = load_pipeline(world.config, "slow", EVERYTHING)
-    begin(world.config, pipeline, str(world.runs), Window(at(0), at(1)), "killed", at(1.1))
-    assert states(world, 1, now=1.2, name="slow") == ["shipping"]
-    fed(world, committed(run_report(3, "r2", "slow", looks_back=3), h0=1.2, h3=4.1))
-    assert states(world, 4, now=5, name="slow") == ["shipped", "shipped", "shipped", "shipped"]
-
-
-def test_a_file_that_a_look_back_ships_too_late_makes_a_window_late_that_was_shipped_in_time(
-    world: World,
-) -> None:
-    with_a_deadline(world)
-    fed(world, committed(run_report(0, "r1", "slow"), h0=1.1))
-    fed(world, committed(run_report(3, "r2", "slow", looks_back=3), h0=4.1, h3=4.1))
-    assert states(world, 1, now=5, name="slow") == ["late"]
-
-
-def test_a_run_that_is_repeated_from_its_plan_on_and_fails_leaves_what_it_had_found_anew(
-    world: World,
-) -> None:
-    passed, again = run_report(0, "r1"), run_report(0, "r1", after=4, failed=("near", "far"))
-    again.delivery_gates = passed.delivery_gates
-    fed(world, passed, again)
-    assert states(world, 1, now=6) == ["doubt"]
-
-
-def test_a_run_that_failed_before_it_found_anything_new_takes_no_window_back(world: World) -> None:
-    failed = run_report(0, "r2", after=4, failed=("near", "far"))
-    failed.plan, failed.ships, failed.gate_source = None, [], None
-    fed(world, run_report(0, "r1"), failed)
-    assert states(world, 1, now=6) == ["shipped"]
-
-
 def begun(world: World, hour: float, run_id: str, now: float) -> None:
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
     begin(world.config, pipeline, str(world.runs), Window(at(hour), at(hour + 1)), run_id, at(now))
-
-
-def test_a_run_is_shipping_from_its_beginning_to_its_report(world: World) -> None:
-    fed(world, run_report(0))
-    begun(world, 1, "r2", 2.1)
-    begun(world, 0, "again", 2.1)
-    assert states(world, 2, now=2.2) == ["shipping", "shipping"]
-    fed(world, run_report(1, "r2"), run_report(0, "again", after=2))
-    assert states(world, 2, now=2.2) == ["shipped", "shipped"]
-
-
-def test_a_run_that_left_no_report_in_a_day_was_killed(world: World) -> None:
-    begun(world, 0, "killed", 1.1)
-    assert states(world, 1, now=20) == ["shipping"]
-    assert states(world, 1, now=40) == ["failed"]
-    begun(world, 0, "r2", 41)
-    fed(world, run_report(0, "r2", after=41))
-    assert states(world, 1, now=42) == ["shipped"]
 
 
 def test_a_dry_run_takes_back_that_it_has_begun_and_leaves_the_window_as_it_was(
@@ -368,16 +207,6 @@ def test_bringing_it_up_to_date_reads_only_what_it_lacks_and_names_what_it_canno
     assert "r9/report.json is skipped" in done.problems[0]
     assert states(world, 2) == ["shipped", "shipped"]
     assert rebuild(world.config, anew=True).runs == 2
-
-
-def test_a_pipeline_that_the_configuration_has_no_more_misses_nothing(world: World) -> None:
-    world.pipeline("gone")
-    world.beginning("gone")
-    fed(world, run_report(0), run_report(0, name="gone"))
-    (world.config / "pipelines" / "gone.yaml").unlink()
-    rebuild(world.config)
-    assert states(world, 2, now=9, name="gone") == ["shipped", "never"]
-    assert states(world, 2, now=9) == ["shipped", "missing"]
 
 
 def test_the_platform_says_where_the_index_lies(world: World) -> None:

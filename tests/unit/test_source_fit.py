@@ -11,9 +11,10 @@ from in_process import Command
 HOURLY, DAILY = '"0 * * * *"', '"@daily"'
 
 
-def write(config: Path, schedule: str | None, path: str) -> None:
+def write(config: Path, schedule: str | None, path: str, more: str = "") -> None:
+    source = f"{{path: '{path}'{more}}}" if more else f"'{path}'"
     (config / "pipelines" / "web.yaml").write_text(
-        f"pipeline: web\nsource: '{path}'\ntopic: t\nclusters: [local]\n"
+        f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [local]\n"
         + (f"schedule: {schedule}\n" if schedule else "")
     )
 
@@ -94,6 +95,8 @@ def test_strict_makes_an_exit_code_of_a_warning(shipper: Command, config: Path) 
     write(config, HOURLY, "logs/{window_start:%Y/%m/%d}/")
     assert shipper(*asked).returncode == 0
     assert shipper(*asked, "--strict").returncode == 3
+    write(config, HOURLY, "logs/{window_start:%Y/%m/%d}/", ", shared_folders: true")
+    assert shipper(*asked, "--strict").returncode == 0, "it is meant so"
     write(config, HOURLY, "logs/{window_start:%Y/%m/%d/%H}/")
     assert shipper(*asked, "--strict").returncode == 0
     write(config, "nonsense", "logs/{window_start:%Y/%m/%d}/")

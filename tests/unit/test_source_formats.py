@@ -3,8 +3,6 @@ what it decides."""
 
 from __future__ import annotations
 
-import io
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.driver.formats import (
     HEAD_BYTES,
-    content_problem,
     recognise,
     recognise_table,
     table_in_text,
@@ -26,10 +23,8 @@ from shipper.errors import ConfigError
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.reader import Framing, LineLimits
-from spark_jobs.sample import SampleRange, sample_ranges
 
 TABLES = Path(__file__).parents[1] / "data" / "tables"
-DIGEST_BEFORE = "1b755588faf2"
 SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
 
 
@@ -80,31 +75,6 @@ def test_what_does_not_go_together_is_refused_with_its_place(tmp_path, monkeypat
         load_pipeline(Path("config"), "web")
 
 
-def test_a_pipeline_from_before_there_were_formats_has_the_digest_that_it_had():
-    """What is half shipped is finished after an upgrade. The digits are those of the version
-    before."""
-    assert pipeline().transform_digest() == DIGEST_BEFORE
-    digests = {
-        given.transform_digest()
-        for given in (
-            pipeline(),
-            pipeline({"format": "jsonl"}),
-            pipeline({"format": "csv"}),
-            pipeline({"format": "csv", "csv": {"delimiter": ";"}}),
-            pipeline({"format": "whole_file"}),
-            pipeline({"format": "parquet"}),
-            pipeline({"codec": "none"}),
-            pipeline(records={"starts_with": "x"}),
-            pipeline({"format": "jsonl"}, records={"parse": None}),
-        )
-    }
-    assert len(digests) == 9
-    assert (
-        pipeline({"format": "csv", "csv": {}}).transform_digest()
-        == pipeline({"format": "csv"}).transform_digest()
-    )
-
-
 def test_records_that_are_to_be_objects_are_asked_for_it_unless_somebody_says_otherwise():
     for format, asked in (
         ("jsonl", True),
@@ -136,14 +106,6 @@ def test_what_cannot_be_read_from_its_middle_is_one_piece():
     )
 
 
-def test_of_a_file_that_is_not_cut_a_sample_has_the_first_records():
-    file = PlannedFile(path="a.parquet", size_bytes=10_000, modified_ms=0, splits=1)
-    assert sample_ranges([file], 4, 1000, WHOLE_FILES_BYTES) == [
-        SampleRange("a.parquet", head=True)
-    ]
-    assert len(sample_ranges([file], 4, 1000)) == 4
-
-
 @pytest.mark.parametrize(
     ("codec", "name", "head", "format", "says"),
     [
@@ -170,26 +132,6 @@ def test_the_codec_is_what_the_bytes_say_or_what_the_pipeline_says(codec, name, 
     assert found.format == format
     assert says in found.problem
     assert bool(says) == bool(found.problem)
-
-
-def test_a_tar_archive_and_text_in_another_encoding_are_refused_by_name():
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as file:
-        member = tarfile.TarInfo("logs/a.log")
-        member.size = 4
-        file.addfile(member, io.BytesIO(b"one\n"))
-    head = archive.getvalue()[:HEAD_BYTES]
-    assert all(
-        "tar archive" in content_problem(head, format, "UTF-8")
-        for format in ("text", "jsonl", "csv")
-    )
-    assert content_problem(head, "whole_file", "UTF-8") == ""
-    assert content_problem(b"x" * 257 + b"ustar is a word in a line", "text", "UTF-8") == ""
-    for encoding in ("UTF-16", "UTF-32"):
-        head = "id,name\n".encode(encoding)
-        assert f"`source.csv.encoding: {encoding}`" in content_problem(head, "csv", "UTF-8")
-        assert content_problem(head, "csv", encoding) == ""
-    assert content_problem(b"\xef\xbb\xbfid,name\n", "csv", "UTF-8") == ""
 
 
 def test_a_table_is_known_by_both_its_ends_and_never_read_as_text():

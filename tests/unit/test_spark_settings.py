@@ -55,19 +55,6 @@ def test_a_default_that_is_written_out_changes_nothing(key: str, value: str) -> 
 
 
 @pytest.mark.parametrize(
-    "key",
-    [
-        "spark.sql.shuffle.partitions",
-        "spark.sql.adaptive.enabled",
-        "spark.sql.execution.arrow.maxRecordsPerBatch",
-        "spark.executor.cores",
-    ],
-)
-def test_how_work_is_done_is_not(key: str) -> None:
-    assert pipeline({key: "7"}).transform_digest() == pipeline().transform_digest()
-
-
-@pytest.mark.parametrize(
     ("key", "why"),
     [
         (

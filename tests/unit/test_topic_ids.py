@@ -60,15 +60,6 @@ def in_time() -> float:
     return time.monotonic() + 30
 
 
-def test_what_somebody_saw_before_is_known_without_a_look(
-    cluster: Cluster, watch: TopicIdWatch
-) -> None:
-    assert watch.known({"t"}, in_time) == {"t": "A"}
-    assert not cluster.looks
-    assert watch.known({"t", "u"}, in_time) == {"t": "A", "u": "U"}
-    assert cluster.looks == [{"u"}]
-
-
 def test_a_look_that_began_before_the_question_is_no_answer(
     cluster: Cluster, watch: TopicIdWatch
 ) -> None:
@@ -104,11 +95,6 @@ def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(
     assert len(cluster.looks) < 20
 
 
-def test_an_absent_topic_is_an_answer(cluster: Cluster, watch: TopicIdWatch) -> None:
-    cluster.says = Looked(ids={"t": None})
-    assert watch.wait_for(watch.ask({"t"}), in_time) == {"t": None}
-
-
 def test_a_fault_is_asked_again_until_somebody_answers(
     cluster: Cluster, watch: TopicIdWatch
 ) -> None:
@@ -120,14 +106,14 @@ def test_a_fault_is_asked_again_until_somebody_answers(
 
 
 def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster: Cluster) -> None:
-    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.5)
+    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.2)
     cluster.says = Looked(faults={"t": "no broker"})
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
-    assert 0.5 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began < 5
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 0.15
     assert watch.why("t") == "no broker"
     watch.close()
 
@@ -146,13 +132,6 @@ def test_the_lanes_deadline_ends_the_waiting(cluster: Cluster, watch: TopicIdWat
     soon = time.monotonic() + 0.2
     with pytest.raises(KafkaFault, match="_TIMED_OUT"):
         watch.wait_for(watch.ask({"t"}), lambda: soon)
-
-
-def test_brokers_that_give_no_ids_are_asked_once(cluster: Cluster, watch: TopicIdWatch) -> None:
-    cluster.says = Looked(ids={"v": ""})
-    for _ in range(3):
-        assert watch.known({"v"}, in_time) == {}
-    assert cluster.looks == [{"v"}]
 
 
 def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(

@@ -199,7 +199,7 @@ def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted() 
 def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "GRANT_SECONDS", 0.5)
+    monkeypatch.setattr(module, "GRANT_SECONDS", 0.1)
     cluster = Cluster()
     cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)
     began = time.monotonic()

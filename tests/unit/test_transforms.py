@@ -13,17 +13,11 @@ import typer
 from shipper.cli.named import named_files
 from shipper.cli.replay import app as replay_app
 from shipper.config import load_all, load_pipeline
-from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import OUTSIDE, Replay, replayed
-from shipper.config.rules import PathTime
-from shipper.driver.preview import heads
-from shipper.errors import StepResultError, UsageError
-from shipper.ledger.takeover import transactional_id
-from shipper.report.plan_result import PlannedFile
-from shipper.report.replays import find_replay, keep_replay
+from shipper.config.replay import Replay, replayed
+from shipper.errors import UsageError
 
 RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 KEY = "0123456789abcdef"
@@ -167,23 +161,6 @@ def test_what_is_wrong_with_one_cluster_is_said_at_its_place(clusters, expected)
     assert fault.startswith("4:")
 
 
-def test_a_cluster_has_what_it_says_and_the_rest_of_the_pipeline():
-    found = pipeline(
-        clusters={"local": {"routes": [{"topic": "web"}], "rate_limit": "1MB/s"}, "far": None},
-        delivery={"rate_limit": "5MB/s"},
-    )
-    same = pipeline(delivery={"rate_limit": "5MB/s"})
-    assert found.clusters == ("local", "far")
-    assert [[route.topic for route in found.on(name).routes] for name in found.clusters] == [
-        ["web"],
-        ["logs.web"],
-    ]
-    assert [found.on(name).delivery.rate_limit for name in found.clusters] == [1_000_000, 5_000_000]
-    assert found.on("far").transform_digest() == same.transform_digest() == found.transform_digest()
-    assert found.on("local").transform_digest() == pipeline(topic="web").transform_digest()
-    assert found.on("local").on("local") == found.on("local")
-
-
 # Replays
 
 
@@ -198,39 +175,6 @@ def asked(**more: Any) -> Replay:
             **more,
         }
     )
-
-
-def test_a_replay_has_a_place_of_its_own_in_its_pipelines_ledger():
-    found = replayed(pipeline(), asked())
-    cluster = Cluster.model_validate({"cluster": "local", "bootstrap": "h:1"})
-    assert found.name == "web.replay.r1"
-    assert cluster.ledger_topic(found.name) == cluster.ledger_topic("web") == "_shipper.web"
-    assert transactional_id(found.name, "local", 0, 3) == "web.local.0.3.replay.r1", (
-        "ACLs go by the beginning"
-    )
-    assert transactional_id("web", "local", 0, 3) == "web.local.0.3"
-
-
-def test_a_prefix_stands_before_every_topic_that_a_record_may_go_to():
-    routes = [
-        {"when": "a", "topic": "x.{s}", "matching": r"x\.[a-z]+"},
-        {"when": "b", "topic": "y.{s}", "topics": ["y.one", "y.two"]},
-        {"topic": "z"},
-    ]
-    spec = pipeline(
-        routes=routes,
-        records={"columns": {"s": "value"}},
-        quarantine={"topic": "bad"},
-        clusters={"local": {"routes": [{"topic": "w"}]}, "far": {}},
-    )
-    found = replayed(spec, asked(topic_prefix="again."))
-    assert [route.topic for route in found.routes] == ["again.x.{s}", "again.y.{s}", "again.z"]
-    assert found.routes[1].topics == ("again.y.one", "again.y.two")
-    assert re.fullmatch(str(found.routes[0].matching), "again.x.abc")
-    assert not re.fullmatch(str(found.routes[0].matching), "againsx.abc")
-    assert [route.topic for route in found.on("local").routes] == ["again.w"]
-    assert found.quarantine is not None
-    assert found.quarantine.topic == "again.bad"
 
 
 @pytest.mark.parametrize(
@@ -249,73 +193,7 @@ def test_a_prefix_that_leads_nowhere_is_refused(prefix, says):
         )
 
 
-def test_a_range_of_time_is_a_rule_before_all_others_and_needs_a_time():
-    start = dt.datetime(2026, 11, 1, 6, 20, tzinfo=dt.timezone(dt.timedelta(hours=1)))
-    times = {"start": start, "end": start + dt.timedelta(minutes=5)}
-    found = replayed(pipeline(records={"timestamp": "t", "drop": {"mine": "x"}}), asked(**times))
-    assert list(found.records.drop) == [OUTSIDE, "mine"]
-    assert "TIMESTAMP'2026-11-01T05:20:00.000000Z'" in found.records.drop[OUTSIDE]
-    with pytest.raises(UsageError, match=r"no `records\.timestamp`"):
-        replayed(pipeline(), asked(**times))
-
-
-def test_the_lower_of_two_rates_holds_and_checks_of_a_listing_do_not():
-    spec = pipeline(
-        delivery={"rate_limit": "5MB/s"},
-        clusters={"local": {"rate_limit": "1MB/s"}, "far": {}},
-        gates={"source": [{"check": "files", "min": 12}, {"check": "not_null", "column": "value"}]},
-    )
-    found = replayed(spec, asked(rate_limit=2_000_000))
-    assert [found.on(name).delivery.rate_limit for name in found.clusters] == [1_000_000, 2_000_000]
-    assert [check.check for check in found.gates.source] == ["not_null"]
-    assert replayed(spec, asked(clusters=("far",))).clusters == ("far",)
-
-
-def test_another_range_or_reason_is_another_transform():
-    spec = pipeline(records={"timestamp": "cast(value as timestamp)"})
-    hour = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-    others = [
-        {"reason": "another"},
-        {"topic_prefix": "x."},
-        {"start": hour, "end": hour + dt.timedelta(hours=1)},
-        {"id": "r2"},
-        {},
-    ]
-    assert len({replayed(spec, asked(**other)).transform_digest() for other in others}) == len(
-        others
-    )
-
-
-@pytest.mark.parametrize(
-    ("files", "lines", "expected"),
-    [(1, 20, [20]), (2, 5, [3, 2]), (9, 8, [2, 2, 2, 2]), (3, 2, [1, 1]), (0, 5, [])],
-)
-def test_a_preview_shares_its_lines_out_over_a_few_files(files, lines, expected):
-    found = list(
-        heads(
-            [
-                PlannedFile(path=f"/{n}", size_bytes=10, modified_ms=0, splits=1)
-                for n in range(files)
-            ],
-            lines,
-        )
-    )
-    assert [piece.most_lines for piece in found] == expected
-    assert len({piece.file.path for piece in found}) == len(expected)
-
-
 # What is asked for on the command line
-
-
-def test_what_was_asked_for_is_found_again_by_its_id(tmp_path):
-    found = asked(topic_prefix="x.", files=("/logs/a.log",), rate_limit=5)
-    keep_replay(str(tmp_path), "web", found)
-    assert find_replay(str(tmp_path), "web", "r1") == found
-    assert find_replay(str(tmp_path), "web", "r2") is None
-    (tmp_path / "web.replay.r2").mkdir()
-    (tmp_path / "web.replay.r2" / "replay.json").write_text("{}")
-    with pytest.raises(StepResultError, match=r"replay\.json cannot be read"):
-        find_replay(str(tmp_path), "web", "r2")
 
 
 @pytest.mark.parametrize(
@@ -349,16 +227,6 @@ def test_a_replay_that_is_not_clear_is_refused_before_anything_starts(options, s
     with pytest.raises(UsageError, match=re.escape(says)):
         typer.main.get_command(replay_app).main(["web", *options], standalone_mode=False)
     assert not Path("runs").exists()
-
-
-def test_a_path_has_its_time_in_spark_as_in_python():
-    regex, form = PathTime("/dt=%Y-%m-%d hour=%-H/").in_spark
-    assert form == "yyyy-M-d-H"
-    found = re.search(regex, "s3a://logs/dt=2026-11-01%20hour=6/a.log")
-    assert found is not None
-    assert found.groups() == ("2026", "11", "01", "6")
-    assert PathTime("%Y%j").in_spark[1] == "yyyy-D"
-    assert not re.search(PathTime("%Y%j").in_spark[0], "/12026305/")
 
 
 def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read(

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 part=$(mktemp -d)
 trap 'rm -r "$part"' EXIT
-head -n 600 lines.log > "$part/a"
-tail -n +601 lines.log > "$part/b"
+head -n 200 lines.log > "$part/a"
+tail -n +201 lines.log > "$part/b"
 two() { "$@" < "$part/a"; "$@" < "$part/b"; }
 gzip -9nc < lines.log > gzip.log.gz
 two gzip -nc > gzip-members.log.gz

@@ -115,6 +115,6 @@ if __name__ == "__main__":
     write("all.avro", ALL, [ROW, BARE])
     for codec in ("null", "deflate", "snappy", "zstandard", "bzip2", "xz"):
         write(f"codec-{codec}.avro", NUMBERED, numbered(200), codec=codec)
-    write("blocks.avro", NUMBERED, numbered(3000), codec="null", sync_interval=500)
+    write("blocks.avro", NUMBERED, numbered(2000), codec="null", sync_interval=500)
     write("empty.avro", NUMBERED, [])
     write("strings.avro", fastavro.parse_schema("string"), ["one", "two"])

@@ -95,8 +95,9 @@ def read_records(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> 
 def unbundle(
     value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> list[bytes | None]:
-    """The lines of one Kafka record, as a consumer takes them (docs/consumer-contract.md): of a
-    bundle as many as its header says; any other record is one line.
+    """The lines of one Kafka record, as a consumer takes them
+    (docs/reference/consumer-contract.md): of a bundle as many as its header says; any other
+    record is one line.
 
     Raises ValueError if the value does not hold that many.
     """

@@ -1,0 +1,44 @@
+"""No client is in a cycle with the object that owns it: the garbage collector runs in any thread,
+and in one of librdkafka's own it would destroy the client and abort the process."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from shipper.config.cluster import Cluster
+from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import connection
+from shipper.kafka.producer import LaneProducer, LaneSettings
+from shipper.kafka.topic_ids import TopicIdLook
+from shipper.kafka.topics import TopicLookup
+from shipper.verify.readback import ReadBack
+
+CLUSTER = Cluster.model_validate({"cluster": "nobody", "bootstrap": "127.0.0.1:1"})
+LANE = LaneSettings(connection(CLUSTER), 100_000, "none", 30_000)
+OWNERS: list[Callable[[], object]] = [
+    lambda: ClusterClient(CLUSTER),
+    lambda: TopicLookup(LANE),
+    lambda: TopicIdLook(LANE),
+    lambda: LaneProducer(LANE, "nobody.0"),
+    lambda: ReadBack(CLUSTER),
+]
+
+
+@pytest.mark.parametrize(
+    "make", OWNERS, ids=["client", "topics", "topic ids", "producer", "read back"]
+)
+def test_an_owner_and_its_client_are_gone_with_the_last_reference(
+    make: Callable[[], object],
+) -> None:
+    gc.disable()
+    try:
+        owner = make()
+        alive = weakref.ref(owner)
+        del owner
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,87 @@
+"""References to documentation that the build of the site does not check."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pymdownx.slugs import slugify
+
+from shipper.config import load_all
+
+ROOT = Path(__file__).resolve().parents[2]
+_FILES = subprocess.run(
+    ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+).stdout.split("\n")
+_OUTSIDE = [name for name in _FILES if name.endswith(".md") and not name.startswith("docs/")]
+_CODE = [
+    name
+    for name in _FILES
+    if name.endswith((".py", ".java", ".j2", ".yaml", ".yml", ".json", ".toml", ".pml"))
+]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    slug = slugify(case="lower")
+    return {slug(title, "-") for title in re.findall(r"^#+ (.+)$", text, re.M)}
+
+
+def leads(page: Path, anchor: str) -> bool:
+    """Return True if the file or folder exists and, if there is an anchor, has that heading."""
+    return page.exists() and (not anchor or anchor in anchors(page))
+
+
+@pytest.mark.parametrize("name", _OUTSIDE)
+def test_relative_links_lead_somewhere(name: str) -> None:
+    links = re.findall(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)", (ROOT / name).read_text())
+    folder = (ROOT / name).parent
+    broken = [
+        f"{path}#{anchor}"
+        for path, anchor in links
+        if not leads(folder / path if path else ROOT / name, anchor)
+    ]
+    assert broken == []
+
+
+def test_pages_that_code_names_are_there() -> None:
+    broken = [
+        f"{name}: {page}#{anchor}"
+        for name in _CODE
+        if (ROOT / name).is_file()
+        for page, anchor in re.findall(
+            r"\b(docs/[\w/-]+\.md)#?([\w-]*)", (ROOT / name).read_text(encoding="utf-8")
+        )
+        if not leads(ROOT / page, anchor)
+    ]
+    assert broken == []
+
+
+def yaml_blocks() -> Iterator[tuple[str, str, str, str]]:
+    """Return (page, kind, name, text) of each complete pipeline or cluster file in the docs."""
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S):
+            found = re.match(r"(?:#.*\n)*(pipeline|cluster): (\w+)\n", block)
+            if found and ("clusters:" in block or found[1] == "cluster"):
+                yield str(page.relative_to(ROOT)), found[1], found[2], block
+
+
+@pytest.mark.parametrize(("page", "kind", "name", "text"), list(yaml_blocks()))
+def test_configuration_in_the_docs_loads(
+    page: str, kind: str, name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "secret")
+    some = "pipeline: some\nsource: logs\ntopic: logs\nclusters: [any]\n"
+    written = {("pipeline", "some"): some, (kind, name): text}
+    for cluster in ["any", *re.findall(r"^clusters: \[(.*)\]", text, re.M)]:
+        for each in cluster.split(", "):
+            written["cluster", each] = f"cluster: {each}\nbootstrap: 127.0.0.1:1\n"
+    for (of, called), content in written.items():
+        file = tmp_path / "config" / f"{of}s" / f"{called}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    assert [str(fault) for fault in load_all(tmp_path / "config").faults] == [], page
