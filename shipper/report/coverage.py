@@ -1,9 +1,8 @@
-"""Record of what a run looked at and what it left out, tick by tick of the schedule: completeness
+"""Record of the files that a run looked at and left out, tick by tick of the schedule: completeness
 is computed from it. Pure.
 
-A run notes each file that it left behind under the file's own tick, and each tick whose folders are
-empty. Whoever asks whether a tick is complete goes through these notes by time
-(:func:`outstanding`).
+A run notes each file that it left out under the file's own tick, and each tick whose folders are
+empty. To decide whether a tick is complete, go through these notes by time (:func:`outstanding`).
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class LookedAt(Protocol):
 
     @property
     def passed(self) -> bool:
-        """True if the cluster's delivery gate has passed, so that everything but what is noted is
-        on the cluster."""
+        """True if the cluster's delivery gate has passed, so that everything except the noted files
+        is on the cluster."""
 
 
 class Look(NamedTuple):
@@ -42,10 +41,10 @@ def coverage(
     when_empty_fails: bool,
     committed: Mapping[str, dt.datetime] | None = None,
 ) -> Coverage:
-    """Return what is known once all that the plan had for the cluster is there. A run that looked
-    back covers the ticks that it looked at as well: what was there is on the cluster, shipped by
-    this run or before it. ``committed``: tick → when the last record of the run's files was, by the
-    ledger; None: nobody asked it."""
+    """Return the look of a run all of whose planned files are on the cluster. A run that looked
+    back covers those ticks as well: their files are on the cluster, shipped by this run or before
+    it. ``committed``: tick → commit time of the last record of the run's files, by the ledger;
+    None: unknown."""
     left = [
         _Note(
             file.window,
@@ -70,8 +69,8 @@ def coverage(
 
 
 def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
-    """Return when the last record of ``window`` was committed; None if nobody knows, or there was
-    none."""
+    """Return when the last record of ``window`` was committed; None if this is unknown, or there
+    was no record."""
     ticks = (found.committed or {}) if found else {}
     return max((at for tick, at in ticks.items() if _touches(tick, window)), default=None)
 
@@ -83,8 +82,8 @@ def tick_of(file: PlannedFile, plan: PlanResult) -> str:
 
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
-    """Return what is known while no delivery gate of the run has passed on the cluster: any file
-    that it was to get may be missing there."""
+    """Return the look of a run of which no delivery gate has passed on the cluster: any file of its
+    plan may be missing there."""
     found = coverage(plan, cluster, when_empty_fails=False)
     if plan.looked_back:
         found.start = min(found.start, plan.looked_back.start)
@@ -103,10 +102,11 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
 
 
 def begun_again(found: Coverage, plan: PlanResult | None, cluster: str) -> Coverage:
-    """Return what is known of a run whose tasks were repeated from the plan on and have not come to
-    the delivery gate again. ``found``: by the gate of the earlier attempt. It holds as it did, but
-    the files of the windows that the new plan looked at are as the new plan says: other runs may
-    have shipped what was left then, and what the new plan was to ship may be missing."""
+    """Return the look of a run whose tasks were repeated from the plan on and have not come to the
+    delivery gate again. ``found``: by the gate of the earlier attempt. It still holds, except for
+    the files of the windows that the new plan looked at, which follow the new plan: other runs may
+    have shipped the files that were left then, and the files that the new plan was to ship may be
+    missing."""
     if plan is None or plan.status == "failed":
         return found
     again = lacking(plan, cluster)
@@ -151,11 +151,13 @@ def covers(looks: Iterable[LookedAt], window: Window) -> bool:
 
 
 def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
-    """Return what of ``window`` is not on the cluster, as far as runs know. ``looks``: by time.
+    """Return the files of ``window`` that are not on the cluster, as far as runs know. ``looks``:
+    by time.
 
-    A run that has passed takes back the notes within what it looked at, and leaves its own. A run
-    that has failed takes nothing back. That a folder is empty is no news once it held files that
-    are shipped: they may be gone by now."""
+    A passed run replaces the notes within its range with its own. A failed run replaces none. A
+    note that a folder is empty counts only if the folder held no shipped files before: they may be
+    gone by now.
+    """
     found: list[Uncovered] = []
     held_files: list[Coverage] = []
     for look in looks:

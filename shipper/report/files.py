@@ -22,14 +22,14 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class FileRow:
-    """One file on one cluster; ``counts`` is None where it was not read or left no receipt."""
+    """One file on one cluster; ``counts`` is None if it was not read or left no receipt."""
 
     path: str
     cluster: str
     planned: PlannedFile | None
     counts: FileAccount | None
     unfinished: bool = False
-    """True if the ship failed and nobody knows what became of the file."""
+    """True if the ship failed and the state of the file is unknown."""
 
     @property
     def missing(self) -> int:

@@ -42,7 +42,7 @@ def times(report: RunReport) -> list[dict[str, Any]]:
 
 
 def requests(report: RunReport) -> str:
-    """Return the requests of all steps together: whoever pays for them wants to know."""
+    """Return the requests of all steps together, since a cloud store bills them."""
     found = sum(
         (Counter(step.result.source_requests) for step in steps(report) if step.result),
         Counter[str](),
