@@ -19,9 +19,9 @@ DRY_RUNS = "_dry_runs"
 
 
 def skippable(pipeline: Pipeline) -> list[str]:
-    """Return the names of the source gate's checks that a run may skip. One that sends records to
-    quarantine is none of them: it decides what a file becomes, and so must be the same in every
-    run."""
+    """Return the names of the source gate's checks that a run may skip. A check that sends records
+    to quarantine cannot be skipped: it decides which records a file becomes, and so must be the
+    same in every run."""
     return list(
         dict.fromkeys(
             check.title for check in pipeline.gates.source if check.severity != "quarantine"

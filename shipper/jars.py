@@ -26,12 +26,12 @@ from shipper.processes import exclusive
 #: Called with one line for people, now and then.
 Say = Callable[[str], None]
 
-#: Those that a pipeline may need.
+#: Jars that a pipeline may need.
 LOCKS = Path(__file__).parent / "locks"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 #: Another root than Maven Central's, for machines that reach only a mirror.
 MIRROR_VARIABLE = "SHIPPER_MAVEN_ROOT"
-#: Without a new byte for so long, a fetch is given up.
+#: Time without a new byte after which a fetch is given up.
 STALL_SECONDS = 45.0
 _AT_ONCE = 8
 _TELL_EVERY_SECONDS = 3.0

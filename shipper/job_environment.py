@@ -11,8 +11,8 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
-#: With ``*`` for any end. Hadoop's, S3's and the like are how files are reached, so their
-#: credentials are among them.
+#: A name with ``*`` may have any end. Variables of Hadoop, S3 and the like are needed to reach
+#: files, so their credentials are among them.
 NEEDED = (
     # The machine.
     "PATH",

@@ -114,7 +114,7 @@ def _pids() -> list[int]:
 
 
 def _look_up(pid: int) -> tuple[str, str] | None:
-    """State letter and start token of a process; None if there is none."""
+    """State letter and start token of a process; None if it does not exist."""
     if not sys.platform.startswith("linux"):
         answer = subprocess.run(
             ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
@@ -129,8 +129,8 @@ def _look_up(pid: int) -> tuple[str, str] | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return what Linux says of a process from its state letter on (proc(5), field 3); None if
-    there is none."""
+    """Return Linux's fields on a process from its state letter on (proc(5), field 3); None if it
+    does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,10 +1,10 @@
-"""Starting the Spark side: one command line for Airflow, for ``shipper run`` and for a person who
-wants to look.
+"""Start of the Spark side: one command line for Airflow, for ``shipper run`` and for a person at a
+terminal.
 
 Every step is an argument of the same entry point, ``python -m spark_jobs``. Airflow passes one step
 per task, ``shipper run`` all of them, so that both run the same code. The Spark side may live in an
 environment of its own (``runner.python``, ``runner.spark_submit``). :class:`JobOptions` is the one
-list of what that entry point can be told.
+list of the entry point's options.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 #: The reader of lines, in Java: jvm/ has its sources.
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
 
-#: In place of steps: says what it finds, and does nothing. See spark_jobs/look.py.
+#: Pseudo-step: reports what it finds, and does nothing. See spark_jobs/look.py.
 LOOK = "look"
-#: In place of steps: says what becomes of samples of tests. See spark_jobs/samples.py.
+#: Pseudo-step: reports what becomes of samples of tests. See spark_jobs/samples.py.
 SAMPLES = "samples"
-#: Where an executor's Python lies, from its working folder, when the job brings an archive: Spark
+#: Place of an executor's Python, from its working folder, when the job brings an archive: Spark
 #: unpacks it there under this name.
 _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = (
@@ -56,12 +56,12 @@ PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = (
     "gate_delivery",
     "report",
 )
-#: No step of a run: what lines would become.
+#: Pseudo-step: shows what lines would become.
 PREVIEW = "preview"
-#: No step of a run: whether repaired records may leave quarantine.
+#: Pseudo-step: judges whether repaired records may leave quarantine.
 REPAIRED = "repaired"
 _MASTER_SECONDS = 5.0
-#: How long a job may take to stop Spark, to look into the ledger and to release the lease.
+#: Time in which a job may stop Spark, look into the ledger and release the lease.
 GRACE_SECONDS = 30.0
 
 
@@ -307,7 +307,7 @@ def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:
     pythons = {"PYSPARK_PYTHON": task_python(runner), "PYSPARK_DRIVER_PYTHON": python}
     ours = {**pythons, "PYTHONPATH": path, "GX_ANALYTICS_ENABLED": "false"}
     if runner.kind == "local":
-        # Else Spark looks its own host's name up, and complains when that is a loopback address.
+        # Otherwise Spark looks its own host's name up, and complains about a loopback address.
         ours["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     return {**job_environment.here(also), **ours, **child_environment()}
 
@@ -356,7 +356,7 @@ def exit_code(returned: int) -> int:
 
 
 def how_it_ended(code: int) -> str:
-    """Return ``ended with exit code 3``; for a signal, what it most likely means."""
+    """Return ``ended with exit code 3``; for a signal, its most likely cause."""
     if code == 128 + signal.SIGKILL:
         return f"was killed (SIGKILL) {why_killed()},"
     if code > 128 and code - 128 in signal.valid_signals():
@@ -377,7 +377,7 @@ _OOM_KILLS_BEFORE = oom_kills()
 
 
 def why_killed() -> str:
-    """Return what is known of who killed a process that this one started."""
+    """Return the known facts on who killed a process that this one started."""
     if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
         return "by somebody, or by the kernel because memory ran out (the kernel's log shows it)"
     if kills == _OOM_KILLS_BEFORE:
@@ -402,8 +402,8 @@ def stop_job(
     signum: int = signal.SIGTERM,
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Ask a job to stop; kill what is left of its session after the grace, or when only leftovers
-    are left."""
+    """Ask a job to stop; kill the rest of its session after the grace, or when only leftovers
+    remain."""
     try:
         ask_to_stop(child.pid, runner, signum)
         _wait_for_group(child, grace_seconds)
@@ -417,8 +417,8 @@ def stop_job(
 
 
 def _wait_for_group(child: subprocess.Popen[Any], seconds: float) -> None:
-    """Wait for the child, and then for what it may have left behind: under spark-submit, the Python
-    that knows what is in the ledger."""
+    """Wait for the child, and then for the processes that it may have left: under spark-submit, the
+    Python that knows the state of the ledger."""
     until = time.monotonic() + seconds
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)

@@ -1,9 +1,10 @@
-"""S3A, Hadoop's client for S3: which jars a pipeline needs for it, and what Hadoop is told. Spark
-does not bring it along.
+"""S3A, Hadoop's client for S3: the jars that a pipeline needs for it, and Hadoop's settings. Spark
+does not include it.
 
-The usual bundle of the AWS SDK has 686 MB; the parts that S3A uses have 13 MB, and they come by
-themselves. Whoever brings an S3A of their own (`runner.conf`, the Spark of a cluster) has theirs,
-and nothing is added to it: two of them on one class path would be chance.
+The usual bundle of the AWS SDK has 686 MB; the parts that S3A uses have 13 MB, and they are
+downloaded automatically. A setup with its own S3A (`runner.conf`, the Spark of a cluster) keeps it,
+and nothing is added: with two of them on one class path, the one that is used would be a matter of
+chance.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shipper.jars import LOCKS, resolve_jars
 from shipper.terminal import say
 
 SCHEME = "s3a://"
-#: S3A and Hadoop are of the same release, or do not work: that of the Hadoop in pyspark.
+#: S3A and Hadoop must have the same release: that of the Hadoop in pyspark.
 _HADOOP = "3.5.0"
 LOCK = LOCKS / f"s3a-{_HADOOP}.txt"
 _ITS_OWN = re.compile(r"hadoop-aws|hadoop-cloud")
@@ -90,7 +91,6 @@ def settings(pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def secrets(pipeline: Pipeline) -> dict[str, str]:
-    """Return the settings that Hadoop's Configuration gets in memory, and that nobody else ever
-    gets."""
+    """Return the settings that only Hadoop's Configuration gets, in memory."""
     s3 = pipeline.source.s3
     return s3.secrets() if s3 and reads_s3(pipeline) else {}

@@ -1,6 +1,5 @@
-"""Being stopped, by a signal or because the process that started this one is gone: the stack
-unwinds, so that Spark ends with it, the lease is released, and somebody says what is in the ledger.
-"""
+"""Stop by a signal, or because the parent process is gone: the stack unwinds, so that Spark ends
+with it, the lease is released, and a message gives the state of the ledger."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ from types import FrameType
 from shipper.error_codes import STOPPED, with_code
 from shipper.processes import ProcessId, group_members
 
-#: Names the process that started this one, as "PID START"; see ProcessId.
+#: Variable that names the process that started this one, as "PID START"; see ProcessId.
 PARENT = "SHIPPER_PARENT"
-#: A person at the keyboard, whoever runs services, a terminal that was closed.
+#: Signals of a person at the keyboard, of a service manager, and of a closed terminal.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_SECONDS = 1.0
 
@@ -30,7 +29,7 @@ class Stopped(SystemExit):
         self.signum = signum
         self.why = why or f"stopped by {signal.Signals(signum).name}"
         self.there: str | None = None
-        """State of the records by then, if known."""
+        """State of the records at the stop, if known."""
 
     @property
     def message(self) -> str:
@@ -44,7 +43,7 @@ class Stopped(SystemExit):
 
 class _Once:
     """Handler that stops once: a second TERM must not interrupt the unwinding. A second Ctrl-C
-    means that somebody wants to wait no longer."""
+    raises again, since the user wants to wait no longer."""
 
     def __init__(self, at_most_seconds: float | None) -> None:
         self._at_most_seconds = at_most_seconds
@@ -64,11 +63,11 @@ class _Once:
 
 
 def raise_when_stopped(at_most_seconds: float | None = None) -> None:
-    """Raise :class:`Stopped` on TERM, HUP and INT from now on. What the caller's own caller
-    ignores, as `nohup` does HUP, stays ignored.
+    """Raise :class:`Stopped` on TERM, HUP and INT from now on. Signals that the parent ignores, as
+    `nohup` does HUP, stay ignored.
 
-    With ``at_most_seconds`` the process ends by then, whatever still holds it up. With the parent
-    in the environment (see :func:`child_environment`), its end counts as a TERM.
+    With ``at_most_seconds`` the process ends by then in any case. With the parent in the
+    environment (see :func:`child_environment`), the parent's end counts as a TERM.
     """
     handler = _Once(at_most_seconds)
     for signum in _SIGNALS:

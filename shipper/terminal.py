@@ -1,5 +1,5 @@
-"""Text of others (file names, log lines, Java's words) on its way to a terminal: nothing in it
-moves the cursor, sets a colour, hides or turns what stands around it, or is taken for markup."""
+"""Foreign text (file names, log lines, Java's words) on its way to a terminal. It cannot move the
+cursor, set a colour, hide or turn the text around it, or be taken for markup."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import contextlib
 import re
 import sys
 
-#: Control characters (tabs aside), overrides of the writing direction and other characters that
-#: nobody sees, lone surrogates.
+#: Control characters (except tabs), overrides of the writing direction and other invisible
+#: characters, lone surrogates.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
-#: What an output that knows no more than ASCII or Latin-1 gets instead.
+#: Replacements for an output that has only ASCII or Latin-1.
 _PLAIN = {
     "✓": "ok",
     "✗": "x",
@@ -60,7 +60,5 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 def say(text: str) -> None:
     """Print progress, for people and for Airflow's task log. Standard output belongs to
     `--json`."""
-    with contextlib.suppress(
-        OSError
-    ):  # nobody listens any more; what is under way is not the worse for it
+    with contextlib.suppress(OSError):  # the reader is gone; the work continues
         print(visible(text, keep="\n"), file=sys.stderr, flush=True)

@@ -28,13 +28,13 @@ class SplitId(NamedTuple):
     start: int
 
 
-#: Topic → its id; None: the topic is absent; empty: the brokers give topics no id. A topic of which
-#: nobody could tell is not in it.
+#: Topic → its id; None: the topic is absent; empty: the brokers give topics no id. A topic whose id
+#: is unknown is not in it.
 PresentIds = Mapping[str, str | None]
 
-#: Of a Kafka record: name and value, as Kafka's clients take them.
+#: Header of a Kafka record: name and value, as Kafka's clients take them.
 Header = tuple[str, bytes]
-#: As it is read: somebody else's may have no value.
+#: Header as read: another program's may have no value.
 ReadHeader = tuple[str, bytes | None]
 
 

@@ -53,5 +53,5 @@ def folder_id(pattern: str) -> DatasetId:
 
 
 def topic_id(bootstrap: str, topic: str) -> DatasetId:
-    """``bootstrap``: HOST:PORT, of several the first one."""
+    """Return the name of a topic. ``bootstrap``: HOST:PORT; only the first of several is used."""
     return DatasetId(f"kafka://{bootstrap.split(',')[0].strip()}", topic)

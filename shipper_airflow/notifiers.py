@@ -1,4 +1,4 @@
-"""Notifiers that pipelines name: their classes, and what is wrong with an entry of `notify`.
+"""Notifiers that pipelines name: their classes, and the faults of an entry of `notify`.
 
 As a program (``python -m shipper_airflow.notifiers``) it answers `shipper validate`, which does not
 import Airflow itself: entries on stdin, faults on stdout, both JSON.
@@ -29,8 +29,8 @@ def notifier_class(name: str) -> type[BaseNotifier]:
 
 
 def find_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a notifier that is not there or does not take ``arguments``, or
-    None. Imports the class but makes no instance: that could be where it reaches out."""
+    """Return the fault of a notifier that does not exist or does not take ``arguments``, or None.
+    Imports the class but makes no instance: its constructor might open a connection."""
     try:
         found = notifier_class(name)
     except TypeError as error:

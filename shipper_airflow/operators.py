@@ -98,12 +98,12 @@ class ShipTaskGroup(TaskGroup):
 
 
 class ShipOperator(PipelineOperator):
-    """Ships a window of a pipeline in one task: the steps of ``shipper run``. A retry ships what is
-    missing.
+    """Ships a window of a pipeline in one task: the steps of ``shipper run``. A retry ships the
+    missing records.
 
     Its XCom is the run's receipt: the window, the run's id, the report's address and, for each
-    cluster, the records of each topic that are there, that this run sent and that were there
-    before, and what each check found. It updates the asset of each cluster that it ships to
+    cluster, the records of each topic (in total, sent by this run, and there before), and the
+    result of each check. It updates the asset of each cluster that it ships to
     (:func:`delivered_asset`).
     """
 

@@ -61,8 +61,7 @@ class AirflowsRuns:
 
 
 def window_of(run: DagRun, known: Known) -> Span | None:
-    """Return the window that the run is for, as its first task finds it; None if nobody can
-    tell."""
+    """Return the window of the run, as its first task finds it; None if it cannot be found."""
     interval = run.data_interval_start, run.data_interval_end
     try:
         window = window_of_run(

@@ -1,12 +1,12 @@
-"""The Shipments page in Airflow: the application of `shipper ui`, behind Airflow's own rights.
+"""Shipments page in Airflow: the application of `shipper ui`, behind Airflow's own rights.
 
-An app that a plugin mounts has no authentication of its own, so every route asks: without login the
-answer is 401 (a browser that opens a page is sent to the login), about a pipeline whose DAG the
-person may not read 403. Reports name files and topics, as tasks' logs do, so they want the right to
-read these.
+An app that a plugin mounts has no authentication of its own, so every route asks for it. Without
+login the answer is 401 (a browser that opens a page is sent to the login); for a pipeline whose DAG
+the person may not read, it is 403. Reports name files and topics, as tasks' logs do, so they
+require the right to read these.
 
-Imported with the first request: other processes of Airflow load the plugin too, and need none of
-this.
+Imported with the first request: other processes of Airflow load the plugin too, and do not need
+this module.
 """
 
 from __future__ import annotations

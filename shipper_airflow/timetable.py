@@ -88,8 +88,8 @@ class Windows(CronDataIntervalTimetable):
 
     def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:
         """Return the begin of the latest window that has settled. Where windows are shorter than
-        ``settle_seconds``, the latest that has closed is always one that must still wait: Airflow
-        computes it anew at each parse, and no run would ever begin."""
+        ``settle_seconds``, the latest closed window always has to wait: Airflow computes it again
+        at each parse, and no run would ever begin."""
         settled: DateTime = _now() - self._settle
         start = self.infer_manual_data_interval(run_after=settled).start
         return start if earliest is None else max(start, self._align_to_next(earliest))

@@ -46,7 +46,7 @@ from spark_jobs import class_data
 from spark_jobs.java import begin_java
 from spark_jobs.settings import set_environment, spark_settings
 
-#: Before whoever asked loses patience.
+#: Time to stop: a little less than the caller's patience.
 _STOPPED_WITHIN_SECONDS = GRACE_SECONDS - 2
 #: For a session in which nothing is read.
 _ANY_PIPELINE = {"pipeline": "check", "source": "unused", "topic": "unused", "clusters": ["unused"]}
@@ -105,7 +105,7 @@ class _WithoutStacks(logging.Formatter):
 
 def _set_up_logging() -> None:
     """Set up logging: ``-v`` (``SHIPPER_LOG=info``) shows the log of lanes and librdkafka, and
-    stacks; by default only what somebody should act on is shown."""
+    stacks; by default only messages that need an action are shown."""
     level = os.environ.get("SHIPPER_LOG")
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=(level or "warning").upper(), format=form, stream=sys.stderr)
@@ -231,7 +231,7 @@ if __name__ == "__main__":
         code = 128 + stopped.signum
     except SystemExit as told:  # by argparse, in words
         code = told.code if isinstance(told.code, int) else 1
-    # Everything is said and released. Python would take a second to take itself apart, and wait for
+    # Everything is reported and released. Python would take a second to shut down, and wait for
     # threads that wait for a cluster.
     logging.shutdown()
     sys.stdout.flush()

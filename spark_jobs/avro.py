@@ -23,7 +23,7 @@ _OF_STRUCTS = {
 
 class AvroValues:
     """Encoder of JSON objects in UTF-8, by the pipeline's schema. Raises Java's
-    SchemaParseException for what is none."""
+    SchemaParseException for an invalid schema."""
 
     def __init__(self, spark: SparkSession, avro: Avro) -> None:
         jvm: Any = spark._jvm
@@ -45,7 +45,7 @@ def struct_as_json(struct: Column) -> Column:
 
 def header(avro: Avro, ids: Mapping[str, int], topic: Callable[[], Column]) -> Column:
     """Return the header of each value, in Confluent's wire format. ``topic``: the name of a
-    record's, for a registry that numbers a schema anew under each subject."""
+    record's topic, for a registry that numbers a schema separately under each subject."""
     headers = {subject: _MAGIC + number.to_bytes(4, "big") for subject, number in ids.items()}
     if len(set(headers.values())) == 1:
         return F.lit(bytearray(next(iter(headers.values()))))

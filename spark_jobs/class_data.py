@@ -28,16 +28,17 @@ from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
 _ANEW_SECONDS = 86_400.0
-#: For what takes seconds. C2's optimised code pays after some ten seconds of the same work, and
-#: until then its threads take the CPU that the work needs; G1's threads alone take some to start.
+#: Options for work that takes seconds. C2's optimised code pays after some ten seconds of the same
+#: work, and until then its threads take the CPU that the work needs; G1's threads alone take some
+#: time to start.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-#: A JVM that finds an archive unusable would say so on standard output.
+#: Without this, a JVM with an unusable archive would report it on standard output.
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 def options(settings: Mapping[str, str], archive: Path | None, *, much_work: bool) -> list[str]:
-    """Return the options with which a JVM starts fast. Somebody who says how it is to collect its
-    garbage is not contradicted."""
+    """Return the options with which a JVM starts fast. A user's own setting of the garbage
+    collector is kept."""
     theirs = (
         settings.get("spark.driver.extraJavaOptions", ""),
         *map(_of_java, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")),
@@ -70,8 +71,8 @@ def archive() -> Path | None:
 
 
 def make_in_background() -> None:
-    """Have it made by a process that outlives this one, if this one has missed it. It takes some 20
-    s of a core that nobody else wants; one that was begun today is not begun again."""
+    """Start a process that makes the archive and outlives this one, if this one has missed it. It
+    takes some 20 s of an idle core; it is begun at most once a day."""
     if not _missed:
         return
     begun = folder() / f"{key()}.begun"
@@ -94,7 +95,7 @@ def folder() -> Path:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return True if nobody else has written it: the JVM runs what it holds."""
+    """Return True if no other user has written the archive: the JVM runs the code in it."""
     found = path.stat()
     return found.st_uid in (os.getuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 

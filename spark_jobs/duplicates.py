@@ -40,7 +40,7 @@ def duplicates(hadoop: Hadoop, files: Sequence[PlannedFile]) -> list[list[str]]:
 def _split(
     groups: Iterable[list[str]], keys: Callable[[list[str]], Sequence[Hashable]]
 ) -> list[list[str]]:
-    """Split each group into those with the same key; what is then alone is left out."""
+    """Split each group into those with the same key, and leave out groups of one."""
     found = []
     for group in groups:
         by_key: dict[Hashable, list[str]] = defaultdict(list)

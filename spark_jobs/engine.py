@@ -1,8 +1,8 @@
-"""Spark and Java behind :class:`shipper.driver.engine.Engine`: when they start and end, and what is
-asked of them.
+"""Spark and Java behind :class:`shipper.driver.engine.Engine`: their start and end, and their
+answers to the driver.
 
-What imports pyspark is imported when it is first needed: a run with nothing to ship asks Java about
-files, and no more (docs/adr/0014).
+Modules that import pyspark are imported when they are first needed: a run with nothing to ship asks
+Java about files, and no more (docs/adr/0014).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _STOPS_WITHIN_SECONDS = 4.0
 _MUCH_BYTES = 1 << 30
-"""Above it another JVM pays, which optimises what it runs (docs/adr/0014): 240 MB cost 25 CPU s
+"""Size above which another JVM pays, which optimises its code (docs/adr/0014): 240 MB cost 25 CPU s
 without and 32 with it."""
 
 
@@ -54,8 +54,8 @@ class SparkEngine(Engine):
         spark: SparkSession | None = None,
     ) -> None:
         """Make the engine. ``judges``, ``ships``: whether this process judges a source gate that
-        asks Great Expectations, or ships, so that what it needs is made ready while Spark starts.
-        ``spark``: somebody else's session, which stays."""
+        asks Great Expectations, or ships, so that modules for that are loaded while Spark starts.
+        ``spark``: an existing session, which is not stopped."""
         self._pipeline = pipeline
         self._judges, self._ships = judges, ships
         self._given = spark
@@ -63,7 +63,7 @@ class SparkEngine(Engine):
         self._files: Hadoop | None = None
         self._begun: threading.Thread | None = None
         self._stopped: threading.Event | None = None
-        """Set when Spark has; None if nobody has asked it to."""
+        """Set when Spark has started; None if no step has asked for Spark."""
         self._ends_java = False
         self._is_sql_safe = False
         self._requests: dict[str, int] = {}

@@ -78,8 +78,8 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     parse = pipeline.records.parse
     faults = _parse_faults(spark, parse) if parse is not None else []
     if parse is not None and (faults or parse.regex is not None):
-        # Which texts they hold matters to no expression, and our own function for them is none
-        # that an expression may call.
+        # The texts do not matter to an expression, and shipper's own function for them may not be
+        # called by one.
         frame = with_window(frame, pipeline)
         frame = frame.withColumns({name: F.lit(None).cast("string") for name in parse.columns})
     else:
@@ -87,8 +87,7 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     for name, sql in pipeline.records.columns.items():
         fault = _fault(spark, frame, Expression(f"records.columns.{name}", sql))
         faults += [fault] if fault else []
-        # What is refused is not built upon: others that use the column would be refused for it once
-        # more.
+        # A refused column is not added: expressions that use it would be refused again for it.
         frame = frame.withColumn(name, F.lit(None).cast("string") if fault else F.expr(sql))
     if (key := pipeline.records.key) is not None:  # its fault is found below
         faulty = _fault(spark, frame, Expression("records.key", key))
@@ -145,7 +144,7 @@ def _parse_faults(spark: SparkSession, parse: Parse) -> list[SqlFault]:
 
 def refuse_unsafe_sql(spark: SparkSession, pipeline: Pipeline, config_dir: Path) -> None:
     """Raise ConfigError for expressions that Spark would accept and that would break the promises.
-    Called before anything is read by them or sent, since nobody can say that the pipeline was
+    Called before anything is read by them or sent, since it is unknown whether the pipeline was
     validated. Costs some 10 ms an expression."""
     if not _has_any(pipeline):
         return

@@ -120,13 +120,13 @@ def records(
     """Return the sink's columns: split, value, checksum, and topic, key, headers, timestamp (ms),
     disposition where the pipeline has them.
 
-    Every column costs the way from the JVM to Python some 0.1 µs per record, a string twice that;
-    hence no `topic` for a pipeline with one, an index for one with several fixed ones, and no
-    `disposition` where every line is shipped. ``dispositions`` gets Spark's count of these. What is
-    dropped travels without its value. ``reserved``: the cluster's `reserved_topics`. What leaves in
-    a record is redacted here, and nowhere else. ``schema_ids``: subject → number of the schema of
-    `records.avro`; without it values stay JSON, and MISFIT says why one does not fit. What is not
-    shipped is JSON in any case.
+    Every column costs some 0.1 µs per record on the way from the JVM to Python, a string twice
+    that. Hence there is no `topic` for a pipeline with one topic, an index for a pipeline with
+    several fixed topics, and no `disposition` where every line is shipped. ``dispositions`` gets
+    Spark's count of the dispositions. Dropped records travel without their value. ``reserved``: the
+    cluster's `reserved_topics`. Shipped records are redacted only here. ``schema_ids``: subject →
+    number of the schema of `records.avro`; without it values stay JSON, and MISFIT says why a value
+    does not fit. Records that are not shipped are JSON in any case.
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, disposition(pipeline)
@@ -154,7 +154,7 @@ def records(
         )
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
-    # Of what is no line nothing goes into Spark's sum of them.
+    # Rows that are not lines are not part of Spark's sum.
     ends = F.col(sql_column(MARK)).eqNullSafe(END)
     checksum = F.when(~ends, F.xxhash64(value))
     sent = F.when(ends, F.col(sql_column(SIZES)).cast("binary")).otherwise(value)
@@ -179,8 +179,8 @@ def records(
     if pipeline.source.format == "csv" and pipeline.quarantine is not None:
         columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
     if not mapping.ships_lines or mapping.drop:
-        # What was read, for the sum of bytes; where values are lines and all of them travel, they
-        # say so themselves.
+        # The lines that were read, for the sum of bytes; if values are lines and all of them
+        # travel, the values serve for that.
         columns.append(F.octet_length(F.col("value")).alias("size"))
     return frame.select(*columns)
 
@@ -285,7 +285,7 @@ def _leaving(frame: DataFrame, pipeline: Pipeline) -> Callable[[str], Column]:
 
 
 def _as_bytes(frame: DataFrame, expression: str, as_json: bool) -> Column:
-    """Return bytes. A cast of a number to binary would give its big-endian bytes, which nobody
+    """Return bytes. A cast of a number to binary would give its big-endian bytes, which no consumer
     expects in Kafka. ``as_json``: a struct, too."""
     column = F.expr(expression)
     kind = frame.select(column).schema[0].dataType
@@ -309,7 +309,7 @@ def topic(pipeline: Pipeline, reserved: str = RESERVED) -> Column:
 
 
 def _with_header(pipeline: Pipeline, header: Column) -> Column:
-    """Return the Avro value of what is shipped, in the wire format; the JSON of everything else."""
+    """Return the Avro value of shipped records, in the wire format; the JSON of all others."""
     shipped = (
         F.col(sql_column(_DISPOSITION)).isNull()
         & F.col(sql_column(MARK)).isNull()
@@ -458,6 +458,6 @@ def is_parsed(parse: Parse) -> Column:
 
 
 def _looks_like_object() -> Column:
-    """Return whether the text is one object: Spark also reads the first object of an array, and
-    what stands before some other text."""
+    """Return whether the text is one object: Spark also reads the first object of an array, and an
+    object in front of other text."""
     return F.col("value").rlike(_JSON_OBJECT)

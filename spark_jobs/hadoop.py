@@ -26,10 +26,10 @@ class Hadoop:
     def start(
         cls, settings: Mapping[str, str], secrets: Mapping[str, str] = MappingProxyType({})
     ) -> Hadoop:
-        """Start as a SparkContext with these settings would: by the function that it calls, of the
-        SparkConf that it would make. Raises what pyspark raises if there is no JVM to be had.
+        """Start as a SparkContext with these settings would: by the function that it calls, with
+        the SparkConf that it would make. Raises pyspark's error if no JVM can be started.
 
-        ``secrets``: for Hadoop's Configuration alone, which nobody prints. Settings are on the
+        ``secrets``: for Hadoop's Configuration alone, which is never printed. Settings are on the
         JVM's command line, and Spark shows them.
         """
         jvm = file_gateway(settings).jvm

@@ -23,7 +23,7 @@ from shipper.terminal import visible
 from spark_jobs import class_data, java_command
 
 _HERE = Path(__file__).parent
-#: Every JVM of Spark's says it, and nobody can do anything about it.
+#: Every JVM of Spark's prints this, and nothing can be done about it.
 _NOISE = ("WARNING: Using incubator modules: jdk.incubator.vector",)
 _LOOKS_EVERY_SECONDS = 0.01
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -31,7 +31,7 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 @dataclass
 class _Jvm:
-    """A JVM that this process has started; at first nobody knows whether it comes up."""
+    """JVM that this process has started. Its start may still fail."""
 
     process: subprocess.Popen[bytes]
     folder: Path
@@ -61,8 +61,8 @@ def begin_java(
     settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None
 ) -> None:
     """Start the JVM if there is none, and do not wait for it: Python has enough to import
-    meanwhile. Does nothing where that is `spark-submit`'s business, or where somebody else has
-    started one. ``options`` in place of those that make it start fast."""
+    meanwhile. Does nothing if `spark-submit` starts the JVM, or if one is running already.
+    ``options`` replace the options for a fast start."""
     global _jvm
     with _starts:
         if _jvm is None and _gateway is None and _PORT not in os.environ:
@@ -87,8 +87,8 @@ def _begin(
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
     }
     with _words() as ours:
-        # Ctrl-C is for Python, which ends Java in good order. A shell, since threads may run by
-        # now, and code of ours between fork and exec could wait for ever for one of them.
+        # Ctrl-C is for Python, which ends Java in good order. A shell does this, since threads may
+        # run by now, and Python code between fork and exec could wait for one of them for ever.
         process = subprocess.Popen(
             ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
             env=environment, stdin=subprocess.PIPE, stdout=ours, stderr=ours,
@@ -240,7 +240,7 @@ def _pass_on(pipe: int) -> None:
                 # of a worker that lost its JVM, or was told to go; one that fails says so to Spark
                 in_stack = True
             elif not line.startswith(_NOISE):
-                # Whoever listened may be gone; a pipe that nobody empties would hold the JVM up.
+                # The reader may be gone; a full pipe would block the JVM.
                 with contextlib.suppress(OSError, ValueError):
                     print(visible(line.rstrip("\n")), file=sys.stderr, flush=True)
 
@@ -258,7 +258,7 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def end_java() -> None:
-    """End a JVM in which nothing runs but a question or two. One that somebody else has started is
-    theirs."""
+    """End a JVM that has answered a question or two and runs nothing else. A JVM that this process
+    did not start is left alone."""
     if (java := java_process()) is not None:
         java.kill()

@@ -1,10 +1,10 @@
-"""The command line of a driver's JVM, as Spark's own launcher builds it.
+"""Command line of a driver's JVM, as Spark's own launcher builds it.
 
-`spark-submit` runs bash, a JVM that says how the driver's JVM is to be started, and then that: 2 s
-and 2 CPU seconds before the first class of the driver is loaded. For a local driver the answer is
-always the same, so it is given here, and a test holds it against the launcher's
-(tests/integration/test_java_start.py). Whatever somebody has set up that the launcher would look at
-goes the long way: :func:`command` gives None, and `spark-submit` decides.
+`spark-submit` runs bash, a JVM that prints the command of the driver's JVM, and then that command:
+2 s and 2 CPU seconds before the first class of the driver is loaded. For a local driver the command
+is always the same, so it is built here, and a test compares it with the launcher's
+(tests/integration/test_java_start.py). Any setting that the launcher would read leads to the
+launcher: :func:`command` gives None, and `spark-submit` decides.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def java() -> Path | None:
 
 def class_path(home: Path) -> str:
     """Return the class path of every driver on this machine, so that one class-data archive fits
-    them all: more may only follow behind. The reader's jar is there too, since only what this
-    loader has loaded can be archived."""
+    them all: further entries may only be appended. The reader's jar is in it too, since only
+    classes that this loader has loaded can be archived."""
     return os.pathsep.join(
         [
             *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),

@@ -67,10 +67,11 @@ def list_files(
     most: int,
     modified: Window | None = None,
 ) -> Listed:
-    """List the entries under ``paths`` (folders or globs; one that does not exist holds none), each
-    file once. What was not last modified in ``modified`` is of another window. Stops when it has
-    found more than ``most`` whose name fits one of the globs in ``include``. A path that cannot be
-    listed is a problem of its own. Raises SourceUnreachable if nothing can be asked."""
+    """List the entries under ``paths`` (folders or globs; a missing one holds no entries), each
+    file once. A file whose last modification is not in ``modified`` belongs to another window.
+    Stops when it has found more than ``most`` whose name fits one of the globs in ``include``. A
+    path that cannot be listed is a problem of its own. Raises SourceUnreachable if no path can be
+    listed."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (
         (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
@@ -136,8 +137,8 @@ def is_missing(hadoop: Hadoop, path: str) -> bool:
 
 
 def qualified_folder(hadoop: Hadoop, folder: str) -> str:
-    """Return ``folder`` as paths of files in it begin, with a slash at its end; empty for none.
-    Asks nobody whether it is there."""
+    """Return ``folder`` in the form in which paths of its files begin, with a slash at its end;
+    empty for none. Does not check that it exists."""
     if not folder:
         return ""
     hadoop_path = hadoop.jvm.org.apache.hadoop.fs.Path(folder)
@@ -151,9 +152,9 @@ def open_file(hadoop: Hadoop, path: str) -> Any:
 
 
 def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dict[FileId, bytes]:
-    """Note of each file what it is by its first bytes (and of tables its last), whether it begins
-    with a byte order mark, and why it cannot be read if it cannot. Return the first bytes of those
-    that can, unpacked. Costs one open for each, two if it is packed or of tables."""
+    """Note each file's format by its first bytes (and of tables its last), whether it begins with a
+    byte order mark, and why it cannot be read if so. Return the first bytes of the readable files,
+    unpacked. Costs one open for each, two if it is packed or of tables."""
     files = [file for file in files if file.size_bytes]
     if source.format in TABLES:
         return _look_at_tables(hadoop, files, source.format)
@@ -218,7 +219,7 @@ def _look_at_tables(
 
 
 def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
-    """Return what lies at each of ``paths`` now. Raises SourceUnreachable."""
+    """Return the present file at each of ``paths``. Raises SourceUnreachable."""
     try:
         found = packed.Unpacker(
             _folder(hadoop).status(

@@ -30,8 +30,8 @@ _MOST_FILES = 10_000
 def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     """Print Spark's and Java's versions, and the files of ``window``: ``java_error`` if no Java
     starts, ``source_error`` if they cannot be listed, ``problem`` if the first of them cannot be
-    read. Then, on a Spark cluster, once more with what tasks find there. Returns 0: what is wrong
-    is in the last document."""
+    read. On a Spark cluster, print a second document with the findings of tasks there. Returns 0:
+    the faults are in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
     begin_java(settings)

@@ -1,9 +1,9 @@
 """``python -m spark_jobs.make_class_data``: makes the class-data archive (see
 :mod:`spark_jobs.class_data`) in some 20 s, if it is not there.
 
-It does what a small run does: lists, looks at heads, starts Spark, checks SQL, scans, and writes
-through a Python worker. What it does not do (a cluster of HDFS, S3) is loaded from the jars as
-ever. Never fails: without an archive everything works.
+It repeats the work of a small run: lists, reads first bytes, starts Spark, checks SQL, scans, and
+writes through a Python worker. Classes for other work (a cluster of HDFS, S3) are loaded from the
+jars as before. Never fails: without an archive everything works.
 """
 
 from __future__ import annotations

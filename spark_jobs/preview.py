@@ -29,8 +29,8 @@ def preview(
     """Return the lines of each piece by the piece's split, in the order of the pieces. Notes what
     is wrong with files that cannot be read."""
     of_file = headers_of_files(spark, pipeline, [uri_of(piece.file) for piece in pieces])
-    # Rows are in the order of the pieces and none is left out, so the same ones read twice lie side
-    # by side.
+    # Rows are in the order of the pieces and none is left out, so the rows of two reads match one
+    # by one.
     with reading(spark, pieces, LineLimits.of(pipeline), partition_bytes=_ONE_TASK) as read:
         read_rows = read.frame.select(
             _beginning(F.col("value")), "file_path", "split", sql_column(MARK)

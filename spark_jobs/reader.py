@@ -1,5 +1,5 @@
-"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and says afterwards
-what it read."""
+"""Pieces of files as a frame: jvm/shipper/lines/LineSource.java reads them, and reports afterwards
+how far it read."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LineLimits:
     def of(cls, pipeline: Pipeline, keep: int | None = None) -> LineLimits:
         """Return the limits of a ship, but for ``keep`` if it is given."""
         if keep is None:
-            # Of a line that is cut off nobody knows what its last characters are the beginning of.
+            # The last characters of a truncated line may be a part of something longer.
             keep = (
                 pipeline.quarantine.keep_bytes
                 if pipeline.quarantine and not pipeline.records.redact

@@ -1,12 +1,11 @@
 """Reasons of failed reads, checks and ships, in words that hold no log content.
 
 Spark quotes the value at fault ("The value 'x' of the type STRING cannot be cast …"), a Python
-function quotes what it likes, and Great Expectations passes both on with a traceback. A step's
-result goes to the report and to messages, so only what is known to be harmless is taken from an
-error that came while data was read: which class of error Java raised, and Spark's name for it. A
-file that cannot be read is no error of Spark's: the reader marks its rows (spark_jobs.reader). What
-is known of a class is in :data:`_JAVA`, first match first; of Python's own errors, in
-:func:`of_python`.
+function may quote any text, and Great Expectations passes both on with a traceback. A step's result
+goes to the report and to messages, so only harmless parts are taken from an error that came while
+data was read: the class of Java's error, and Spark's name for it. A file that cannot be read is no
+error of Spark's: the reader marks its rows (spark_jobs.reader). The reasons of classes are in
+:data:`_JAVA`, first match first; those of Python's own errors in :func:`of_python`.
 """
 
 from __future__ import annotations
@@ -185,9 +184,9 @@ def first_line(error: Exception) -> str:
 
 
 def no_such_column(error: Exception, columns: Iterable[str] | None = None) -> str | None:
-    """Return a sentence about a column that an expression names and that is not there; None for
-    any other error. ``columns``: those to propose; by default the ones that Spark proposes. Columns
-    that shipper adds for itself are never proposed."""
+    """Return a sentence about a missing column that an expression names; None for any other error.
+    ``columns``: the columns to propose; by default those that Spark proposes. Columns that shipper
+    adds for itself are never proposed."""
     condition = getattr(error, "getCondition", lambda: None)() or ""
     if not condition.startswith("UNRESOLVED_COLUMN."):
         return None
@@ -272,8 +271,8 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def java_is_gone(error: Exception) -> str | None:
-    """Return how Spark's Java process ended, if that is what failed; else None. Python sees no more
-    than that nobody answers."""
+    """Return how Spark's Java process ended, if its end caused ``error``; else None. Python itself
+    only sees that the process does not answer."""
     java = java_process()
     cut_off = isinstance(error, ConnectionError | EOFError) or (
         type(error).__module__.startswith("py4j") and not _java_error(error)

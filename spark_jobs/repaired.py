@@ -31,7 +31,7 @@ _GIVEN = StructType(
 
 
 def judge(spark: SparkSession, pipeline: Pipeline, records: Sequence[RepairedRecord]) -> None:
-    """Note why a record is not to be sent, and leave of each what may leave."""
+    """Note why a record is not to be sent, and reduce each record to the parts that may leave."""
     if judges_lines(pipeline):
         _decide(spark, pipeline, [record for record in records if record.value is not None])
     if pipeline.records.redact:

@@ -30,11 +30,12 @@ _MALLOC = {
     "top_pad": 16 << 20,
     "mmap_threshold": 32 << 20,  # else 128 kB, once trim_threshold is given
 }
-#: What Spark makes of an expression may change with it, so the ledger has it. Read without
-#: importing Spark.
+#: Spark's minor version, which the ledger has, because another version may evaluate an expression
+#: differently. Read without importing Spark.
 SPARK_MINOR = ".".join(version("pyspark").split(".")[:2])
 _MOST_ROWS, _MOST_BATCH_BYTES = 4000, 2**30
-#: Compiling SQL to Java takes a second of a start, and no row that it would be for.
+#: For a pipeline without SQL: compiling SQL to Java takes a second of a start, and would help no
+#: row.
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -84,7 +85,7 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         **_for_hadoop(of_source),
         **_more_class_path(runner, more_jars),
         "spark.speculation": "false",
-        # What is larger, 1 MB by default, Spark hands to Python in a file; an order has passwords.
+        # By default Spark passes data over 1 MB to Python in a file, and an order has passwords.
         "spark.broadcast.UDFCompressionThreshold": "1g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.variable.substitute": "false",

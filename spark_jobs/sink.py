@@ -1,15 +1,15 @@
-"""The sink: one Spark job whose tasks ship the lines that they are given, in Arrow batches with the
-columns that :func:`spark_jobs.frame.records` makes.
+"""The sink: one Spark job whose tasks ship their lines, in Arrow batches with the columns that
+:func:`spark_jobs.frame.records` makes.
 
-Not by a data source of Spark's Python API, which starts a Python daemon each to look for sources,
-to plan the write and to commit it: three seconds of every ship (docs/adr/0015). Receipts come back
-by an accumulator, so those of tasks that are done are there also when the job fails: Spark adds
-what a task that succeeded has added, once.
+It is not a data source of Spark's Python API. Such a source starts one Python daemon each to look
+for sources, to plan the write and to commit it, which costs three seconds of every ship
+(docs/adr/0015). Receipts come back by an accumulator, so those of finished tasks are there also
+when the job fails: Spark adds the value of a successful task once.
 
 The order, with its passwords, travels inside the job, from memory to memory: options of a source
-would be shown in Spark's plans, and what Spark broadcasts for Python lies in files (hence
+would be shown in Spark's plans, and broadcasts for Python lie in files (hence
 ``spark.broadcast.UDFCompressionThreshold`` in spark_jobs.settings). Workers import this module to
-find :func:`_ship`; what a task needs is imported when it runs.
+find :func:`_ship`; a task's own modules are imported when it runs.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _OTHER_CODE = (
 _PROVED_AT_ONCE_BYTES = 8_000_000
 _TOLD = "python string, host string, daemon long, code string"
 _TELLS_SECONDS = 0.5
-"""So long a task of :func:`look_at_executors` takes, so that no executor gets two of them."""
+"""Time that a task of :func:`look_at_executors` takes, so that no executor gets two of them."""
 
 
 def start_workers(spark: SparkSession, tasks: int) -> None:
-    """Have Spark start the Python processes of so many tasks, which import what shipping needs: a
-    second that the first transaction then need not wait for, if there is something else to do
-    meanwhile. To be called in a thread. Never raises; a ship starts its own."""
+    """Have Spark start the Python processes of ``tasks`` tasks, which import the modules for
+    shipping: the first transaction then need not wait a second for them, if there is other work
+    meanwhile. To be called in a thread. Never raises; a ship starts its own processes."""
     with contextlib.suppress(Exception):
         spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, "nothing boolean").collect()
 
@@ -176,8 +176,8 @@ def _sum(
 def _ship(
     packed: bytes, code: str, receipts: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Ship one task's records; ``code``: the driver's digest. Raises only what another attempt may
-    mend, and not in the last one; everything else is in the receipt."""
+    """Ship one task's records; ``code``: the driver's digest. Raises only errors that another
+    attempt may mend, and not in the last attempt; every other error is in the receipt."""
     from pyspark import TaskContext
 
     from shipper.errors import DeliveryError

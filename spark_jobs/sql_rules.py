@@ -1,10 +1,10 @@
 """Restrictions of a pipeline's expressions beyond Spark's: found in the plan that Spark makes of an
 expression, not in its text.
 
-A file is known by its lines' numbers, and a retry reads it anew: so an expression must give the
-same for the same line each time, look at nothing but that line and its file, and make one value of
-it. Else a half-shipped file is finished with other records (lost, doubled), or a file's count of
-lines is no longer its count of records.
+A file is known by its lines' numbers, and a retry reads it again. So an expression must give the
+same result for the same line each time, read only that line and its file, and make one value of it.
+Otherwise a half-shipped file would be finished with other records (lost, doubled), or a file's
+count of lines would differ from its count of records.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Analysed:
 
     @classmethod
     def of(cls, spark: SparkSession, frame: DataFrame, sql: str) -> Analysed:
-        """Analyse an expression. Raises what Spark raises for what it cannot analyse."""
+        """Analyse an expression. Raises Spark's error if the analysis fails."""
         selected = frame.select(F.expr(sql))
         return cls(spark, sql, selected, selected._jdf.queryExecution().analyzed())
 
@@ -241,8 +241,8 @@ class Analysed:
         return None
 
     def fault(self) -> str | None:
-        """Return what would fail at the first line: an invalid regular expression, a constant that
-        cannot be computed."""
+        """Return the part that would fail at the first line: an invalid regular expression, a
+        constant that cannot be computed."""
         for node in self.nodes:
             pattern = _pattern(node)
             if pattern is not None and (why := regex_fault(self.spark, pattern)):

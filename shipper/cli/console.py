@@ -1,8 +1,8 @@
-"""Output of commands to the terminal: everything as text, nothing as markup; and the options that
+"""Output of commands to the terminal: all output is text and never markup; and the options that
 many commands share.
 
-File names, topics and log lines come from outside. Each string that is printed goes through
-:func:`shipper.terminal.visible`, in tables too, and whoever wants a colour passes a style.
+File names, topics and log lines come from outside. Each printed string goes through
+:func:`shipper.terminal.visible`, in tables too; a caller that wants a colour passes a style.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.text import Text
 from shipper.terminal import visible
 
 _WIDTH_OF_A_PIPE = 200
-"""Columns; nobody wraps lines there."""
+"""Number of columns, so large that no line is wrapped."""
 
 Config = Annotated[
     Path,
@@ -48,7 +48,7 @@ Strict = Annotated[
     typer.Option("--strict", help="Exit with 3 instead of 0 if there is a warning."),
 ]
 NEEDS_A_LOOK = 3
-"""Exit code of what is done, and left a warning, where --strict asks for it."""
+"""Exit code of a finished command that left a warning, under --strict."""
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
@@ -107,8 +107,7 @@ out, err = Terminal(), Terminal(stderr=True)
 
 
 def new_app(name: str, about: str = "") -> typer.Typer:
-    """Return the Typer of a command or, if it is told what it is ``about``, of a group of
-    commands."""
+    """Return the Typer of a command or, with ``about``, of a group of commands."""
     return typer.Typer(
         name=name,
         help=about or None,

@@ -14,7 +14,7 @@ from shipper.errors import UsageError, why_system
 
 app = new_app("dags", "Write the files through which Airflow finds the pipelines' DAGs.")
 
-#: By these words a file is known as ours, of whatever version.
+#: Marker of shipper's own files, of whatever version.
 _OURS = "from shipper_airflow import dags"
 _DAGS = f'''\
 """Airflow finds a DAG for every pipeline here. Written by `shipper dags install`."""
@@ -42,7 +42,7 @@ def dag_files() -> dict[str, str]:
 
 
 def write_dag_files(folder: Path) -> list[Path]:
-    """Write the files that are not there yet as they must be, and return them.
+    """Write the files that are missing or outdated, and return them.
 
     Raises UsageError if another file has such a name, or the folder cannot be written to.
     """

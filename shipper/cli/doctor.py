@@ -49,8 +49,8 @@ def doctor(
     ] = LIMIT_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Check everything that a run needs, and show for each check what it found, or what to do. Ship
-    nothing and change nothing.
+    """Check everything that a run needs, and show the finding of each check, with a remedy for each
+    fault. Ship nothing and change nothing.
 
     Exit code 1 if something must be repaired.
     """

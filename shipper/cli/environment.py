@@ -1,8 +1,8 @@
-"""``shipper environment pack``: what Spark's tasks run in, as one file for `runner.archive`.
+"""``shipper environment pack``: the environment of Spark's tasks, as one file for `runner.archive`.
 
-In it lie Python itself with its standard library, shipper, and the packages that a task imports.
-Spark (pyspark's Python files too) is the cluster's own. Packages are found by what is installed
-here, so that nothing is fetched, and the archive is what this environment was tested with.
+It holds Python itself with its standard library, shipper, and the packages that a task imports.
+Spark (pyspark's Python files too) is the cluster's own. Packages are copied from this installation,
+so nothing is downloaded, and the archive holds the versions that this environment was tested with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shipper.errors import ShipperError, UsageError
 app = new_app("environment", "Environment of Spark's executors.")
 
 _OURS = ("shipper", "spark_jobs")
-#: Beside what shipper itself depends on.
+#: Packages besides shipper's own dependencies.
 _OF_TASKS = ("pyarrow", "numpy")
 _PACKAGES = "packages"
 _LEVEL = 3
@@ -48,8 +48,8 @@ _LEFT_OUT = {
 }
 _LEFT_OUT |= {"site-packages", "dist-packages"}
 _SOURCES = (".pxd", ".pyx", ".pxi", ".h", ".hpp", ".a", ".pyi")
-#: Not a link to an interpreter elsewhere, as a virtual environment has it: that one need not be on
-#: the executors' machines.
+#: Not a link to an interpreter elsewhere, as in a virtual environment: the executors' machines need
+#: not have that interpreter.
 _LAUNCHER = """#!/bin/sh
 # It runs wherever it was unpacked.
 here=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1
@@ -154,7 +154,7 @@ def _interpreter(python: str) -> dict[str, Path]:
 
 
 def _packages() -> dict[str, Path]:
-    """Return place in the archive → folder or module of shipper and of what it depends on. Raises
+    """Return place in the archive → folder or module of shipper and of its dependencies. Raises
     UsageError."""
     found = {}
     for name in _OURS:

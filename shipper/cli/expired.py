@@ -31,7 +31,7 @@ class ShipRun(NamedTuple):
 Sent = dict[ShipRun, Counter[tuple[str, int | None]]]
 """Ship → (topic, partition) → records. None: records with keys, in any partition."""
 EndsBefore = Mapping[str, list[int]]
-"""Topic → per partition, where it ended before the ship. -1: nobody knows."""
+"""Topic → per partition, its end before the ship. -1: unknown."""
 
 
 def count(sent: Sent, of_path: Iterable[Entry]) -> None:

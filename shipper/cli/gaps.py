@@ -96,7 +96,7 @@ def gaps(
     asked = asked_window(spec, window) if window else None
     first = dict.fromkeys(spec.clusters, asked.start) if asked else _since(spec, runs_uri, since)
     earlier = None if since or asked or spec.formerly else _earlier(config, spec, runs_uri)
-    if earlier:  # it may have left a hole, which no run of this name knows of
+    if earlier:  # the earlier pipeline may have left a gap that no run of this name knows
         first = {cluster: min(at, earlier.until.get(cluster, at)) for cluster, at in first.items()}
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [
@@ -188,8 +188,8 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
 
 
 class Ledgers:
-    """The clusters' ledgers, each read once and only if somebody asks. One that cannot be read is a
-    problem, and tells nothing."""
+    """Ledgers of the clusters, each read at most once, on demand. A ledger that cannot be read is a
+    problem, and has no findings."""
 
     def __init__(self, config: Path, pipeline: str) -> None:
         self.problems: list[str] = []
@@ -224,8 +224,8 @@ class LedgerHeld:
         return bool(over) and all(tally.complete == tally.files for tally in over)
 
     def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Return True if all files are complete. A path alone does not tell: what was shipped from
-        there may be a file that another one has replaced since."""
+        """Return True if all files are complete. A path alone does not tell: the file that was
+        shipped from there may have been replaced since."""
         whole: dict[str, list[FileId]] = {}
         for file, tally in self.inventory.files.items():
             if tally.complete:

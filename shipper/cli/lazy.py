@@ -29,7 +29,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:
-            # So that the one that was probably meant is named.
+            # Names the command that was probably meant.
             self.commands = {
                 **self.commands,
                 **{name: self.get_command(ctx, name) for name in self.elsewhere},

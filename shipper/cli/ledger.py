@@ -447,8 +447,8 @@ _COLUMNS = (
 
 
 class _Seen(io.TextIOBase):
-    """Standard output, where somebody looks at it: names of files do nothing to the terminal. What
-    a program reads stays as it is."""
+    """Standard output. On a terminal, names of files are made harmless; a program reads them
+    unchanged."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(visible(text, keep="\r\n"))
@@ -459,7 +459,8 @@ class _Seen(io.TextIOBase):
 
 @contextmanager
 def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
-    """Write the file completely or not at all: nobody should take half an export for all of it."""
+    """Write the file completely or not at all, so that half an export is never taken for a whole
+    one."""
     if path is None:
         yield _Seen() if sys.stdout.isatty() else sys.stdout
         return

@@ -45,7 +45,7 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
         return Checked({}, "Airflow is not installed here")
     asked = json.dumps([[entry.notifier, dict.fromkeys(entry.with_)] for _, _, entry in named])
     with tempfile.TemporaryDirectory(prefix="shipper-airflow-") as folder:
-        # Airflow writes its configuration into a home that it does not find.
+        # Airflow writes its configuration into a home that does not exist yet.
         home = (
             {}
             if "AIRFLOW_HOME" in os.environ or Path("~/airflow").expanduser().exists()
@@ -82,7 +82,8 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
 
 
 def source_warnings(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:
-    """Return what is allowed in the pipelines' `source.path`, and most likely a mistake."""
+    """Return the entries of the pipelines' `source.path` that are allowed and most likely
+    mistakes."""
     return [
         locate(config_dir, name, "source.path", why)
         for name, pipeline in loaded.pipelines.items()

@@ -1,4 +1,4 @@
-"""``shipper list``: which pipelines there are, and until when each cluster has what they ship."""
+"""``shipper list``: the pipelines, and the time until which each cluster has their records."""
 
 from __future__ import annotations
 

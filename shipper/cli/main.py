@@ -81,7 +81,7 @@ from shipper.report.results import GateResult, RunReport
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import replace_unencodable_characters
 
-#: For those who work on shipper, or try it out: the extra `dev` brings them, in the package
+#: Tools for developers and for trying shipper out: the extra `dev` installs them, in the package
 #: shipper-tools.
 _TOOLS = {
     "bench": "shipper_tools.bench.command",
@@ -198,8 +198,7 @@ def validate(
     strict: Strict = False,
 ) -> None:
     """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
-    once. Run no program that the configuration names, and import none of its modules but
-    notifiers."""
+    once. Run no program that the configuration names, and import only its notifiers."""
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
@@ -488,7 +487,7 @@ def run(
     try:
         code = runner.run_job(
             job, stdout=sys.stderr.buffer
-        )  # spark-submit sends its child's standard error there
+        )  # spark-submit sends its child's standard error to standard output
     except Stopped as error:
         code, stopped = 128 + error.signum, error
     result = folder.find(runner.REPORT, RunReport)
@@ -509,7 +508,7 @@ def run(
     try:
         if metrics:
             metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))
-    except UsageError as error:  # what was shipped is shipped, whatever becomes of its figures
+    except UsageError as error:  # the records are shipped, even if their figures cannot be written
         err.say(error.message, "yellow")
     warned = message(result).ending == "warning"
     raise typer.Exit(code or (NEEDS_A_LOOK if strict and warned else 0))
@@ -559,8 +558,8 @@ def _failed(message: str, code: int) -> int:
 
 
 def _output_is_gone(error: OSError) -> int:
-    """Handle an output that is full, or that nobody reads any more. Python would try once more at
-    the end, and complain."""
+    """Handle an output that is full, or whose reader has gone. Python would write once more at the
+    end, and print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE

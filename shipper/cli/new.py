@@ -1,5 +1,5 @@
 """``shipper new``: the first file of a pipeline, commented and valid, from flags, questions and,
-best, a sample of what it is to ship."""
+best, a sample of its lines."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def new(
     try:
         load_pipeline_alone(config, name, EVERYTHING)
     except Exception:
-        file.unlink()  # what was asked for cannot be; the error says why
+        file.unlink()  # such a pipeline is not possible; the error says why
         raise
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
     if found and found.time:
@@ -123,9 +123,9 @@ def new(
 
 
 def _asked(flags: Mapping[str, tuple[str | None, str]]) -> list[str]:
-    """Return a value for each flag, in order: as given, or as somebody answers. ``flags``: flag →
-    (what was given, question). Raises UsageError with all that are missing where nobody can
-    answer."""
+    """Return a value for each flag, in order: the given one, or the answer to a question.
+    ``flags``: flag → (given value, question). Raises UsageError with all missing flags if no person
+    can answer."""
     missing = [flag for flag, (given, _) in flags.items() if not given]
     if missing and not sys.stdin.isatty():
         what = f"{words(missing)} {'are' if missing[1:] else 'is'} missing"

@@ -25,7 +25,7 @@ from shipper.windows.window import parse_moment
 
 @dataclass
 class OpenLedger:
-    """One pipeline's ledger on one cluster, with what is needed to read it."""
+    """Ledger of one pipeline on one cluster, with the connection that reads it."""
 
     pipeline: Pipeline
     cluster: Cluster
@@ -37,8 +37,8 @@ class OpenLedger:
         return self.log.look(AskFiles(), wait_seconds)
 
     def check_identity(self) -> None:
-        """Raise LedgerGone if this is not the ledger with which the pipeline has shipped: it knows
-        nothing of what was done before it."""
+        """Raise LedgerGone if this is not the ledger with which the pipeline has shipped, since
+        earlier deliveries are missing in it."""
         LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
 
     def split_starts(self, file: FileId) -> range:

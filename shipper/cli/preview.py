@@ -74,8 +74,8 @@ def preview(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """Show lines as they are read and the records that they would become: topic, key, headers, and
-    what is dropped or quarantined and why.
+    """Show lines and the records that they would become: topic, key, headers, and which lines are
+    dropped or quarantined and why.
 
     Lines are read and judged as in a run. No cluster is asked and nothing is sent, so records that
     are too large for their topic are not recognised.

@@ -104,8 +104,8 @@ def list_(
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
-    """List what is in quarantine, by run, file and reason, and how much of it was replayed. Only
-    the ledger is read."""
+    """List the records in quarantine, by run, file and reason, and how many of them were replayed.
+    Only the ledger is read."""
     documents = {}
     for ledger in open_ledgers(config, pipeline, cluster):
         rows = [
@@ -185,10 +185,11 @@ def show(
         bool, typer.Option("--json", help="A JSON object per line, for `replay`.")
     ] = False,
 ) -> None:
-    """Show the records: the reason, the origin, and what was kept of them. The quarantine topic is
+    """Show the records: the reason, the origin, and the kept part of each. The quarantine topic is
     read, so expired records are missing.
 
-    Exit code 1 if values in the topic are not those that shipper sent, by the ledger's checksums.
+    Exit code 1 if values in the topic differ from the values that shipper sent, by the ledger's
+    checksums.
     """
     forged = False
     for ledger in open_ledgers(config, pipeline, cluster):

@@ -1,4 +1,4 @@
-"""``shipper replay``: what was shipped once, shipped again by intent."""
+"""``shipper replay``: ships records again on purpose."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def replay(
     """Ship a range of event time, a window or some files once more: to the same topics, or to
     others.
 
-    A replay is a run with its own place in the ledger: with the same --id it sends what is missing,
-    and nothing twice.
+    A replay is a run with its own place in the ledger: with the same --id it sends the missing
+    records, and nothing twice.
     """
     spec = load_pipeline(config, pipeline)
     runs_uri = resolve_uri(config, spec.runs_uri)

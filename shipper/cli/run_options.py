@@ -93,7 +93,7 @@ Last = Annotated[
     ),
 ]
 
-#: As they are called in Airflow's form → on this command line.
+#: Name in Airflow's form → name on this command line.
 _FLAGS = {
     "`reship_reason`": "--reason",
     "`reship`": "--reship",
@@ -105,8 +105,8 @@ _FLAGS = {
 
 
 def asked_window(pipeline: Pipeline, text: str) -> Window:
-    """Return the window that --window names, in one of :data:`FORMS`; say what it is where it is
-    not written out. Raises WindowError."""
+    """Return the window that --window names, in one of :data:`FORMS`; print it if the option does
+    not write it out. Raises WindowError."""
     try:
         return parse_window(text)
     except WindowError:
@@ -146,8 +146,8 @@ def new_job(
     last: bool = False,
     **told: Any,
 ) -> tuple[runner.Job, RunFolder]:
-    """Make a job. ``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for what nobody
-    can have meant, WindowError, ConfigError."""
+    """Make a job. ``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for options that
+    contradict each other, WindowError, ConfigError."""
     pipeline = load_pipeline(config, name)
     parsed = _window(pipeline, window, last=last)
     job = runner.Job(

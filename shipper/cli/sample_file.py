@@ -26,8 +26,8 @@ _MOST = 0.9
 """Share of the records that must be alike; others are a stack's lines, say."""
 _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]"
-#: Pattern of a time → Spark SQL that makes a TIMESTAMP of it, and its unit. Without a backslash,
-#: which SQL's strings and YAML's would each want doubled.
+#: Pattern of a time → Spark SQL that makes a TIMESTAMP of it, and its unit. No backslash, which
+#: both SQL's strings and YAML's would need doubled.
 _TIMES = {
     f"{_DATE}{_CLOCK}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?": (
         "try_to_timestamp({})",
@@ -42,7 +42,7 @@ _TIMES = {
         "",
     ),
 }
-#: Of a field alone; between 2001 and 2096.
+#: A field that is only a number of seconds or milliseconds; between 2001 and 2096.
 _NUMBERS = {
     "[1-3][0-9]{12}": ("timestamp_millis(try_cast({} AS BIGINT))", ", in milliseconds"),
     "[1-3][0-9]{9}([.][0-9]+)?": ("timestamp_seconds(try_cast({} AS DOUBLE))", ", in seconds"),
@@ -95,13 +95,13 @@ def look_at(path: Path) -> SampleFile:
             )
             if format and (
                 format != "orc" or path.suffix == ".orc"
-            ):  # ORC: three letters with which a text may begin
+            ):  # ORC: a text may begin with these three letters
                 return _look_at_table(path, format)
             found = recognise(path.name, head)
             if found.problem:
                 raise UsageError(f"{path}: {found.problem}", code="SHIP-301")
             if found.format == SNAPPY:
-                return SampleFile(SNAPPY)  # Python has nothing here that unpacks its frames
+                return SampleFile(SNAPPY)  # Python cannot unpack these frames
             file.seek(0)
             beginning = _beginning(_OPENERS[found.format](file))
     except (OSError, EOFError, pa.ArrowException) as error:
@@ -174,9 +174,9 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _records(lines: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what records of several lines begin with, and their first lines; ``""`` and all lines
-    where each line is a record: nearly all begin with a date, or the others do not look as if they
-    belonged to what is before them."""
+    """Return the pattern with which records of several lines begin, and their first lines; ``""``
+    and all lines where each line is a record: nearly all begin with a date, or the others do not
+    look like continuations of the lines before them."""
     first = [line for line in lines if re.match(_DATE, line)]
     others = [line for line in lines if not re.match(_DATE, line)]
     belong = [

@@ -21,10 +21,10 @@ from shipper.errors import UsageError
 from shipper.report.preview import PreviewedLine
 from shipper.report.tested import moment
 
-#: Formats whose records are the text of the file. Of others the file itself is kept.
+#: Formats whose records are the text of the file. For other formats a copy of the file is kept.
 _TEXTS = ("text", "jsonl")
 _LARGEST_FILE_BYTES = 1_000_000
-#: Of a longer line the preview shows the beginning alone.
+#: The preview shows only the beginning of a longer line.
 _CUT_BYTES = 65_536
 _NO_UTF8 = re.compile(r"\\x[89a-f][0-9a-f]")
 _PLAIN = re.compile(r"[A-Za-z/][\w./-]*(?: [\w./-]+)*")
@@ -49,7 +49,7 @@ class SavedTest:
 
 
 def refuse_second(config_dir: Path, name: str) -> None:
-    """Raise UsageError if the pipeline has a file of tests: it may be somebody's work."""
+    """Raise UsageError if the pipeline has a file of tests, which must not be overwritten."""
     file = cases_path(config_dir, name)
     if file.exists():
         raise UsageError(
@@ -79,7 +79,7 @@ def save_test(
         if not isinstance(sample.content, bytes):
             beside = f"{pipeline.name}/{name}"
         elif len(sample.content.decode()) > LONGEST_TEXT:
-            beside = f"{pipeline.name}/{name}.txt"  # it is not packed, whatever its name said
+            beside = f"{pipeline.name}/{name}.txt"  # the text is not packed, whatever its name was
         if beside:
             files[saved.file.parent / beside] = sample.content
         shown = replace(sample, path=_portable(config_dir, sample.path))
@@ -125,8 +125,8 @@ def _why(saved: SavedTest) -> str:
 
 
 def _local_file(uri: str) -> Path:
-    """Return the path of a file on this machine. Raise UsageError if there is none, or if it is too
-    large to be kept."""
+    """Return the path of a file on this machine. Raises UsageError if there is none, or if it is
+    too large to be kept."""
     path = Path("/" + uri.removeprefix("file:").lstrip("/"))
     what = "a test keeps a copy of the file, because its records are not lines"
     if not uri.startswith(("file:/", "/")) or not path.is_file():

@@ -33,7 +33,7 @@ def run_tests(
     as_json: Json = False,
 ) -> None:
     """Test pipelines: read the sample lines of CONFIG/tests/PIPELINE.yaml as a run would, and
-    compare topic, key, value, headers, and what is dropped or quarantined and why.
+    compare topic, key, value, headers, and which lines are dropped or quarantined and why.
 
     No cluster is asked, no secret is needed, and the test takes seconds. Exit code 1 if something
     differs, 2 if a file is wrong. `shipper preview PIPELINE --save-test` writes a first file.

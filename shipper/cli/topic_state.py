@@ -14,8 +14,8 @@ from shipper.report.markup import plural
 
 
 class PresentEntries:
-    """The ledger's chunk records, path by path, without those whose topics are gone; what is lost
-    with them is known at the end."""
+    """Chunk records of the ledger, path by path, without those whose topics are gone; the lost
+    records are known at the end."""
 
     def __init__(self, ledger: OpenLedger) -> None:
         self._ledger = ledger

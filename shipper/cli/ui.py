@@ -24,10 +24,9 @@ def ui(
         int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 takes a free one.")
     ] = 8793,
 ) -> None:
-    """Show what was shipped, what is late and what is missing: a page for a browser on this
-    machine.
+    """Show the shipped, late and missing windows on a page for a browser on this machine.
 
-    While the page is served, everybody with an account on this machine can open it. In Airflow the
+    While the page is served, every user with an account on this machine can open it. In Airflow the
     same page checks each person's rights.
     """
     if not find_spec("fastapi") or not find_spec("uvicorn"):

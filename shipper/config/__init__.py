@@ -1,7 +1,7 @@
-"""The configuration: what a user writes, checked, as models, and described.
+"""Configuration: the models that check a user's files and describe them.
 
-A name is imported from its module when somebody asks for it: each of Spark's Python processes needs
-the models, and none of them needs YAML or the schemas, which take 0.3 s to import.
+A name is imported from its module when it is first used: each of Spark's Python processes needs the
+models, and none of them needs YAML or the schemas, which take 0.3 s to import.
 """
 
 from importlib import import_module

@@ -163,7 +163,7 @@ class SchemaRegistry(Model):
         }
 
     def warnings(self) -> Iterator[Fault]:
-        """Yield what is allowed and may be a mistake all the same."""
+        """Yield warnings about settings that are allowed and may be mistakes."""
         address = urlsplit(self.url)
         if (
             address.scheme == "http"

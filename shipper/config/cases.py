@@ -1,7 +1,7 @@
-"""``config/tests/NAME.yaml``: sample lines of pipeline NAME, and what is expected of them.
+"""``config/tests/NAME.yaml``: sample lines of pipeline NAME, and the expected records.
 
-`shipper test` reads the lines as a run would and compares. No secret is needed for that, since a
-fixed key takes the place of each key in `records.redact`.
+`shipper test` reads the lines as a run would and compares. It needs no secret, since a fixed key
+replaces each key in `records.redact`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shipper.errors import ConfigError
 FOLDER = "tests"
 MOST_RECORDS = 1_000
 """A sample has at most so many. More are no example that a person reads."""
-#: In the place of the key of each hash: tests are the same on every machine, and need no secret.
+#: Replaces the key of each hash: tests give the same result on every machine, and need no secret.
 _KEY = "a key for tests, and no secret"
 
 
@@ -91,7 +91,7 @@ class Expectation(Model):
 
     @property
     def why(self) -> str | None:
-        """The expected rule or reason; None of a record that must be shipped."""
+        """Expected rule or reason; None of a record that must be shipped."""
         return self.dropped or self.quarantined or self.fails
 
     @property
@@ -103,7 +103,7 @@ class Expectation(Model):
 
 
 class Case(Model):
-    """Sample lines and what is expected of them."""
+    """Sample lines and their expected records."""
 
     lines: str | None = Field(default=None, min_length=1)
     """Content of the sample as text, best in a block (`lines: |`), in the encoding of the
@@ -268,7 +268,7 @@ def _encoding(pipeline: Pipeline) -> str:
 
 
 def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what contradicts the pipeline or is not there."""
+    """Yield expectations that contradict the pipeline or name missing parts of it."""
     if case.file is not None:
         sample = folder / case.file
         if not sample.resolve().is_relative_to(folder.resolve()):

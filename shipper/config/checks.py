@@ -16,8 +16,8 @@ from shipper.config.units import Bytes, Seconds, write_duration, write_size
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """Properties of the pipeline that a check may need. None is for what is not known, since it is
-    faulty itself."""
+    """Properties of the pipeline that a check may need. None if a property is unknown, because its
+    own setting is faulty."""
 
     columns: Sequence[str] | None
     """`value`, `key` if there is one, and what `records` makes."""
@@ -245,8 +245,8 @@ ListingCheck = (
 
 class SumClosesCheck(GateCheck):
     """Lines read = filtered + quarantined + delivered + already there, for the cluster and for each
-    file; and each of these figures, and the records of each topic, are the same by Spark's own
-    count, by the tasks' receipts and in the ledger, read anew. Costs a read of the ledger."""
+    file. Each of these figures, and the records of each topic, must be the same by Spark's own
+    count, by the tasks' receipts and in the ledger, read again. Costs a read of the ledger."""
 
     check: Literal["sum_closes"]
 
@@ -279,7 +279,7 @@ class QuarantineRateCheck(GateCheck):
 
 
 class ReadBackCheck(GateCheck):
-    """The topics hold what was sent, as seen by a `read_committed` consumer that shares no code
+    """The topics hold the sent records, as seen by a `read_committed` consumer that shares no code
     with the producer. It reads from where each partition ended before this run's first byte to the
     present end. Not for compacted topics, which forget records."""
 

@@ -113,8 +113,8 @@ class Delivery(Model):
     transaction_timeout_seconds: Seconds = Field(
         default=120.0, alias="transaction_timeout", ge=10, le=900
     )
-    """Time after which the broker aborts a transaction that nobody ends. Brokers allow 15m at most
-    by default."""
+    """Time after which the broker aborts a transaction that its producer does not end. Brokers
+    allow 15m at most by default."""
     lease_seconds: Seconds = Field(default=30.0, alias="lease", ge=1, le=86_400)
     """Lease of a run: the longest time for which a run that died silently keeps the next one
     waiting. It is renewed after each third of this time."""
@@ -175,7 +175,7 @@ class Delivery(Model):
 
 
 class Ledger(Model):
-    """The compacted topic on the target cluster that knows what was delivered."""
+    """Compacted topic on the target cluster that records which files were delivered."""
 
     topic: str = "_shipper.{pipeline}"
     """Name of the topic. `{pipeline}` gives every pipeline a ledger of its own, so that none waits
@@ -258,8 +258,8 @@ class Cluster(Model):
         return found.get_secret_value() if found is not None else None
 
     def warnings(self) -> Iterator[Fault]:
-        """Yield what is allowed and may be a mistake all the same. No value of a property
-        is in it."""
+        """Yield warnings about settings that are allowed and may be mistakes. They contain no value
+        of a property."""
         for place, why in self.schema_registry.warnings() if self.schema_registry else ():
             yield ("schema_registry", *place), why
         yield from self._in_the_clear()
@@ -336,7 +336,7 @@ def client_settings(cluster: Cluster) -> dict[str, Any]:
 
 def reveal(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``settings`` in the clear, for the constructor of a client alone. Raises
-    WrongProperties for a reference that nobody has looked up."""
+    WrongProperties for a reference whose value was not looked up."""
     found = {name: _plain(value) for name, value in settings.items()}
     unknown = [name for name, value in found.items() if value is None]
     if unknown:
@@ -359,8 +359,8 @@ def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongPropert
 
 
 def without_secrets(settings: Mapping[str, Any], text: str) -> str:
-    """Return librdkafka's words without values that may be secrets. A file that is not there is
-    named, since OpenSSL does not name it."""
+    """Return librdkafka's words without values that may be secrets. A missing file is named, since
+    OpenSSL does not name it."""
     for name, value in settings.items():
         path = str(_plain(value))
         if (

@@ -155,8 +155,8 @@ class AllowedCheck(RecordCheck):
 
 
 class InWindowCheck(RateCheck):
-    """The share of records whose time lies in the window, or near it. A column that is text is read
-    as a time; what is none, and what is null, is not in the window."""
+    """The share of records whose time lies in the window, or near it. A text column is read as a
+    time; a text that is no time, and null, is not in the window."""
 
     check: Literal["in_window"]
     column: str = Field(min_length=1)
@@ -245,8 +245,8 @@ class RouteRateCheck(ContentCheck):
     """Smallest share of each topic whose name is known before reading. Even at 0 it must get a
     record."""
     topics: dict[str, Share] = Field(default_factory=dict)
-    """Topic → bounds of its share, in place of `min_share`: `{errors.web: {min: 0.001, max:
-    0.05}}`; `min: 0` lets it be empty."""
+    """Topic → bounds of its share, instead of `min_share`: `{errors.web: {min: 0.001, max: 0.05}}`;
+    `min: 0` lets it be empty."""
 
     @field_validator("topics")
     @classmethod

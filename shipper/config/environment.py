@@ -1,12 +1,12 @@
-"""``${…}`` in configuration: what is filled in, from where, and when.
+"""References ``${…}`` in configuration: their kinds, and when their values are filled in.
 
 ``${NAME}`` and ``${NAME:-default}`` are variables of the environment; as in a shell, the default is
-taken for one that is unset or empty. Cluster files, and the keys of `source.s3`, know two more:
-``${file:/run/secrets/kafka}``, a file that nobody else may read, and
-``${airflow:CONNECTION.password}``, a connection of Airflow's. What is filled in is not looked at
-again, so a password may hold any character.
+used if the variable is unset or empty. Cluster files, and the keys of `source.s3`, know two more:
+``${file:/run/secrets/kafka}``, a file that only shipper's user may read, and
+``${airflow:CONNECTION.password}``, a connection of Airflow's. References inside a value are not
+replaced, so a password may hold any character.
 
-Airflow parses DAGs in a process that need not know a secret: there, what is not known is left for
+Airflow parses DAGs in a process that need not know a secret: there, unknown references are left for
 later (``leave``).
 """
 
@@ -24,12 +24,12 @@ from typing import Any, Literal
 from shipper.config.yaml_file import KeyPath, Problem
 
 ReferenceKind = Literal["environment", "file", "airflow"]
-#: While DAGs are parsed, and for ``validate --no-secrets``.
+#: Kinds that need not be known while DAGs are parsed, and for ``validate --no-secrets``.
 EVERYTHING: frozenset[ReferenceKind] = frozenset({"environment", "file", "airflow"})
-#: What only a task of Airflow's can know.
+#: Kinds that only a task of Airflow can look up.
 OF_AIRFLOW: frozenset[ReferenceKind] = frozenset({"airflow"})
-#: Holds what was looked up by somebody else, as JSON: ``{"airflow:kafka.password": "…"}``.
-#: Airflow's task gives it to its child.
+#: Variable with values that another process looked up, as JSON: ``{"airflow:kafka.password":
+#: "…"}``. Airflow's task passes it to its child.
 GIVEN_VARIABLE = "SHIPPER_REFERENCES"
 
 NOTHING = object()
@@ -107,11 +107,12 @@ class ReferenceValues:
 
 
 def read_secret(path: Path) -> str:
-    """Read a file's text without the line end at its end. Raises UnknownReference for one that
+    """Read a file's text without the line end at its end. Raises UnknownReference for a file that
     others may read.
 
-    PostgreSQL's rule for its private key: one's own file may be open to nobody else; one of root's
-    also to a group, since that is how secrets are mounted for a process that is not root.
+    The rule is PostgreSQL's for its private key: a file of shipper's own user may be open to no
+    other user; a file of root's may also be open to a group, since secrets are mounted in this way
+    for a process that is not root.
     """
     try:
         with path.open("rb") as file:
@@ -217,7 +218,8 @@ def fill_in(
 
 
 def _parsed(match: re.Match[str]) -> Reference | str:
-    """Return the reference, or what is wrong with it. Quotes nothing of it that may be a secret."""
+    """Return the reference, or its fault. The text of a fault quotes no part that may be a
+    secret."""
     if match["name"] is not None:
         default = match["default"]
         return Reference(

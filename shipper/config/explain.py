@@ -1,9 +1,9 @@
 """Explanation of faults in a configuration, in a user's words: pydantic's errors as problems at the
 user's own paths, and problems as faults with file, line and column.
 
-pydantic tells where by the models' structure: shorthands written out, the `check` of a gate as one
-more step. A user sees the path that is in the file. What may stand at a path is read from the
-models' annotations.
+pydantic describes places by the models' structure: shorthands written out, the `check` of a gate as
+one more step. A user sees the path that is in the file. The allowed values at a path are read from
+the models' annotations.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _unknown_key(spot: _Spot) -> str:
 
 
 def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
-    """Return what stands in the file; nothing if the model keeps it out of its own repr, as it does
+    """Return the value in the file; empty if the model keeps it out of its own repr, as it does
     with secrets."""
     value = _at(file.data, spot.path)
     if isinstance(value, dict | list):
@@ -218,7 +218,7 @@ def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
 
 
 def _allowed(kind: str, context: Mapping[str, Any], spot: _Spot, value: Any) -> str | None:
-    """Return what may stand there. None for a kind of error that no field of ours has so far."""
+    """Return the allowed values. None for a kind of error that no field has so far."""
     if is_scalar_union(bare(spot.annotation)):
         return "expected text, a number, true or false"
     match kind:
@@ -295,7 +295,7 @@ def variants(annotation: Any) -> dict[str, type[BaseModel]]:
 
 
 def is_scalar_union(annotation: Any) -> bool:
-    """Return True if several kinds of values may be written, none of which is a check."""
+    """Return True if the field takes several kinds of values, none of which is a check."""
     return get_origin(annotation) in (Union, UnionType) and not variants(annotation)
 
 

@@ -13,11 +13,11 @@ from shipper.config.rules import Fault, Model, refuse
 Format = Literal["text", "jsonl", "csv", "parquet", "orc", "avro", "whole_file"]
 Codec = Literal["auto", "none", "gzip", "bzip2", "zstd", "lz4", "snappy", "hadoop_snappy"]
 
-#: Formats that know themselves where their parts begin, and are packed inside.
+#: Formats that define their own parts, and are packed inside.
 TABLES = frozenset({"parquet", "orc", "avro"})
-#: Those whose records are made by shipper; of all others they are the file's bytes.
+#: Formats whose records shipper makes; for all others they are the file's bytes.
 MADE = TABLES | {"csv"}
-#: Those that cannot be read from the middle.
+#: Formats that cannot be read from the middle.
 ONE_PIECE = frozenset({"csv", "whole_file"})
 _OBJECTS = ("jsonl", "csv")
 

@@ -55,14 +55,14 @@ class LoadedConfig:
     """Faults of each pipeline that has some, by its file's stem. A pipeline is broken too if a
     cluster that it names is."""
     warnings: tuple[ConfigFault, ...] = ()
-    """Warnings about what is allowed and may be a mistake all the same."""
+    """Warnings about settings that are allowed and may be mistakes."""
 
 
 def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()) -> Pipeline:
     """Load the pipeline in ``pipelines/NAME.yaml``. Raises ConfigError with all faults of the file.
 
-    The clusters that it names must have files; what is in those, :func:`load_cluster` checks.
-    ``leave``: kinds of references that need not be known yet, see
+    The clusters that it names must have files; :func:`load_cluster` checks their content.
+    ``leave``: kinds of references whose values may be unknown for now, see
     :mod:`shipper.config.environment`.
     """
     file = _pipelines(config_dir, leave).one(name)
@@ -79,10 +79,10 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] 
 def load_pipeline_alone(
     config_dir: Path, name: str, leave: Collection[ReferenceKind] = ()
 ) -> Pipeline:
-    """Load a pipeline as :func:`load_pipeline` does, whatever its clusters' files hold and whatever
-    the platform allows. Raises ConfigError.
+    """Load a pipeline as :func:`load_pipeline` does, without checking its clusters' files and the
+    platform's bounds. Raises ConfigError.
 
-    For a copy of the files: a relative path would lie below what is allowed in the one place, and
+    For a copy of the files: a relative path would lie below an allowed folder in the one place, and
     not in the other.
     """
     found = _platform(config_dir)
@@ -121,8 +121,8 @@ def hash_keys(config_dir: Path, pipeline: str) -> list[str]:
 
 
 def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedConfig:
-    """Load every pipeline and cluster. Never raises for what is wrong in a file: a broken one takes
-    no other down."""
+    """Load every pipeline and cluster. Never raises for faults in a file: a broken file affects no
+    other file."""
     if not config_dir.is_dir():
         return LoadedConfig({}, {}, (missing_folder(config_dir),), {})
     of_clusters, of_pipelines = _clusters(config_dir, leave), _pipelines(config_dir, leave)
@@ -131,8 +131,7 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
     pipelines, broken = _read_pipelines(of_pipelines, of_clusters, reasons)
     faults = [fault for file in clusters.values() for fault in file.faults]
     faults += [fault for found in broken.values() for fault in found if not fault.repeats]
-    # A file with the wrong ending beside one with the right one breaks nothing, but is a fault
-    # nevertheless.
+    # A file with the wrong ending beside one with the right ending breaks nothing, but is a fault.
     faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
     faults += of_pipelines.platform.faults if of_pipelines.platform else ()
     if not pipelines and not broken:
@@ -249,9 +248,9 @@ def _right(file: ConfigFile[M], more: Iterable[ConfigFault] = ()) -> M:
 def _cluster_faults(
     file: ConfigFile[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
 ) -> list[ConfigFault]:
-    """Return faults of clusters that the pipeline names and that have no file, or, by ``reasons``,
-    a broken one. Looks at what is in the file and not at the model, so that a fault elsewhere does
-    not hide these."""
+    """Return the faults of clusters that the pipeline names and that have no file, or, by
+    ``reasons``, a broken one. Looks at the file's text and not at the model, so that another fault
+    does not hide these."""
     names = file.yaml.data.get("clusters")
     stems = clusters.stems()
     faults = []
@@ -449,7 +448,8 @@ class Folder(Generic[M]):
         return sorted(path for path in files if path.suffix.lower() in (".yaml", ".yml"))
 
     def one(self, name: str) -> ConfigFile[M]:
-        """Return the file that is named for ``name``. Raises ConfigError if there is none."""
+        """Return the file of the pipeline or cluster ``name``. Raises ConfigError if there is
+        none."""
         if not self._config_dir.is_dir():
             raise ConfigError(str(missing_folder(self._config_dir)), code="SHIP-203")
         stems = self.stems()
@@ -477,7 +477,7 @@ class Folder(Generic[M]):
         return f"; there is none in {self.shown}"
 
     def read(self, stem: str) -> ConfigFile[M]:
-        """Read the file, and what is wrong in it. Never raises for that."""
+        """Read the file and its faults. Never raises for a faulty file."""
         file, shown = self.file(stem), self.show(stem)
         problems, model = list(file.problems), None
         if self.platform and self.platform.faults:  # it might forbid what stands here
@@ -497,11 +497,11 @@ class Folder(Generic[M]):
             ]
             known = {problem.path for problem in problems}
             try:
-                # By the keys of the YAML only: `chunk_size_bytes`, a name in the code, is an
-                # unknown key here.
+                # Only keys of the YAML are allowed here: `chunk_size_bytes`, a name in the code, is
+                # an unknown key.
                 model = self._model.model_validate(data, by_alias=True, by_name=False)
             except ValidationError as error:
-                # What pydantic thinks of a value that is known to be wrong would be said twice.
+                # A value that is known to be wrong needs no second complaint from pydantic.
                 problems += [
                     problem
                     for problem in problems_of(error, self._model, file)
@@ -611,8 +611,8 @@ def _anything(path: KeyPath) -> bool:
 
 
 def _not_known_yet(path: KeyPath, text: str) -> Any:
-    """Return what stands for a reference of a cluster file meanwhile: None for a property, itself
-    where it is text, else the default."""
+    """Return a stand-in for a reference of a cluster file: None for a property, the reference
+    itself where it is text, else the default."""
     if path[:1] == _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
         return None
     return text if path in (("cluster",), ("bootstrap",), (*_REGISTRY, "url")) else NOTHING

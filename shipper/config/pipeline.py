@@ -1,5 +1,5 @@
-"""Models of ``config/pipelines/*.yaml``; what is below `records` and `delivery` is in modules of
-its own.
+"""Models of ``config/pipelines/*.yaml``; the parts below `records` and `delivery` are in modules of
+their own.
 
 Every model is frozen and forbids unknown keys. Durations and sizes carry their unit in the YAML
 value (``10m``, ``64MB``) and in the field's name in code (``_seconds``, ``_bytes``). The JSON
@@ -361,8 +361,8 @@ class Pipeline(Model):
                 data[key] = {field: data[key]}
         return with_objects_asked_for(data)
 
-    # What follows are validators of fields and not of the whole, so that a fault elsewhere in the
-    # file does not hide theirs. Each sees the fields above its own, if those are right.
+    # The validators below check fields and not the whole, so that a fault elsewhere in the file
+    # does not hide theirs. Each sees the fields above its own, if those are right.
 
     @field_validator("formerly", mode="before")
     @classmethod
@@ -607,12 +607,12 @@ class Pipeline(Model):
         return self.runner.cores if self.delivery.ordering == "none" else 1
 
     def transform_digest(self) -> str:
-        """Return 12 hex digits over all that decides which records a file becomes and where they
-        go. A file that was shipped in part under another digest is refused unless the run says
-        `reship`. Not in it: how lines are packed into bundles (ADR 5), and what goes to quarantine,
-        since the ledger has that record by record (ADR 9); so neither are the topics that a route
-        allows. A part that a pipeline does not use is left out, so that a newer shipper takes no
-        older one's file for changed."""
+        """Return 12 hex digits over all settings that decide which records a file becomes and where
+        they go. A partly shipped file is refused under another digest unless the run says `reship`.
+        The digest does not cover how lines are packed into bundles (ADR 5), nor the records that go
+        to quarantine, since the ledger has these one by one (ADR 9); so neither does it cover the
+        topics that a route allows. An unused part of a pipeline is left out, so that a newer
+        shipper does not take older files for changed."""
         unused = {
             name for name in ("parse", "drop", "starts_with") if not getattr(self.records, name)
         }

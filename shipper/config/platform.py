@@ -1,6 +1,6 @@
-"""``config/shipper.yaml``: what those who run the platform decide for all pipelines. Optional;
-without it, whoever writes a pipeline is trusted as whoever runs the platform is (SECURITY.md).
-"""
+"""Models of ``config/shipper.yaml``: decisions of the platform's operators for all pipelines.
+Optional; without it, authors of pipelines are trusted as operators of the platform are
+(SECURITY.md)."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Platform(Model):
     file."""
 
     allow: Allow | None = None
-    """Bounds of what pipelines may use. Without this section there are none: the author of a
-    pipeline may run programs as shipper's user."""
+    """Bounds of pipelines. Without this section there are none: the author of a pipeline may run
+    programs as shipper's user."""
     environment: tuple[str, ...] = Field(default=(), examples=[["LOG_ARCHIVE_*"]])
     """Variables of the environment that a job's process gets, besides those that every job needs
     and those that its files refer to."""
@@ -130,7 +130,7 @@ class Platform(Model):
 
 @dataclass(frozen=True)
 class PlatformFile:
-    """The file and what it says, or that there is none."""
+    """File and its content, or the fact that there is none."""
 
     shown: str
     file: YamlFile
@@ -290,8 +290,8 @@ def _lacks(key: str, value: Any) -> bool:
 
 
 def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Problem]:
-    """Return what is wrong with ``defaults`` in a pipeline that says the rest. What only a whole
-    pipeline can contradict is found in each."""
+    """Return the faults of ``defaults`` in a pipeline whose other settings are valid.
+    Contradictions with the other settings are found in each pipeline."""
     rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "clusters": ["any"]}
     if not {"topic", "routes"} & defaults.keys():
         rest["topic"] = "any"

@@ -1,9 +1,9 @@
 """Properties of librdkafka that a cluster file may set, each with its reason, and Spark's settings
 that `runner.conf` may not hold.
 
-Shipper's promises rest on how its clients are set, so a user may set what is on this list and
-nothing else. A test compares the list with what the installed librdkafka knows. Read with its
-CONFIGURATION.md (2.16) and, where that does not say enough, its source.
+Shipper's promises depend on its clients' settings, so a user may set only the properties in this
+list. A test compares the list with the properties of the installed librdkafka. Source: its
+CONFIGURATION.md (2.16) and, where that does not say enough, its code.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from shipper.config.rules import THE_KEY, Fault
 
-#: May be set in `properties`: how to find, reach and convince the brokers. None decides what is
-#: written, read, or heard of a connection.
+#: Allowed in `properties`: settings that find, reach and convince the brokers. None decides what is
+#: written or read, or how lost connections are detected.
 ALLOWED: dict[str, str] = {
     "security.protocol": (
         "`ssl` or `sasl_ssl` in production; the others send passwords and records in the clear"
@@ -114,9 +114,9 @@ ALLOWED: dict[str, str] = {
 _HARMLESS_TO_A_SHELL = re.compile(r"[\w./@:-]+", re.ASCII)
 #: Properties whose value counts as well; the reason in `ALLOWED` says which are taken.
 _VALUES: dict[str, Callable[[str], bool]] = {
-    # librdkafka closes an idle connection also while a request waits there for its answer, and says
-    # so to nobody. A request waits for `socket.timeout.ms` at most, which is 300,000 at most; up to
-    # 2 s are taken off for jitter.
+    # librdkafka also closes an idle connection while a request waits there for its answer, and
+    # reports nothing. A request waits for `socket.timeout.ms` at most, which is 300,000 at most; up
+    # to 2 s are subtracted for jitter.
     "connections.max.idle.ms": lambda value: value.isdecimal() and not 0 < int(value) < 310_000,
     **dict.fromkeys(
         ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab"),
@@ -126,8 +126,8 @@ _VALUES: dict[str, Callable[[str], bool]] = {
 
 
 def property_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what cannot stand in `properties`, at the name or at its value. A value that is not
-    known yet is None."""
+    """Yield the faults of `properties`, at the name or at its value. A value that is unknown for
+    now is None."""
     for name, value in properties.items():
         if name not in ALLOWED:
             meant = difflib.get_close_matches(name, ALLOWED, n=1)
@@ -200,7 +200,7 @@ _HARMLESS = (
     "spark.sql.statistics.*",
     "spark.sql.cbo.*",
 )
-#: What Spark 4.2 has without being told: written out it changes nothing. Set for every session, so
+#: Spark 4.2's own defaults: written out they change nothing. They are set for every session, so
 #: that no `spark-defaults.conf` decides.
 SQL_DEFAULTS = {
     "spark.sql.ansi.enabled": "true",

@@ -46,7 +46,7 @@ _WHY_NOT_BUNDLED = {
     ),
     "avro": "a bundle joins lines of text, and these are no text; remove `bundle`",
 }
-#: Why a record is in quarantine, beside the names of checks with severity `quarantine`.
+#: Reasons of records in quarantine, besides the names of checks with severity `quarantine`.
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = (
     "unparseable",
     "unroutable",
@@ -387,7 +387,7 @@ class Route(Model):
     `records.columns`). The line then decides its topic, so `topics` or `matching` must list the
     allowed topics."""
     when: str | None = None
-    """Spark SQL condition. The last route has none: it takes what is left."""
+    """Spark SQL condition. The last route has none: it takes all other records."""
     topics: tuple[str, ...] = ()
     """Topics that a `topic` with a `{column}` may lead to, by their whole names. A record for
     another topic goes to quarantine as `unroutable`, or fails the run without a quarantine. May be
@@ -465,8 +465,8 @@ class Route(Model):
 
 
 def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> Iterator[Fault]:
-    """Yield what is wrong with a routing table. ``columns``: names that a topic may be made of,
-    None: not known."""
+    """Yield the faults of a routing table. ``columns``: names that a topic may be made of, None:
+    unknown."""
     for index, route in enumerate(routes[:-1]):
         if route.when is None:
             yield (

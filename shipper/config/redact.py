@@ -1,5 +1,5 @@
-"""`records.redact`: what is taken out of a record before it leaves. jvm/shipper/redact does it,
-spark_jobs.redact calls it."""
+"""Model of `records.redact`: rules that remove text from a record before it leaves.
+jvm/shipper/redact applies them, spark_jobs.redact calls it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pydantic import Field, Secret, WithJsonSchema, field_validator, model_valid
 from shipper.config.rules import Fault, Model, regex_groups
 
 SHORTEST_KEY = 16
-#: What stands for a match of a regular expression that says nothing else.
+#: Default replacement for a match of a regular expression.
 REDACTED = "[redacted]"
 _KEY = re.compile(r"\$\{(?:[^}:]+|(?:file|airflow):[^}]+)\}")
 _TOKEN = re.compile(r"\$(.?)", re.DOTALL)
 
 
 class KeyedHash(Model):
-    """Keyed hash that replaces what is found. The same text gives the same hash, so records can
-    still be joined and counted, and nobody without the key can find the text by trying. The hash is
-    the first 32 hex digits of HMAC-SHA256 over the text as it stands."""
+    """Keyed hash that replaces the matched text. The same text gives the same hash, so records can
+    still be joined and counted, and without the key the text cannot be found by trying. The hash is
+    the first 32 hex digits of HMAC-SHA256 over the unchanged text."""
 
     key: Annotated[Secret[str | None], WithJsonSchema({"type": "string", "pattern": r"\$\{.+\}"})]
     """A reference, `${NAME}`, `${file:/path}` or `${airflow:CONNECTION.password}`, to 16 characters
@@ -63,7 +63,7 @@ class Redaction(Model):
     """Replacement: by default `[email]`, `[card]` and so on, and `[redacted]` for a `regex`. With
     `regex`, `$1` to `$9` are its groups and `$$` is a dollar sign."""
     hash_: KeyedHash | None = Field(default=None, alias="hash")
-    """Keyed hash of what was found, instead of `with`."""
+    """Keyed hash of the matched text, instead of `with`."""
 
     @model_validator(mode="before")
     @classmethod

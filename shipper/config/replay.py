@@ -1,9 +1,9 @@
-"""A replay: what was shipped once is shipped again by intent, as a run of a pipeline that is
+"""Replay of a window: its records are shipped again on purpose, as a run of a pipeline that is
 derived from the one in the file. Pure.
 
 The derived pipeline has a name of its own, `PIPELINE.replay.ID`, and so its own place in the
-ledger: there nothing is shipped yet, and what one try of the replay has shipped the next one finds.
-All else (plan, gates, exactly once, receipts) is that of any run.
+ledger, which is empty at first; each try of the replay finds there the records of the earlier
+tries. All else (plan, gates, exactly once, receipts) is as in any run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from shipper.config.records import Route
 from shipper.config.rules import REPLAY_INFIX, Model, check_topic, sql_literal
 from shipper.errors import UsageError
 
-#: The rule that takes out lines whose event time is not asked for. First of all: such a line is
-#: nothing else.
+#: Rule that drops lines whose event time is outside the replay. It comes first: such a line counts
+#: for no other rule.
 OUTSIDE = "outside_replay"
 ID_HEADER, REASON_HEADER, FILE_HEADER = (
     "shipper-replay",
@@ -58,7 +58,7 @@ class Replay(Model):
 
 
 def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
-    """Derive the pipeline of a replay. Raises UsageError for what this pipeline cannot do."""
+    """Derive the pipeline of a replay. Raises UsageError if this pipeline cannot be replayed."""
     delivery = pipeline.delivery
     limits = [limit for limit in (delivery.rate_limit, replay.rate_limit) if limit]
     checks = tuple(check for check in pipeline.gates.source if isinstance(check, ContentCheck))
@@ -87,7 +87,7 @@ def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:
         },
         "routes": _prefixed(pipeline, pipeline.routes, replay.topic_prefix),
         "delivery": delivery.model_copy(update={"rate_limit": min(limits, default=None)}),
-        # Checks of a listing say how a window's should be; these may be a few files, or old ones.
+        # Checks of a listing describe a whole window; a replay's files may be few, or old.
         "gates": pipeline.gates.model_copy(
             update={
                 "source": checks or (RowsCheck(check="rows"),),

@@ -1,5 +1,5 @@
-"""Foundation of the models: their base class, how a validator refuses, and what may be written in
-one value.
+"""Foundation of the models: their base class, the way in which a validator refuses, and the rules
+for single values.
 
 No file, environment or network is touched here. Cron expressions, dates in paths, names of topics
 and hosts, and URIs are judged by their text.
@@ -24,8 +24,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 #: pydantic's own last step to a key of a map.
 THE_KEY = "[key]"
 Fault = tuple[tuple[str | int, ...], str]
-"""The place below what is validated, and what is wrong there: ``((0, "when"), "why")``. A fault of
-a map's key, not of its value, is at ``(key, THE_KEY)``."""
+"""Place below the validated value, and the fault there: ``((0, "when"), "why")``. A fault of a
+map's key, not of its value, is at ``(key, THE_KEY)``."""
 
 
 class Model(BaseModel):
@@ -55,7 +55,7 @@ COLUMN_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY_PATTERN = r"^[0-9]+[gm]$"
 ARCHIVE_PATTERN = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)[^,#\s]*\.(tar\.gz|tgz|zip)$"
 CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
-#: What each pattern of a field means, for people.
+#: Description of each field's pattern, for people.
 PATTERN_MEANINGS = {
     NAME_PATTERN: (
         "a name has lower-case letters, digits, '_' and '-' only, begins with a letter "
@@ -86,8 +86,8 @@ def original(pipeline: str) -> str:
 
 
 def suggestion(word: str, allowed: Collection[str], label: str = "allowed") -> str:
-    """Return ``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be put after
-    what was found."""
+    """Return ``"; did you mean 'chunk_size'? allowed: batch_size, chunk_size"``, to be appended to
+    a fault."""
     by_lower = {name.lower(): name for name in allowed}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
     guess = f"; did you mean {by_lower[close[0]]!r}?" if close else ";"
@@ -136,8 +136,8 @@ def check_topic(name: str, *ledgers: str) -> None:
 
 def regex_groups(pattern: str) -> list[str | None]:
     """Return the capturing groups of a Java regular expression by number (the first is number 1),
-    with their names. Parentheses in a comment of `(?x)` count too, which is wrong; nobody writes
-    those into YAML."""
+    with their names. Parentheses in a comment of `(?x)` count too, which is wrong; such comments
+    are not expected in YAML."""
     groups: list[str | None] = []
     index, in_class = 0, 0
     while index < len(pattern):
@@ -206,7 +206,7 @@ def check_cron(expression: str) -> None:
         raise ValueError(
             "`H` and `R` are random numbers, and change at each reading; write the number"
         )
-    # As late as this: most pipelines have a preset, and the library takes 0.2 s to import.
+    # Imported late: most pipelines have a preset, and the library takes 0.2 s to import.
     from croniter import CroniterBadDateError, CroniterError, croniter
 
     try:
@@ -243,8 +243,8 @@ def check_timezone(name: str) -> None:
 
 _SOURCE_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 # Directive → regex, and its length in seconds (a year and a month alone are never fine enough to be
-# asked for). The one list of what a pattern may have: of anything else nobody knows how often the
-# name changes, and folders would be left out without a word.
+# asked for). This is the only list of what a pattern may have: for any other directive it is
+# unknown how often the name changes, and folders would be left out silently.
 _DIRECTIVES = {
     "Y": (r"\d{4}", 366 * 86_400),
     "m": (r"\d{2}", 31 * 86_400),
@@ -318,7 +318,7 @@ def step_seconds(pattern: str) -> int:
     return min([86_400, *(_DIRECTIVES[directive][1] for directive in directives(pattern))])
 
 
-#: Part of a date or time → those that must stand beside it, or the name comes again.
+#: Part of a date or time → the parts that it needs beside it; otherwise the name repeats.
 _BELOW = {"m": "Y", "d": "m", "j": "Y", "H": "d", "M": "H", "S": "M"}
 
 
@@ -434,7 +434,7 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def bootstrap_fault(bootstrap: str) -> str | None:
-    """Return what is wrong with a list of host:port, or None."""
+    """Return the fault of a list of host:port, or None."""
     for server in bootstrap.split(","):
         text = server.strip()
         if "${" in text:  # not filled in yet
@@ -459,8 +459,8 @@ def bootstrap_fault(bootstrap: str) -> str | None:
 
 
 def password_fault(uri: str) -> str | None:
-    """Return what is wrong with an address that contains a password: paths of files are in the
-    ledger, in reports and in logs. Quotes nothing."""
+    """Return the fault of an address that contains a password: paths of files are in the ledger, in
+    reports and in logs. Quotes no part of it."""
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
         return None
     return (
@@ -469,13 +469,13 @@ def password_fault(uri: str) -> str | None:
     )
 
 
-#: Those of `source` that tests cover. Of others nobody knows what their listing leaves out.
+#: Schemes of `source` that tests cover. For others it is unknown what their listing leaves out.
 _SOURCE_SCHEMES = ("file", "hdfs", "viewfs", "s3a")
 _SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
 
 
 def source_fault(path: str) -> str | None:
-    """Return what is wrong with the file system of `source.path`, or None."""
+    """Return the fault of the file system of `source.path`, or None."""
     if path.startswith("~"):
         return "`~` is not expanded here; write the whole path"
     if re.search(r"\{\{\s*\w+\s*\}\}", path):

@@ -24,12 +24,11 @@ _PROVIDERS = {
     "keys": _OF_SETTINGS,
     "provider": _OF_SETTINGS,
 }
-#: By default S3A asks a server that is not there for six minutes, and waits for a slow one 200 s at
-#: a time. How it backs off from one that says 503 stays: up to 20 times, with longer and longer
-#: pauses.
+#: S3A's defaults would ask an absent server for six minutes, and wait for a slow one 200 s at a
+#: time. Its backoff on 503 stays: up to 20 retries, with longer and longer pauses.
 DEFAULTS = {
-    # The other kind of stream, Hadoop's default, reads ahead and keeps what it read, in memory that
-    # nobody has counted on.
+    # Hadoop's default kind of stream reads ahead and keeps what it read, in memory that no limit
+    # covers.
     "fs.s3a.input.stream.type": "classic",
     "fs.s3a.connection.establish.timeout": "15s",
     "fs.s3a.connection.timeout": "60s",

@@ -127,8 +127,8 @@ def pipeline_schema() -> Schema:
 
 
 def cluster_schema() -> Schema:
-    """Return the schema of ``config/clusters/*.yaml``. Any text may refer to the environment; so
-    may what is something else in the end."""
+    """Return the schema of ``config/clusters/*.yaml``. Any text may refer to the environment, and
+    so may text that is converted to another type."""
     schema = _published(_described(Cluster))
     bootstrap = schema["properties"]["bootstrap"]
     one = {key: bootstrap.pop(key) for key in ("type", "minLength")}

@@ -34,8 +34,8 @@ _LARGEST_TB = 1_000_000
 
 
 def parse_duration(value: Any) -> float:
-    """Parse ``"1h30m"`` into 5400.0 seconds. A bare number is refused, since nobody can see its
-    unit. Raises ValueError."""
+    """Parse ``"1h30m"`` into 5400.0 seconds. A bare number is refused, since it shows no unit.
+    Raises ValueError."""
     if not isinstance(value, str) or not re.fullmatch(DURATION_PATTERN, value):
         raise ValueError("a duration has a unit: 500ms, 30s, 10m, 2h, 1d or 1h30m")
     parts = re.findall(r"([0-9.]+)(ms|s|m|h|d)", value)
@@ -48,8 +48,8 @@ def parse_duration(value: Any) -> float:
 
 
 def parse_size(value: Any) -> int:
-    """Parse ``"64MiB"`` into 67108864 bytes. A bare number is refused, since nobody can see its
-    unit. Raises ValueError."""
+    """Parse ``"64MiB"`` into 67108864 bytes. A bare number is refused, since it shows no unit.
+    Raises ValueError."""
     match = (
         re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)", value)
         if isinstance(value, str)

@@ -26,7 +26,7 @@ from ruamel.yaml.reader import ReaderError
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
 
-#: The parser needs a second for a file of that size, or of so many values, at worst. A long
+#: At worst, the parser needs a second for a file of this size, or with this many values. A long
 #: pipeline has 5 kB and 200 values.
 LARGEST_BYTES, MOST_VALUES, DEEPEST, LONGEST_TEXT = 256_000, 10_000, 32, 16_000
 _TAG = "tag:yaml.org,2002:"
@@ -134,8 +134,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read a YAML file. Never raises: what is wrong with the file or its text is in
-    ``problems``."""
+    """Read a YAML file. Never raises: the faults of the file or its text are in ``problems``."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -356,7 +355,7 @@ class _Builder:
         return data
 
     def _key(self, node: Node, path: KeyPath) -> str | None:
-        """Return the key, or None if it is none that a configuration can have."""
+        """Return the key, or None if a configuration cannot have it."""
         tag = _short_tag(node)
         if tag == "merge":
             self._say(

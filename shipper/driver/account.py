@@ -214,9 +214,9 @@ def records_behind(result: ShipResult, files: Collection[FileId], chunks: Chunks
 
 
 def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int = 0) -> str | None:
-    """Return what is wrong if more of the window's records are in quarantine than the pipeline
+    """Return an error text if the quarantine holds more of the window's records than the pipeline
     allows. Records of earlier runs count, so that a retry does not evade the limit. Dropped lines
-    are no records. ``behind``: see :func:`records_behind`."""
+    do not count as records. ``behind``: see :func:`records_behind`."""
     count = (
         sum(topic.delivered + topic.before for topic in result.topics if topic.quarantine) + behind
     )

@@ -22,7 +22,7 @@ def refuse_outside(config_dir: Path, engine: Engine, listed: Listed) -> None:
         return
     schemes = {file.id.path.partition(":")[0] for file in listed.files}
     named = [resolve_uri(config_dir, root) for root in allow.sources]
-    # Of another scheme the jars may not be there.
+    # The jars of another scheme may be missing.
     wanted = [root for root in named if not SCHEME.match(root) or root.partition(":")[0] in schemes]
     roots = tuple(engine.qualified_folder(root) for root in wanted) if schemes else ()
     for file in listed.files:

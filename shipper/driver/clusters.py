@@ -12,8 +12,8 @@ from shipper.errors import ConfigError
 
 
 class Clusters(Mapping[str, Cluster]):
-    """Clusters by name. One whose file is wrong, or refers to a secret that is not there, raises
-    ConfigError when it is asked for: the others must not suffer."""
+    """Clusters by name. A cluster with a wrong file, or with a reference to a missing secret,
+    raises ConfigError when it is first used, so that other clusters are not affected."""
 
     def __init__(self, config_dir: Path, names: Sequence[str]) -> None:
         self._found: dict[str, Cluster | ConfigError] = {}

@@ -19,8 +19,8 @@ _BATCH_BYTES = 1_000_000
 
 
 class Connections:
-    """Shared by all steps that a process runs. What is begun in vain ends with the process, and
-    nobody waits for it."""
+    """Connections that all steps of a process share. A connection that was begun and is not used
+    ends with the process; no step waits for it."""
 
     def __init__(self, cluster: Cluster, pipeline: Pipeline) -> None:
         """Prepare the connections, and open none. Raises ClusterError for settings that librdkafka
@@ -59,8 +59,8 @@ class Connections:
             begun.join()
 
     def _begin(self, what: str, *partitions: int) -> None:
-        """Begin to connect: to read ``partitions`` of the ledger or, if there are none, to write
-        it."""
+        """Begin to connect. The connections read ``partitions`` of the ledger or, without
+        partitions, write it."""
         if what not in self._begun:
             ledger = LedgerLog(self.client, self.cluster, self._pipeline.key)
             begun = threading.Thread(

@@ -49,7 +49,7 @@ class RunContext(JobOptions):
 
     @property
     def named_files(self) -> list[str]:
-        """Paths that are read in place of the window's; empty if none are named."""
+        """Paths that are read instead of the window's; empty if the run names none."""
         return list(json.loads(self.files or "[]"))
 
     @property

@@ -30,13 +30,13 @@ class Finding:
     """One line."""
 
     status: Status
-    """`warning`: it works, and should be mended; `skipped`: nobody could look, and ``says``
-    is why."""
+    """Outcome: `warning` works, and should be mended; `skipped` could not be examined, and ``says``
+    gives the reason."""
     says: str
     remedy: str = ""
     """Remedy for the status `warning` or `failed`; empty: the check's own remedy."""
     check: str = ""
-    """Name of what was examined; empty: the check's name."""
+    """Name of the examined object; if empty, the check's name."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,7 +88,8 @@ class Check(Generic[E]):
     """Remedy if the check fails, unless a finding says it more exactly."""
     needs_pipeline: bool = False
     after: str = ""
-    """Name of the check without which this one could only fail; empty: there is none."""
+    """Name of the check that must pass first, because this one would only fail without it; empty:
+    none."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
         except OSError as error:
             found.append(failed(why_system(error)))
         except Exception as error:
-            # Whatever its text says may quote a secret.
+            # The error's text may quote a secret.
             log.info("%s", check.name, exc_info=True)
             found.append(failed(f"the check itself failed: {type(error).__name__}"))
 

@@ -39,7 +39,8 @@ _TOPICS = 20
 
 @dataclass
 class ExaminedCluster(Examined):
-    """One cluster, for one pipeline or for none. What one check finds the next ones use."""
+    """Checks of one cluster, for one pipeline or for none. Later checks use the results of earlier
+    ones."""
 
     name: str = ""
     _cluster: Cluster | None = None
@@ -443,8 +444,8 @@ CHECKS = (
 
 def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
     """Return the cluster's checks. ``about``: the machine from which the cluster is asked."""
-    # A question that is not answered must end before the check that asked it, so that its reason is
-    # told and not only that it is missing.
+    # A question without an answer must end before its check does, so that the finding has the
+    # reason and not only the time-out.
     limit = 0.8 * about.limit_seconds
     return CheckList(
         CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: "

@@ -1,4 +1,4 @@
-"""Checks of ``shipper doctor`` on this machine and on what it writes to: Java, Spark, the source,
+"""Checks of ``shipper doctor`` on this machine and its surroundings: Java, Spark, the source,
 `runs_uri`, Airflow, disks."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _INSTALL_JAVA = (
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?((\d+)[^"]*)"')
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 2 * 10**9, 10**8
 _APART_SECONDS = 5.0
-#: What Airflow itself would say, in a process of its own: importing it takes seconds, and starts
-#: what a command must not have.
+#: Asks Airflow in a process of its own: importing Airflow takes seconds, and starts what a command
+#: must not have.
 _ASK_AIRFLOW = """
 import json, sys
 from airflow.configuration import conf

@@ -39,8 +39,7 @@ class Listed:
     too_many: bool = False
     """The listing stopped when it had found more than asked for."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Listed path → why it cannot be listed. What was found under the other paths is in
-    ``files``."""
+    """Listed path → why it cannot be listed. ``files`` has the files under the other paths."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class ToProve:
     file: PlannedFile
     """File with the URI that its records are to name."""
     parts: Mapping[int, Sequence[Part]]
-    """First byte of a split → what is summed up there."""
+    """First byte of a split → sums of its lines."""
     whole: bool = False
     """True if the file is read as one split, however large it is."""
 
@@ -87,13 +86,13 @@ class SourceVerdict:
     """Number of times that lines were read: once for each scope that a check asks for, if nothing
     goes wrong."""
     scope: str = ""
-    """Description of what was looked at, for people."""
+    """Description of the examined lines, for people."""
 
 
 @dataclass
 class Scan:
-    """Result of one job over files, as far as it got. With ``error`` set the receipts say what was
-    done until then."""
+    """Result of one job over files, complete or not. If ``error`` is set, the receipts say what was
+    done until the error."""
 
     read: int = 0
     """Lines, by the engine's own count."""
@@ -148,20 +147,19 @@ class Engine(Protocol):
         """Start Java, or wait for it if it is starting."""
 
     def begin(self, bytes_to_read: int) -> None:
-        """Start Spark in a thread, for a step that will most likely need it and has something else
-        to do meanwhile; files can be asked about as before. What is wrong with Spark is said when
-        it is needed. ``bytes_to_read``: unpacked, as far as anyone knows; it decides how Java
-        optimises."""
+        """Start Spark in a thread, for a step that will most likely need it and has other work
+        meanwhile. Questions about files are answered as before. A failed start raises when Spark is
+        needed. ``bytes_to_read``: estimated size when unpacked; it decides how Java optimises."""
 
     def start(self, bytes_to_read: int) -> None:
-        """Start Spark if nobody has, or wait for it. Raises what Spark raises."""
+        """Start Spark if it has not been started, and wait for it. Raises Spark's own errors."""
 
     def begin_to_stop(self) -> None:
         """Begin to stop, in a thread, when no step needs Spark any more: it takes most of a
         second."""
 
     def stop(self) -> None:
-        """Stop, and wait for the end of what this engine has started."""
+        """Stop, and wait for the end of all that this engine has started."""
 
     def abandon(self) -> None:
         """End all that runs, whatever the main thread was in the middle of. Never raises."""
@@ -182,12 +180,12 @@ class Engine(Protocol):
         none."""
 
     def look_at(self, files: Sequence[PlannedFile]) -> Mapping[FileId, bytes]:
-        """Note of each file what it is by its first bytes, and why it cannot be read if it cannot.
-        Return the first bytes of the content, at most :data:`shipper.ledger.heads.HEAD_BYTES`, of
-        those that could be read and are not empty."""
+        """Note the format of each file by its first bytes, or why the file cannot be read. Return
+        the first bytes of the content, at most :data:`shipper.ledger.heads.HEAD_BYTES`, of each
+        readable file that is not empty."""
 
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
-        """Return what lies at each path now. Raises SourceUnreachable."""
+        """Return the present file at each path. Raises SourceUnreachable."""
 
     def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
         """Look at the beginning of a few files."""
@@ -211,9 +209,9 @@ class Engine(Protocol):
         by_spark: bool,
     ) -> SourceVerdict:
         """Judge the listing, and lines of the files ``left``, by ``checks``. ``by_spark``: whether
-        a check asks for it; then it is started. ``runs_uri``: where the reports of earlier runs
-        are; ``phases``: where the time of scans is noted. Never raises for a check that cannot be
-        evaluated: such a check blocks. Notes what is wrong with files that cannot be read."""
+        a check needs Spark; if so, Spark is started. ``runs_uri``: where the reports of earlier
+        runs are; ``phases``: where the time of scans is noted. Never raises for a check that cannot
+        be evaluated: such a check blocks. Notes the faults of files that cannot be read."""
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
         """Return URI → headers of the file's bundles; empty without bundles. Raises ConfigError for
@@ -230,9 +228,9 @@ class Engine(Protocol):
     def preview(
         self, pieces: Sequence[FilePiece], cluster: str | None
     ) -> Mapping[int, list[PreviewedLine]]:
-        """Return the lines of each piece, by its split, beside the records that they would be on
-        ``cluster``, or by the pipeline's own routes. Notes what is wrong with files that cannot be
-        read."""
+        """Return the lines of each piece, by its split, and the records that these lines would
+        become on ``cluster``, or by the pipeline's own routes. Notes the faults of files that
+        cannot be read."""
 
     def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
         """Note why a record that was repaired is not to be sent, and redact what leaves of each."""

@@ -31,7 +31,7 @@ class ListedFile:
     open: bool = False
     """True if a process has it open for writing, as far as the file system knows: HDFS does."""
     etag: str = ""
-    """ETag in an object store: changes with the bytes, also within the same millisecond. Empty
+    """ETag in an object store. It changes with the bytes, also within the same millisecond. Empty
     where there is none."""
     left: str = ""
     """Code of :data:`REASONS`, of an entry that no run takes. Empty: a file that may be taken."""
@@ -71,7 +71,7 @@ class Reason(NamedTuple):
 
     says: str
     warns: bool
-    """True if lines may be left behind that nobody meant to leave."""
+    """True if lines may remain unshipped that no rule leaves out on purpose."""
     remedy: str
 
 

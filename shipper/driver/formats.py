@@ -1,23 +1,23 @@
-"""Recognition of a file's format by its first bytes. Its name says only what somebody meant it to
-be.
+"""Recognition of a file's format by its first bytes. The name of a file only suggests its format.
 
-A reader that trusts the name reads another tool's container as its own, and loses lines without a
-word; so what neither the bytes nor the name make certain is refused, by name and with the remedy.
+A reader that trusts the name reads another tool's container as its own, and loses lines silently.
+So a file whose format neither the bytes nor the name make certain is refused, with its name and the
+remedy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: So many first bytes of a file decide.
+#: Number of first bytes that decide the format.
 HEAD_BYTES = 512
 
 PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY = "plain", "gzip", "bzip2", "zstd", "lz4", "snappy"
-#: Has no magic: only `source.codec` can say it.
+#: Codec without magic bytes: only `source.codec` can name it.
 HADOOP_SNAPPY = "hadoop_snappy"
 PARQUET, ORC, AVRO = "parquet", "orc", "avro"
-#: No format, but what the reader takes for a file that is quarantined whole: one row, and no look
-#: at the file.
+#: Pseudo-format that the reader uses for a file that is quarantined whole: one row, and the file is
+#: not opened.
 UNREADABLE = "unreadable"
 #: What the reader unpacks.
 READABLE = frozenset({PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY, HADOOP_SNAPPY})
@@ -57,7 +57,7 @@ _SUFFIXES = {
     ".lz": "lzip",
 }
 _ADVICE = "pack it with gzip, bzip2, zstd, lz4 or snappy, or not at all"
-#: Of text nobody would begin so.
+#: First bytes with which no text begins.
 _TABLES = ((b"Obj\x01", AVRO), (b"PAR1\x15", PARQUET))
 #: Beginnings of text that only `source.csv.encoding` can read: the longer ones first.
 _MARKS = (
@@ -128,8 +128,7 @@ def recognise_table(format: str, head: bytes, tail: bytes) -> Recognised:
     if format == PARQUET and tail[-4:] == b"PARE":
         return Recognised(format, "it is an encrypted Parquet file, which shipper does not read")
     begins = {PARQUET: b"PAR1", ORC: b"ORC", AVRO: b"Obj\x01"}[format]
-    # The last byte of an ORC file is the length of what is in front of it, which ends with the
-    # name.
+    # The last byte of an ORC file is the length of the part before it, which ends with the name.
     ends = {PARQUET: tail[-4:] == b"PAR1", ORC: tail[-4:-1] == b"ORC", AVRO: True}[format]
     if head.startswith(begins) and ends:
         return Recognised(format)

@@ -1,5 +1,5 @@
-"""Verdict of a gate, its message for people, and the way in which checks show figures. None of them
-looks better than it is: a share below its limit never looks like it."""
+"""Verdict of a gate, its message for people, and the way in which checks show figures. Figures are
+never rounded in their favour: a share below its limit is never shown as equal to it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MOST_NAMED = 5
 
 
 def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
-    """Return the result of a check that cannot be evaluated. It blocks, whatever its severity:
-    nobody knows what it would have said."""
+    """Return the result of a check that cannot be evaluated. It blocks, whatever its severity,
+    since its result is unknown."""
     return CheckResult(
         check=check,
         severity="block",
@@ -44,15 +44,15 @@ def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
 
 
 def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
-    """Return one paragraph on a closed gate. ``what_it_means`` says which gate and what that did to
-    the records, such as ``before shipping: not one byte was sent``."""
+    """Return one paragraph on a closed gate. ``what_it_means`` names the gate and its effect on the
+    records, such as ``before shipping: no byte was sent``."""
     named = "; ".join(
         f"{one.check}: expected {one.expected}, observed {one.observed}"
         for one in closing[:_MOST_NAMED]
     )
     more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
     count = "" if len(closing) == 1 else f"{len(closing)} checks failed: "
-    # What decided comes first: whoever shows one line of this shows its beginning.
+    # The deciding checks come first: a single shown line is the beginning of this text.
     return (
         f"{count}{named}{more}. The gate is closed {what_it_means}. Remove the cause, or correct "
         "the checks under `gates` in the pipeline's file. Then run the window again: it sends what "
@@ -98,7 +98,7 @@ def size(size_bytes: int | None) -> str | None:
 def share(part: int, whole: int) -> str:
     """Return ``99.9999 %``, rounded down."""
     percent = part * 1_000_000 // whole / 10_000
-    # Near an end every digit counts; in the middle four of them would only be read.
+    # Near 0 and 100 % every digit counts; in the middle four digits would only distract.
     return f"{int(percent * 100) / 100 if 1 <= percent <= 99 else percent:.12g} %"
 
 

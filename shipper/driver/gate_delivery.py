@@ -32,9 +32,9 @@ _LEDGER_WAIT_SECONDS = 60.0
 def gate_delivery(
     context: RunContext, cluster_name: str, started_at: dt.datetime
 ) -> DeliveryGateResult:
-    """Judge the delivery after the last byte. Reads the ledger anew, and the topics if the pipeline
-    says so; the result has the checks, and whether they close the gate. Raises ShipperError for
-    what cannot be read at all."""
+    """Judge the delivery after the last byte. Reads the ledger again, and the topics if the
+    pipeline asks for it. The result has the checks, and whether they close the gate. Raises
+    ShipperError if the ledger or a topic cannot be read at all."""
     planned = apply_gate(
         context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult)
     )
@@ -46,13 +46,14 @@ def gate_delivery(
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
         state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
-        # What the ship has sent again counts once. What was lost since is in the sums, and named.
+        # Records that the ship has sent again count once. Records lost since are in the sums, and
+        # named.
         chunks = without(
             state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
         )
         lost = judge(client, chunks, {file.id for file in files}).named()
-    # What is left alone since it was overwritten is not what the ledger knows by its name, size and
-    # time.
+    # An overwritten file that is left alone is not the file that the ledger knows by its name, size
+    # and time.
     others = chunks.overwritten(etags_of(files))
     ledger = figures(
         chunks, [id for file in files if (id := file.id) not in others], shipped.generations
@@ -110,8 +111,8 @@ def _read_back(
     ledger: LedgerFigures,
     evidence: DeliveryEvidence,
 ) -> str:
-    """Read back, and put the findings, or why there are none, into the evidence. Returns what was
-    looked at."""
+    """Read the topics back, and put the findings, or why there are none, into the evidence. Returns
+    a description of the records read."""
     try:
         looked = look(
             check,
@@ -134,8 +135,9 @@ def _read_back(
 
 
 def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | None:
-    """Return who else may have written to the topics since the ship began. Asked after the topics
-    were read: whoever had written by then had announced a generation before."""
+    """Return the other producers that may have written to the topics since the ship began. The
+    question comes after the topics were read: any producer that had written by then had announced a
+    generation before."""
     if check.shared:
         return "other producers write to these topics (`shared: true`)"
     if shipped.guarantee == "at_least_once":

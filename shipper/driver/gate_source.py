@@ -1,4 +1,4 @@
-"""Step `gate_source`: what is wrong with the window's files, before the first byte leaves."""
+"""Step `gate_source`: checks the window's files before the first byte leaves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     checks = context.pipeline.gates.source
     may_be_empty = not planned.own_files and context.pipeline.source.when_empty == "succeed"
     if may_be_empty:
-        # Nothing is wrong with the window. Late files of others are still looked into.
+        # The window is right. Late files of other windows are still looked into.
         checks = tuple(check for check in checks if not isinstance(check, ListingCheck))
     left = _readable(context, planned)
     nothing_left = not left and (planned.files or may_be_empty)

@@ -22,7 +22,7 @@ from shipper.report.results import CheckResult
 from shipper.verify.reconcile import Observed, Reconciliation, Sum
 from shipper.verify.recount import Expired
 
-#: Of thousands of files that do not add up, so many are named.
+#: Number of files to name, of thousands that do not add up.
 _MOST_OPEN = 20
 
 
@@ -97,8 +97,8 @@ def _recreated(lost: RecreatedTopic) -> CheckResult:
 
 
 def _expired(gone: Expired) -> CheckResult:
-    """Return a warning: the records were sent and were there, and consumers had as long for them as
-    the topic's settings allow."""
+    """Return a warning: the records were sent and were there, and consumers had as long to read
+    them as the topic's settings allow."""
     return CheckResult(
         check=f"expired({gone.name})",
         severity="warn",
@@ -160,8 +160,7 @@ def _result(check: DeliveryCheck, one: Sum) -> CheckResult:
         return unevaluated(name, _places(known) if known else "a figure", fault)
     agree = [figure for figure in one.figures if _fits(one, figure)]
     differ = [figure for figure in one.figures if not _fits(one, figure)]
-    # Where all agree, the first place is as good as any to be the one that the others are held
-    # against.
+    # If all agree, the first place serves as the one that the others are compared with.
     expected, observed = (agree, differ) if differ else (one.figures[:1], one.figures[1:])
     said = (
         "; ".join(f"{_places([figure])}{_difference(figure, one)}" for figure in differ)
@@ -182,7 +181,7 @@ def _observed(one: Sum, figures: Sequence[Observed]) -> str:
 
 
 def _places(figures: Sequence[Observed]) -> str:
-    """Return ``1,000 by the tasks' receipts and in the ledger, read anew``: the places of equal
+    """Return ``1,000 by the tasks' receipts and in the ledger, read again``: the places of equal
     figures."""
     return f"{_written(figures[0].value)} {' and '.join(figure.where for figure in figures)}"
 

@@ -1,13 +1,14 @@
-"""Looking back: the folders of the windows before a scheduled run's own, and the files there that
-some cluster lacks.
+"""Lookback: the folders of the windows before a scheduled run's own, and the files there that some
+cluster lacks.
 
-A file is missed by the run of its own window when it arrives later, is still being written then, or
-when that run fails or never is. The run after it finds it here: one listing more, and one question
-to each ledger. Files that are complete are counted, and neither read nor named in the plan.
+The run of a window misses a file that arrives later or is still being written; it also ships
+nothing if it fails or never takes place. The next run finds such a file here, at the cost of one
+more listing and one question to each ledger. Complete files are counted; they are not read and not
+named in the plan.
 
-What would fail again is left alone, with a warning, so that an old file fails no run but its own:
-the files of a window whose source gate is closed or whose ship failed for good, and late files that
-a run tried in vain. They wait for a run of their own window.
+Files that would fail again are left alone, with a warning, so that an old file fails no run but its
+own. These are the files of a window whose source gate is closed or whose ship failed for good, and
+late files that a run has already tried without success. They wait for a run of their own window.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from shipper.windows.window import Window, to_ms
 
 @dataclass
 class LookBack:
-    """The ticks before a run's window, and what is in their folders."""
+    """Ticks before a run's window, and the files in their folders."""
 
     ticks: TickFolders
     before: dt.datetime

@@ -1,5 +1,5 @@
-"""Difference between the plan's files and the ledger: what is left to ship. Pure; the plan and the
-ship use the same arithmetic."""
+"""Difference between the plan's files and the ledger: the pieces that are still to ship. Pure; the
+plan and the ship use the same arithmetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shipper.ledger.fold import Chunks, SplitState, standing_as_cut, standing_of
 from shipper.report.markup import plural
 from shipper.types import FileId, SplitId
 
-#: Why a file cannot be shipped, in the order in which it is told.
+#: Reasons why a file cannot be shipped, in the order in which they are reported.
 _Obstacle = Literal["misread", "changed", "other Spark", "grown", "replaced"]
 OnReplaced = Literal["fail", "skip", "reship", "continue"]
 
@@ -29,16 +29,16 @@ class Pending:
     left: list[FileId] = field(default_factory=list)
     """Files that the cluster lacks, or lacks in part; in the plan's order."""
     contested: list[FileId] = field(default_factory=list)
-    """Files at the path of another one that was shipped, while nobody knows yet which files were
-    renamed. They are in other lists as well."""
+    """Files at the path of another shipped file, while it is unknown which files were renamed. They
+    are in other lists as well."""
     partial: list[FileId] = field(default_factory=list)
     """Files of ``left`` that were begun."""
     skipped: list[FileId] = field(default_factory=list)
     """Replaced after they were shipped, and left alone since the pipeline says
     `on_replaced: skip`."""
     void: list[FileId] = field(default_factory=list)
-    """Identities whose chunks must be invalidated before shipping: what `reship` ships anew, and
-    what was replaced."""
+    """Identities whose chunks must be invalidated before shipping: files that `reship` ships again,
+    and replaced files."""
     refused: dict[FileId, str] = field(default_factory=dict)
     """Late files that cannot be shipped → why. The window's own raise."""
     records_there: dict[FileId, int] = field(default_factory=dict)
@@ -99,15 +99,16 @@ def pending(
     grown: Collection[FileId] = (),
 ) -> Pending:
     """Compare the files with the ledger. ``splits_of``: file → start of each of its splits.
-    ``reshipped``: files that this very run has invalidated before, in an earlier try. ``late``:
-    files of earlier windows; one of them that cannot be shipped must not hold up the window.
-    ``etags``: as they were listed, of an object store. ``on_replaced``: None if nobody knows yet
-    which files were renamed; then a file at the path of another one is left. ``renamed``: files
-    whose content lies elsewhere or nowhere now, so what lies at their paths is new. ``grown``:
-    files that begin with all that was shipped of them.
+    ``reshipped``: files that this very run has invalidated in an earlier try. ``late``: files of
+    earlier windows; a late file that cannot be shipped must not hold up the window. ``etags``: as
+    listed, of an object store. ``on_replaced``: None while it is unknown which files were renamed;
+    then a file at the path of another one is left. ``renamed``: files whose content lies elsewhere
+    or nowhere now, so the files at their paths are new. ``grown``: files that begin with all
+    shipped bytes of their predecessor.
 
-    A file that is complete is done, under whatever transform it was shipped; one that was begun
-    under another cannot be finished. Raises DigestChanged, SourceError; then nothing may be sent.
+    A complete file is done, under whatever transform it was shipped; a partly shipped file cannot
+    be finished under another transform. Raises DigestChanged, SourceError; then nothing may be
+    sent.
     """
     found = Pending()
     own: dict[_Obstacle, list[FileId]] = {}
@@ -119,7 +120,7 @@ def pending(
             own.setdefault(obstacle, []).append(file)
 
     def holds_lines(file: FileId) -> bool:
-        """Return False for an empty file: nothing of it was sent, so what lies at its path now has
+        """Return False for an empty file: nothing of it was sent, so the file at its path now has
         replaced nothing."""
         return file.size_bytes > 0 or chunks.splits.get(SplitId(file, 0), SplitState()).lines > 0
 

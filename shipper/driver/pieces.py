@@ -1,4 +1,4 @@
-"""Pieces of files, which the reader reads as rows, and what it says of them afterwards. Pure."""
+"""Pieces of files, which the reader reads as rows, and its statements on them afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 _ALL_LINES = 2**63 - 1
-#: Small files share a partition of Spark's up to so much. Less is not worth the lanes of another
-#: task; more leaves tasks idle in a window that is not much larger: 55 MB in eight files were work
-#: for two tasks, whatever `runner.cores` said.
+#: Small files share a Spark partition up to this size. Less is not worth the lanes of another task;
+#: more leaves tasks idle in a slightly larger window: 55 MB in eight files were work for two tasks,
+#: whatever `runner.cores` said.
 _LEAST_PARTITION_BYTES, _MOST_PARTITION_BYTES = 8 * 2**20, 128 * 2**20
-#: So that tasks have about as much to do as each other.
+#: Gives tasks about equal work.
 _PARTITIONS_PER_TASK = 4
 
 
@@ -71,8 +71,8 @@ def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
 
 
 def partition_bytes(pieces: Iterable[FilePiece], tasks: int, split_size_bytes: int) -> int:
-    """Return up to how many bytes neighbouring pieces share a partition. It decides who reads them,
-    and nothing about what they become."""
+    """Return the number of bytes up to which neighbouring pieces share a partition. It decides
+    which task reads them, and does not change the records."""
     share = sum(piece.end - piece.start for piece in pieces) // (tasks * _PARTITIONS_PER_TASK)
     return min(max(share, _LEAST_PARTITION_BYTES), split_size_bytes, _MOST_PARTITION_BYTES)
 

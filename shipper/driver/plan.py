@@ -153,8 +153,8 @@ def _check_named(
 
 
 def _begin_to_connect(context: RunContext) -> None:
-    """Begin to connect while files are listed. What is wrong with a cluster is said when it is
-    asked."""
+    """Begin to connect while files are listed. A fault of a cluster is raised when the cluster is
+    used."""
     for name in context.pipeline.clusters:
         with contextlib.suppress(ShipperError):
             context.connections(name).begin_reading()
@@ -166,7 +166,7 @@ def _and_back(back: LookBack | None) -> str:
 
 
 class _Looked(NamedTuple):
-    """The files of the run's own window, and what is left out of it."""
+    """Files of the run's own window, and the entries left out of it."""
 
     files: list[ListedFile]
     left_out: list[NotTaken]
@@ -203,11 +203,12 @@ def _list(
 def _listed(
     context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None
 ) -> list[ListedFile]:
-    """List the folders of the window, and of the ticks before it. Raises SourceError for what is
-    wrong with the window's own.
+    """List the folders of the window, and of the ticks before it. Raises SourceError for faults of
+    the window's own folders.
 
-    One question is enough, unless it finds too many files. Then each window is asked about by
-    itself, so that an accident in an old folder is a fault of its tick alone."""
+    One question is enough, unless it finds too many files. Then each window is asked about
+    separately, so that too many files in an old folder are a fault of its tick alone.
+    """
     most, window = context.pipeline.limits.max_files, context.window
 
     def ask(paths: Sequence[str], start: dt.datetime, end: dt.datetime, most: int) -> Listed:
@@ -270,9 +271,9 @@ def _left_out(
     context: RunContext, left_out: Sequence[NotTaken], pattern: str, ticks: TickFolders
 ) -> list[LeftOut]:
     """Return the entries left out. A file still being written in a folder that the next window has
-    as well belongs to that window, and is no reason for a warning. So is what will be modified once
-    more, where that decides. ``pattern``: empty for the ticks before the run's window, whose
-    folders no next window has."""
+    as well belongs to that window, and gives no warning. The same holds for a file that will be
+    modified once more, where the time of modification decides. ``pattern``: empty for the ticks
+    before the run's window, whose folders no next window has."""
     schedule, coming = context.pipeline.schedule, set[str]()
     if context.scheduled and schedule is not None and pattern and not ticks.by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
@@ -396,12 +397,12 @@ def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> No
 
 
 def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, bytes]:
-    """Say of each file that is left what it is, and why it cannot be read if it cannot. Return how
-    they begin. Raises SourceError if the pipeline wants that."""
+    """Note the format of each file that is left, or why it cannot be read. Return how the files
+    begin. Raises SourceError if the pipeline asks for it."""
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
         beginnings = context.engine.look_at(left)
-    # An old file must not fail a run for each hour that it is there.
+    # An old file must not fail each hour's run while it exists.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
@@ -468,7 +469,7 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
 
 
 def _why_nothing_lies_there(context: RunContext, paths: Sequence[str]) -> str:
-    """Tell a folder that is not there from an empty one."""
+    """Tell a missing folder from an empty one."""
     looked = paths[:_FOLDERS_LOOKED_FOR]
     missing = context.engine.missing(looked)
     if len(missing) == len(paths):
@@ -503,7 +504,7 @@ class AskedCluster:
         self.pending: Pending | None = None
         """Difference to the ledger, also for files that were found looking back."""
         self.doubtful: dict[FileId, str] = {}
-        """Files of which nobody can tell whether they were shipped under another name → why."""
+        """Files that may have been shipped under another name, which cannot be decided → why."""
         try:
             self.pending = self._ask()
         except ShipperError as error:
@@ -537,7 +538,7 @@ class AskedCluster:
             try:
                 state = ledger.look(AskState([file.path for file in splits_of])) if there else None
             finally:
-                # of a ledger that is not the one that it was, nothing else need be said
+                # If the ledger is not the one that it was, nothing else need be reported.
                 identified.result()
         self._found.warnings += ledger.weaknesses()
         self._found.generation = -1
@@ -609,7 +610,7 @@ class AskedCluster:
 
     def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
         """Find out by their ``beginnings`` which files were shipped under another name, and sort
-        those that are left anew."""
+        the remaining files again."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
         context, first, left = self._context, self.pending, set(self.pending.left)
@@ -646,7 +647,7 @@ class AskedCluster:
                     context.folder.run_id,
                 ):
                     self._topics.chunks.add(key, value)
-            # What may be sorted otherwise now. The rest is complete, or refused.
+            # Files whose classification may change now. The others are complete, or refused.
             undecided = {*first.left, *first.contested}
             again = {file: starts for file, starts in self._splits_of.items() if file in undecided}
             sorted_anew = self._sort(again, policy, renamed=found.renamed, grown=grown)
@@ -662,8 +663,8 @@ class AskedCluster:
             self._found.notes.append(note_of_successors(found.successors))
 
     def wants(self, file: FileId) -> bool:
-        """Return True if a ship has something to do with a late file: send records of it, or note
-        what it was recognised as."""
+        """Return True if a ship has work on a late file: records to send, or the result of its
+        recognition to write."""
         return (
             self.pending is None
             or file in self.pending.left
@@ -713,8 +714,8 @@ class AskedCluster:
     def _committed_before(
         self, back: LookBack, complete: Collection[FileId]
     ) -> dict[str, dt.datetime]:
-        """Return the last commits of files that the run neither reads nor ships: nobody else would
-        tell when a run that left no result had committed them."""
+        """Return the last commits of files that the run neither reads nor ships. Without them,
+        commits of a run that left no result would never be reported."""
         files = [
             (file.id, back.window_of(file)) for file in back.files.values() if file.id in complete
         ]

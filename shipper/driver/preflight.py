@@ -124,7 +124,7 @@ def preflight(
 def is_transactional(
     client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str
 ) -> bool:
-    """Return True if the pipeline ships exactly once to the cluster. ``topic``: any that is there.
+    """Return True if the pipeline ships exactly once to the cluster. ``topic``: any existing topic.
     Raises ClusterError."""
     match pipeline.delivery.guarantee:
         case "exactly_once":

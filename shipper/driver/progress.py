@@ -21,13 +21,13 @@ _LOOK_SECONDS = 0.5
 """Interval at which a ship looks whether its right to send is gone."""
 _SILENT_SECONDS = 60.0
 """Between lines that say that there is nothing to say."""
-#: A commit may take so many times as long as a rate limit alone makes it.
+#: Factor by which a commit may take longer than under the rate limit alone.
 _COMMITS = 3
 
 log = logging.getLogger("shipper.progress")
 
 
-#: What was read until now, in whatever form: only whether it changes matters.
+#: Progress of reading in any form: only a change of it matters.
 ReadSoFar = Callable[[], object]
 
 
@@ -98,8 +98,8 @@ class Progress:
                     self._line(time.monotonic() - began)
                     self._look_for_a_stall()
                 except Exception:
-                    # Nobody but this thread stops a job that was taken over, so nothing that it
-                    # prints may end it.
+                    # Only this thread stops a job that was taken over, so nothing that it prints
+                    # may end it.
                     log.exception("progress cannot be shown")
                 if self.stalled is not None:
                     self._stop_job()

@@ -28,14 +28,14 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.types import FileId, SplitId
 from shipper.worker.order import Part
 
-#: Originals of a candidate that are compared: many files may begin alike, as those of CSV do. If
-#: records depend on the file's path, each costs a read of the candidate; else one read compares
-#: all, and of a log that is rotated for years the ledger has many at a few paths.
+#: Originals of a candidate that are compared: many files may begin alike, as CSV files do. If
+#: records depend on the file's path, each original costs a read of the candidate; otherwise one
+#: read compares all, and of a log that is rotated for years the ledger has many at a few paths.
 _MOST_PATHS, _MOST_ORIGINALS = 16, 256
 _PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
-#: Columns of a record that are others if the file is cut otherwise.
+#: Columns of a record that change if the file is cut otherwise.
 _OF_THE_CUT = frozenset({"record_number", "split_start"})
-#: Columns of a record that are others if the file has another path.
+#: Columns of a record that change if the file has another path.
 _OF_THE_PATH = frozenset({"file_path", "file_name", "window_start", "input_file"})
 _UINT64 = 1 << 64
 
@@ -60,13 +60,13 @@ class Recognition:
 
     recognised: list[RecognisedFile] = field(default_factory=list)
     renamed: list[FileId] = field(default_factory=list)
-    """Files at paths of the run that what lies there now is not: their content lies elsewhere, or
-    begins otherwise."""
+    """Paths of the run whose present file is not the shipped one: its content lies elsewhere, or
+    begins differently."""
     successors: list[FileId] = field(default_factory=list)
     """Files that lie where another one was shipped from, begin otherwise, and are new. What lay
     there before was not found."""
     left_out: dict[FileId, str] = field(default_factory=dict)
-    """Files of which nobody can tell whether they were delivered → why."""
+    """Files that may have been delivered already, which cannot be decided → why."""
     chunks_end: int | None = None
     states: Mapping[FileId, States] = field(default_factory=dict)
     """States of the originals in the ledger."""
@@ -97,9 +97,9 @@ def recognise(
     listed: Collection[FileId],
     beginnings: Mapping[FileId, bytes],
 ) -> Recognition:
-    """Find out which of ``files`` were delivered as another file. ``known``: what the ledger has of
-    them; ``listed``: all files of the plan; ``beginnings``: the first bytes of those that could be
-    read. Notes what is wrong with files that cannot be read. Raises ShipperError."""
+    """Find out which of ``files`` were delivered as another file. ``known``: the ledger's entries
+    on them; ``listed``: all files of the plan; ``beginnings``: the first bytes of the readable
+    files. Notes the faults of files that cannot be read. Raises ShipperError."""
     # An empty file is never left, and may lie where a file was that was renamed.
     if not files and all(
         file in known.digests or not known.files_of_path.get(file.path) for file in listed
@@ -143,13 +143,12 @@ def confirm(
     *,
     generation: int,
 ) -> list[Moved]:
-    """Return what is to be written about the files that the plan recognised. ``chunks``: read after
+    """Return the records to write about the files that the plan recognised. ``chunks``: read after
     the takeover.
 
-    The plan may be older than a chunk of an original: a run that was under way then has committed
-    it until it was fenced. So the original must have the very chunks that were proven, and nothing
-    that was committed since the plan may begin like a file that the plan took for new. Raises
-    StepResultError, ClusterError.
+    The plan may be older than a chunk of an original: a run that was under way could commit until
+    it was fenced. So the original must have exactly the proven chunks, and no file committed since
+    the plan may begin like a file that the plan took for new. Raises StepResultError, ClusterError.
     """
     if planned.chunks_end is None:
         return []
@@ -233,9 +232,9 @@ def _look_at_paths(
     beginnings: Mapping[FileId, bytes],
     found: Recognition,
 ) -> None:
-    """Judge the files at the path of another one that was found nowhere. One that begins otherwise,
-    or is empty, is a new file: a log was rotated more often than it is kept, say. Of any other one
-    nobody can tell, and it is left out by name, which holds up no other file."""
+    """Judge the files at the path of another file that was found nowhere. A file that begins
+    differently, or is empty, is new: a log was rotated more often than it is kept, for example. Any
+    other file cannot be decided; it is left out by name, which holds up no other file."""
     recognised, renamed = {one.id for one in found.recognised}, {*found.renamed}
     planned = {file.id: file for file in files}
     for id in sorted(listed):
@@ -277,7 +276,7 @@ def _look_at_paths(
 
 def _may_be_rewritten(beginning: bytes, states: States) -> str:
     """Return why a file with this beginning may hold lines that were shipped from its path; empty
-    if it begins otherwise. ``states``: of what was shipped."""
+    if it begins differently. ``states``: of the shipped files."""
     heads = {value.head for state in states.values() for _, value in state.parts() if value.head}
     if not heads:
         return "the earlier file was shipped by a version that did not note how files begin"
@@ -303,7 +302,8 @@ class _Original:
     uri: str
     states: States
     place: dict[int, Place] | None = None
-    """First byte of each split → where its records are in the candidate. None: nobody can tell."""
+    """First byte of each split → where its records are in the candidate. None: this cannot be
+    decided."""
     whole: bool = False
     """True if the candidate is compared as one split, since it is cut where this file was not. What
     differs then is another file."""
@@ -375,8 +375,8 @@ def _candidates(
     for file, ones in alike.items():
         originals = list[_Original]()
         for one, former in ones.items():
-            # Under whichever of its names the file lies there: what begins like it elsewhere is a
-            # copy.
+            # The file lies at whichever of its names exists: files elsewhere that begin like it are
+            # copies.
             if one not in states or any(
                 _lies_there(name, chunks.etags.get(name, ()), there[name.path])
                 for name in names[one]
@@ -411,7 +411,7 @@ def _may_be(
 
 
 def _distance(one: FileId, file: FileId) -> tuple[bool, bool, int, int, FileId]:
-    """Return how far two files differ. Whoever renames or packs a file mostly keeps its time."""
+    """Return how far two files differ. A renamed or packed file mostly keeps its time."""
     late = abs(one.modified_ms - file.modified_ms)
     return late > 0, one.path != file.path, abs(one.size_bytes - file.size_bytes), late, one
 
@@ -460,7 +460,7 @@ def places(
     context: RunContext, original: FileId, file: PlannedFile, states: States, *, whole: bool = False
 ) -> dict[int, Place] | None:
     """Return where the records of each split of ``original`` that has chunks are in ``file``. None:
-    nobody can tell. ``whole``: in ``file`` as one split, however it is cut."""
+    this cannot be decided. ``whole``: in ``file`` as one split, however it is cut."""
     cut, now = (
         list(context.split_starts(original)),
         [0] if whole else list(context.split_starts(file.id)),
@@ -546,8 +546,8 @@ def _judge(original: _Original, cut: Sequence[int], *, whole_file: bool) -> _Ver
         if sums.counts[number] == value.records and (
             not of.topic or sums.checksums[number] == value.checksum
         ):
-            # A count of dropped lines contradicts, and proves nothing: so many comments are at the
-            # top of every file.
+            # A count of dropped lines can contradict, but proves nothing: many files begin with the
+            # same number of comments.
             held += bool(of.topic)
         else:
             failed += 1
@@ -722,8 +722,8 @@ def moved_records(
     generation: int,
     run_id: str,
 ) -> list[Moved]:
-    """Return what is to be written of a file that was recognised: which of its records the
-    original's chunks have delivered."""
+    """Return the records to write about a recognised file: which of its records the original's
+    chunks have delivered."""
     original = _Original(one.original.id, "", states)
     original.place = places(context, original.id, file, states)
     starts = list(context.split_starts(one.id))
@@ -755,8 +755,8 @@ def moved_records(
     for (begins, topic, _, _), some in groups.items():
         for group in some:
             ordinals = list(group.ordinals)
-            # A file of which more is shipped under this name is known by this name from now on;
-            # else by its former one.
+            # If more of a file is shipped under this name, the file is known by this name from now
+            # on; else by its former one.
             head = None if one.complete else file.head
             own = {"last": ordinals[-1].end, "ordinals": encode_ordinals(ordinals), "head": head}
             value = MovedValue(**{**vars(group.value), **common, **own})

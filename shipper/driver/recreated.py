@@ -1,5 +1,5 @@
-"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered:
-what a plan and a ship make of them."""
+"""Topics that were deleted, or deleted and created again, since the ledger's chunks were delivered,
+and their effect on a plan and a ship."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECOND_LOOK_SECONDS = 2.0
 
 @dataclass
 class Incarnations:
-    """The ledger's chunks held against the topics that are there."""
+    """Comparison of the ledger's chunks with the existing topics."""
 
     chunks: Chunks
     """Chunks whose topics still exist."""
@@ -36,7 +36,7 @@ class Incarnations:
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Topic → id, of the topics that are there and have one."""
+        """Topic → id, of the existing topics that have an id."""
         return {topic: topic_id for topic, topic_id in self.present.items() if topic_id}
 
     def named(self, *, resent: bool = False) -> list[RecreatedTopic]:
@@ -88,7 +88,7 @@ def look_again(found: Incarnations, cluster: Cluster) -> None:
 def error(
     cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str = "Nothing was sent."
 ) -> TopicRecreated:
-    """Return the error. ``sent``: what was sent, as a sentence."""
+    """Return the error. ``sent``: a sentence on the records sent so far."""
     return TopicRecreated(
         f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} {remedy(pipeline)}"
     )

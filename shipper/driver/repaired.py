@@ -13,7 +13,7 @@ from shipper.runner import REPAIRED
 
 
 def judges_lines(pipeline: Pipeline) -> bool:
-    """True if what is in quarantine are lines, which can be parsed and checked again."""
+    """True if the quarantine holds lines, which can be parsed and checked again."""
     return (
         pipeline.records.value == "value"
         and pipeline.records.avro is None

@@ -1,11 +1,11 @@
 """Records that leave quarantine: repaired by a person, sent to their topic exactly once.
 
-A replay is a run of its own that sends a few records: it takes the lease, announces a generation
-and fences all lanes before it, and only then reads the ledger. Each record that it sends has a
-record in the ledger, in the same transaction, under the quarantined record's key. The latest one
-says which value went to which topic last. So a replay that was killed, or is started twice, sends
-what is missing and says what it skipped. Another value, or the same to another topic, is a
-correction: it is sent too, and named.
+A replay is a run of its own that sends a few records: it takes the lease, announces a generation,
+fences all earlier lanes, and then reads the ledger. Each sent record has a record in the ledger, in
+the same transaction, under the quarantined record's key. The latest one says which value went to
+which topic last. So a replay that was killed, or is started twice, sends the missing records and
+reports the skipped ones. Another value, or the same value to another topic, is a correction: it is
+sent too, and named.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def _key(chunk: QuarantineChunk, place: RecordPosition) -> ReplayKey:
 
 
 class KeptValues:
-    """Check that the quarantine topic holds what was sent to it. Anybody who may write to it can
-    forge shipper's headers, and a person repairs and replays what is read from it; the ledger,
-    which fewer may write to, has a checksum of each chunk's values."""
+    """Check that the quarantine topic holds the records that were sent to it. Any client that may
+    write to it can forge shipper's headers, and a person repairs and replays its records; the
+    ledger, which fewer clients may write to, has a checksum of each chunk's values."""
 
     def __init__(self) -> None:
         self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
@@ -204,8 +204,8 @@ def replay(
     say: Callable[[str], None],
 ) -> Replayed:
     """Send repaired records. Raises UsageError for a record that is not in quarantine, or a topic
-    that is none of the pipeline's; then nothing was sent. Raises LeaseHeld, ClusterError,
-    Superseded, OutcomeUnknown; then the same replay again sends the rest."""
+    that does not belong to the pipeline; then nothing was sent. Raises LeaseHeld, ClusterError,
+    Superseded, OutcomeUnknown; then the same replay, run again, sends the rest."""
     _check_topics(pipeline.on(cluster.name), cluster, client.topics(), wanted)
     transactional = is_transactional(client, cluster, pipeline, ledger.topic)
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES, transactional=transactional)

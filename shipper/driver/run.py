@@ -113,7 +113,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     _timed(context, result)
     context.folder.write(result_name, result)
     if later := context.folder.find_later(result_name, result):
-        # This attempt was paused or cut off, and has woken up: what the later one found is the
+        # This attempt was paused or cut off, and continues now: the later attempt's result is the
         # step's result.
         if isinstance(later, RunReport):
             from shipper.report.page import render  # no other step needs jinja2
@@ -160,7 +160,7 @@ def step_label(name: str, cluster: str | None) -> str:
 def _call(
     context: RunContext, name: str, cluster: str | None, started_at: dt.datetime
 ) -> StepResult:
-    # What a step needs is imported when it is that step's turn.
+    # Each step imports only what it needs.
     if name == PLAN:
         from shipper.driver.plan import plan
 

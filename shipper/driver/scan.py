@@ -27,9 +27,9 @@ def scan(
     *,
     long_lines: bool,
 ) -> Scan:
-    """Run the job. Never raises: what is committed must be accounted for, whatever happened. The
-    job is stopped when the lease's run is superseded, or when nothing moves any more. How far it
-    has come is in the run's folder meanwhile."""
+    """Run the job. Never raises, because committed records must be accounted for after any error.
+    The job is stopped when the lease's run is superseded, or when it makes no progress any more.
+    Its progress is in the run's folder meanwhile."""
     engine, found, stalled = context.engine, Scan(), None
     try:
         job = engine.job(order, cluster, files, long_lines=long_lines)

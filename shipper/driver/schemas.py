@@ -11,8 +11,8 @@ from shipper.terminal import say
 
 
 def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
-    """Return why nothing could be shipped there. It only asks: what is missing is registered by the
-    ship."""
+    """Return why nothing could be shipped to the cluster. It only reads: the ship registers missing
+    schemas."""
     avro = pipeline.records.avro
     if avro is None:
         return None

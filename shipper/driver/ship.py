@@ -68,8 +68,8 @@ _STOPPED_READS_SECONDS = 3.0
 
 def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> ShipResult:
     """Ship to one cluster. The result is complete also when the Spark job failed: then ``error``
-    says why, and the counts hold what is certainly there. Raises ShipperError for what was found
-    before anything was sent."""
+    gives the reason, and the counts hold the records that are certainly delivered. Raises
+    ShipperError for faults found before anything was sent."""
     plan = apply_gate(
         context.folder.need("plan", PlanResult), context.folder.need("gate_source", GateResult)
     )
@@ -164,8 +164,8 @@ def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
 
 
 def _keep_snapshot(ledger: LedgerLog) -> list[str]:
-    """Write a snapshot, so that the next run need not read what this one has read. What was shipped
-    is shipped, whatever becomes of it."""
+    """Write a snapshot, so that the next run need not read the same records again. A failure here
+    does not undo the ship."""
     try:
         ledger.keep_snapshot()
     except (ShipperError, OSError) as error:
@@ -288,8 +288,8 @@ class ClusterShip:
         return replace(taken, chunks=found.chunks)
 
     def _look_whether_topics_stayed(self, taken: Takeover) -> None:
-        """Look for topics that were deleted during the ship: they took records with them that the
-        receipts count as delivered. Who cannot look says so: what was delivered is counted all the
+        """Look for topics that were deleted during the ship: the receipts count their records as
+        delivered. If the look fails, a note says so; the delivered records are counted all the
         same, and the delivery gate looks again."""
         known = self._incarnations.topic_ids
         try:
@@ -402,9 +402,9 @@ class ClusterShip:
         self._close_account(left, before, taken)
 
     def _there(self, taken: Takeover) -> str:
-        """Return what the ledger holds of the window's files when nothing ships any more. A
-        transaction that was cut off stays open until the next run fences it, so only what lies in
-        front of it is waited for."""
+        """Return the ledger's entries on the window's files after all shipping has ended. A
+        transaction that was cut off stays open until the next run fences it, so this waits only for
+        the records in front of it."""
         try:
             try:
                 seen, least = (
@@ -440,9 +440,9 @@ class ClusterShip:
             yield read_back
 
     def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
-        """Take the topics' ends when nobody but this ship can write for the pipeline any more, and
-        it has not begun. So what earlier ships sent lies before these offsets, also what an earlier
-        try of this very run sent; and all that this one sends, behind them."""
+        """Take the topics' ends when only this ship can write for the pipeline, and before it
+        begins. So records of earlier ships, also of an earlier try of this very run, lie before
+        these offsets, and all records of this ship behind them."""
         return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _pending(self, taken: Takeover) -> Pending:
@@ -488,8 +488,8 @@ class ClusterShip:
             taken.chunks.invalidate(over)
 
     def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
-        """Refuse a plan from before another run shipped a file: it cannot say that what that run
-        shipped is to be re-shipped. Raises StepResultError."""
+        """Refuse a plan that is older than another run's ship of one of its files, since it cannot
+        say whether those records are to be shipped again. Raises StepResultError."""
         planned = next(
             (each.generation for each in self._plan.clusters if each.cluster == self._cluster.name),
             None,
@@ -509,8 +509,8 @@ class ClusterShip:
                     )
 
     def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
-        """Read what is left and ship it; again, for what found its topic unusable and no room to
-        wait for it in memory."""
+        """Read the remaining pieces and ship them; repeat for lines whose topic was unusable and
+        that did not fit in memory."""
         deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         done = self._scan(left, taken)
         self._account.add_first(done)
@@ -542,8 +542,8 @@ class ClusterShip:
 
     @contextmanager
     def _keeping_the_account(self) -> Iterator[None]:
-        """Keep the account: something is delivered by now, so any error is the ship's, and its
-        counts are kept all the same."""
+        """Keep the account: records are delivered by now, so any error becomes the ship's error,
+        and its counts are kept."""
         try:
             yield
         except ShipperError as error:

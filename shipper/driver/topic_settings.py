@@ -13,7 +13,8 @@ from shipper.config.rules import pattern_of_source
 from shipper.kafka.limits import TopicLimit
 from shipper.windows.window import Window
 
-#: The times in a window's lines may be local ones, and a file holds some lines of the next window.
+#: Margin: the times in a window's lines may be local ones, and a file holds some lines of the next
+#: window.
 _SLACK = dt.timedelta(days=1)
 _UNITS = (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")
 

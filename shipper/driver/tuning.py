@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from shipper.kafka.limits import BATCH_OVERHEAD_BYTES
 
 SHORT_LINK_SECONDS = 0.003
-#: Below it the processor is the limit, and small batches are kinder to its cache: 0.83 CPU s per
-#: million lines with 0.5 MB, 1.2 with 4 MB.
+#: Below this round trip the processor is the limit, and small batches use its cache better: 0.83
+#: CPU s per million lines with 0.5 MB, 1.2 with 4 MB.
 SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES = 500_000, 8_000_000, 2
 _LONG_BATCH_BYTES = 2_000_000
 _BATCHES_PER_TRANSACTION = 3
 _WORK = 1.5
-#: A task (one core) makes no more than this, uncompressed, so more need not be in flight.
+#: Most that a task (one core) produces, uncompressed, so more need not be in flight.
 _TASK_BYTES_PER_SECOND = 80_000_000
 #: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
 _RATIO_MARGIN = 0.6
 _MOST_LANES = 128
-#: Under a cap. Less would cost more round trips than it brings the records sooner.
+#: Smallest batch under a cap. Less would cost more round trips than it brings the records sooner.
 _LEAST_CHUNK_BYTES = 100_000
 
 
@@ -102,8 +102,8 @@ def tune(
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
     most = memory_bytes
     if cap is not None:
-        # The last task at work has all of the cap, but none may hold a transaction open for longer
-        # than its share of it takes.
+        # The last task at work has all of the cap, but no task may hold a transaction open for
+        # longer than its share takes.
         rate = min(rate, cap.bytes_per_second * link.ratio)
         most = max(
             _LEAST_CHUNK_BYTES, int(cap.bytes_per_second * link.ratio / tasks * cap.most_seconds)

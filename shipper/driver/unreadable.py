@@ -42,8 +42,8 @@ def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreacha
 
 
 def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
-    """Return the error. ``sent``: what was sent, as a sentence. Another run may go better if it is
-    for no fault of a file's."""
+    """Return the error: SourceUnreachable if the faults of all files may pass, so that another run
+    may succeed. ``sent``: a sentence on the records sent so far."""
     kind = SourceUnreachable if all(file.passing for file in files) else SourceError
     return kind(f"{unreadable(files)} {sent}")
 
@@ -57,9 +57,10 @@ def quarantine_whole(
     context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]
 ) -> list[str]:
     """Quarantine each of ``files`` that cannot be read, as one record; packed files are read for
-    that. Not for what was begun: its lines are in their topic already; nor for what another run may
-    read; nor for what may be text by its name: whoever writes the first line of a log must not have
-    the whole log taken for done. Returns notes."""
+    that. Three kinds of files are left out: partly shipped files, whose lines are in their topic
+    already; files that another run may be able to read; and files that may be text by their name,
+    since whoever writes the first line of a log must not have the whole log taken for done. Returns
+    notes."""
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
@@ -141,7 +142,7 @@ def wrong_sizes(
 
 
 def without_records(pieces: Sequence[FilePiece], receipts: Sequence[Receipt]) -> list[str]:
-    """Return the paths of files with bytes in which nobody saw a record."""
+    """Return the paths of files that have bytes and no record."""
     records: dict[int, int] = {}
     for receipt in receipts:
         for split, counts in receipt.splits.items():

@@ -37,8 +37,8 @@ log = logging.getLogger("shipper.kafka")
 
 #: For a moment after a topic was created, or while a leader moves.
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
-#: What a broker says that has none. Anything else, as a coordinator that is slow to answer, says
-#: nothing about it.
+#: Answers of a broker without transactions. Any other error, such as a slow coordinator's, does not
+#: decide that.
 _NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
 _RTT_HOLDS_SECONDS = 600.0
 _AGAIN_SECONDS = 5.0
@@ -130,8 +130,8 @@ class ClusterAdmin:
 
     def _metadata(self) -> ClusterMetadata:
         """Ask for the metadata in short slices: librdkafka reports a wrong password only to the
-        error callback, which is served between the slices. A certificate that cannot be verified
-        will not be later, so it is looked at once more, by who says why."""
+        error callback, which is served between the slices. Waiting does not repair a certificate
+        that cannot be verified, so Python's ssl looks at it once and says why."""
         patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
@@ -166,8 +166,8 @@ class ClusterAdmin:
     def _certificate_fault(self) -> str | None:
         """Return why no TLS connection comes up, if librdkafka has complained of that."""
         heard = self._client_errors.last
-        # A broker that wants a certificate says so when the connection is up, and librdkafka then
-        # only that it broke.
+        # A broker that requires a certificate says so when the connection is up, and librdkafka
+        # then only reports that the connection broke.
         if (
             heard is None
             or heard.name not in ("_SSL", "_TRANSPORT")
@@ -191,8 +191,8 @@ class ClusterAdmin:
         )
 
     def _failed(self, what: str, fault: KafkaFault) -> ClusterError:
-        """Return the error for ``fault``, with its cause: wrong credentials look like silence to
-        whoever waits for an answer."""
+        """Return the error for ``fault``, with its cause: to a caller that waits for an answer,
+        wrong credentials look like silence."""
         return self._refused(f"{what}: ") or ClusterError(
             f"cluster {self._name}: {what}: {self._client_errors.explained(fault).text}"
         )
@@ -261,8 +261,8 @@ class ClusterAdmin:
         settings: Mapping[str, str] | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Create topics (name → partitions), and return when each broker knows them, so that they
-        can be written to and read at once. A topic that is there already stays as it is. Raises
+        """Create topics (name → partitions), and return when each broker knows them, so that
+        they can be written to and read at once. An existing topic stays as it is. Raises
         ClusterError."""
         new = [
             NewTopic(
@@ -312,10 +312,10 @@ class ClusterAdmin:
 
     def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:
         """Wait until the broker at ``address`` knows the topics and the leaders of all their
-        partitions. Return what it does not know at the deadline; None if it knows all, or did not
-        answer: then no client hears anything wrong from it either."""
+        partitions. Return what it does not know at the deadline. Return None if it knows all, or
+        did not answer: then no client gets a wrong answer from it either."""
         while True:
-            # A new client has no connection but to its bootstrap broker, and so asks that one.
+            # A new client has a connection only to its bootstrap broker, and so asks that one.
             client = make_client(
                 AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
             )
@@ -404,9 +404,9 @@ class ClusterAdmin:
         return found.ids
 
     def has_transactions(self, topic: str, transactional_id: str) -> bool:
-        """Return True if a transactional producer can be initialised. ``topic``: any that is there;
-        ``transactional_id``: one that nobody else has. Raises ClusterError when nobody can tell
-        right now, as while the coordinator does not answer."""
+        """Return True if a transactional producer can be initialised. ``topic``: any that exists;
+        ``transactional_id``: one that nobody else has. Raises ClusterError when this cannot be
+        decided right now, as while the coordinator does not answer."""
         try:
             self.try_transactions(topic, transactional_id)
         except KafkaFault as fault:
@@ -447,8 +447,8 @@ class ClusterAdmin:
         return {topic: self._operations(future) for topic, future in asked.items()}
 
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
-        """Return what :meth:`allowed` returns, for a consumer group. Asks again while its
-        coordinator is not there, as on a cluster that never had a group."""
+        """Return what :meth:`allowed` returns, for a consumer group. Asks again while the group's
+        coordinator is missing, as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
             asked = self._admin.describe_consumer_groups(
@@ -490,7 +490,7 @@ class ClusterAdmin:
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:
-    """True if the topic is there, and each of its partitions has a leader."""
+    """True if the topic exists, and each of its partitions has a leader."""
     known = metadata.topics.get(topic)
     return bool(known and known.error is None and known.partitions) and all(
         partition.leader >= 0 for partition in metadata.topics[topic].partitions.values()

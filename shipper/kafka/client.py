@@ -30,12 +30,13 @@ from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
 
-#: Nothing is ever committed to it; the client asks for its coordinator all the same.
+#: Group of the reading clients. Nothing is ever committed to it, but the client asks for its
+#: coordinator.
 GROUP = "shipper-reads-without-a-group"
 _POLL_SECONDS = 0.1
 _MOST_MESSAGES = 10_000
-#: What a write meets in the first moments of a topic, or between two leaders. Nothing of the record
-#: is written.
+#: Faults of a write in the first moments of a topic, or during a leader election. The record is not
+#: written.
 _NOT_YET = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
 
 
@@ -122,15 +123,15 @@ class _Written:
 
     @property
     def may_continue(self) -> bool:
-        """True if what is left is certainly not written, nothing behind it is, and the cause
-        passes."""
+        """True if the unwritten records are certainly not written, no later record is, and the
+        cause is temporary."""
         if self.fault is None or self.is_unknown or len(self._offsets) > len(self.first):
             return False
         return self.fault.name in _NOT_YET or (self.fault.name == "_FATAL" and not self._refused)
 
 
 class ClusterClient(ClusterAdmin):
-    """The cluster with its logs: what it says of itself, and what its partitions hold."""
+    """Client of a cluster and its logs: metadata, and the records of partitions."""
 
     def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
         super().__init__(cluster, timeout_seconds)
@@ -140,12 +141,12 @@ class ClusterClient(ClusterAdmin):
 
     def connect(self, topic: str, partitions: Sequence[int], *, writes: bool = True) -> None:
         """Bring up every connection that writing to ``topic`` and reading these partitions needs,
-        all at once: each takes some eight round trips. Never raises: whoever then writes or reads
-        hears why it cannot."""
+        all at once: each takes some eight round trips. Never raises: a later write or read raises
+        the reason."""
 
         def read(partition: int) -> None:
-            # Without metadata librdkafka would look for the end once, in vain, and again after half
-            # a second.
+            # Without metadata librdkafka would look for the end once, without success, and again
+            # after half a second.
             known = self._reader(topic, partition).consumer.list_topics(topic, self._timeout).topics
             if topic in known and known[topic].error is None:
                 self.read(topic, partition, OFFSET_END, wait_seconds=None)
@@ -185,16 +186,15 @@ class ClusterClient(ClusterAdmin):
         wait_seconds: float | None,
         least_end: int = 0,
     ) -> Generator[list[LogRecord]]:
-        """Yield committed records from ``start`` on, some thousands at a time. The last-read
-        position is not kept anywhere.
+        """Yield committed records from ``start`` on, some thousands at a time. No group keeps the
+        last-read position.
 
-        With ``wait_seconds`` it reads up to the READ_UNCOMMITTED end offset as of now, waiting for
-        open transactions in front of it, and raises OutcomeUnknown if nothing more could be read
-        for so long. With None it takes what is readable at once, which is what a plan wants.
+        With ``wait_seconds``, read up to the present READ_UNCOMMITTED end offset, and wait for open
+        transactions before it. Raise OutcomeUnknown if nothing more could be read for so long. With
+        None, read what is readable at once, which is enough for a plan.
 
-        What a leader answers that was replaced and does not know yet is old, its end too.
-        ``least_end``: the end is no less than that, as whoever wrote a record there knows. It holds
-        with ``wait_seconds``.
+        A stale leader answers with old records and an old end. ``least_end`` is a lower bound of
+        the end, known from an earlier write. It holds with ``wait_seconds``.
         """
         for messages in self._messages(
             topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
@@ -275,7 +275,7 @@ class ClusterClient(ClusterAdmin):
                     entries.append(message)
                     position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # At the LSO: the end, or the first record of a transaction that is still open.
+                    # At the LSO, which is the end or the first record of an open transaction.
                     position, at_lso = offset, True
                 else:
                     raise self._failed(f"cannot read {name}", to_fault(error, topic))
@@ -312,9 +312,9 @@ class ClusterClient(ClusterAdmin):
         """Write records outside any transaction, acknowledged by all in-sync replicas; return their
         offsets.
 
-        A topic or leader that brokers do not know yet is waited for. Raises ClusterError if a
-        record was refused (ClusterRefuses if waiting does not change that), OutcomeUnknown if
-        nobody knows whether all records are written; then some may be.
+        Waits for a topic or leader that brokers do not know yet. Raises ClusterError if a record
+        was rejected (ClusterRefuses if waiting does not change that), and OutcomeUnknown if it is
+        unknown whether all records are written; then some may be.
         """
         left, offsets = list(records), list[int]()
         give_up_at = time.monotonic() + self._timeout
@@ -342,8 +342,8 @@ class ClusterClient(ClusterAdmin):
                 self._queue(producer, written, topic, partition, key, value)
                 if written.fault:
                     break
-            # A record that is not acknowledged fails after the timeout; librdkafka looks for those
-            # once a second.
+            # A record without acknowledgement fails after the timeout; librdkafka looks for such
+            # records once a second.
             call(producer.flush, self._timeout + 5)
         except KafkaFault as fault:  # the producer is beyond repair
             self._drop_log_producer(producer)

@@ -22,7 +22,7 @@ Client = TypeVar("Client")
 
 SLICE_SECONDS = 1.0
 
-#: Until when a call may take (monotonic seconds); asked again and again, since somebody may want to
+#: Deadline of a call (monotonic seconds). It is asked again and again, since the caller may want to
 #: stop meanwhile.
 Until = Callable[[], float]
 
@@ -64,8 +64,8 @@ def call(operation: Any, *arguments: Any) -> Any:
         return operation(*arguments)
     except KafkaException as error:
         raise to_fault(error.args[0]) from error
-    # The rest is what confluent-kafka makes of a fatal error that comes together with a delivery
-    # report or a line of its log.
+    # The rest is how confluent-kafka reports a fatal error that comes together with a delivery
+    # report or a log line.
     except KafkaError as error:  # type: ignore[misc]  # no exception by its bases, and raised all the same
         raise to_fault(error) from None
     except SystemError as error:  # now and then it loses which
@@ -77,8 +77,8 @@ def call(operation: Any, *arguments: Any) -> Any:
         ) from error
 
 
-#: What goes to a log rests on these; librdkafka's defaults, and nobody else's to set. See also
-#: ``HEARD_ALWAYS``.
+#: shipper detects lost connections through these log settings, so users cannot override them. They
+#: are librdkafka's defaults. See also ``HEARD_ALWAYS``.
 _HEARD = {"log_level": 6, "log.connection.close": True, "log.queue": False}
 
 
@@ -88,8 +88,8 @@ def connection(cluster: Cluster) -> dict[str, Any]:
     return {
         "client.id": "shipper",
         "socket.keepalive.enable": True,
-        # The default of 100 ms also delays a client's very first connection to a broker that it has
-        # just heard of.
+        # The default of 100 ms also delays a client's very first connection to a newly discovered
+        # broker.
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 2000,
         **client_settings(cluster),
@@ -115,7 +115,7 @@ def make_client(
         return kind({**theirs, **ours}, logger=logger)
     except (KafkaException, TypeError, ValueError) as error:
         fault = error.args[0] if error.args else error
-        # The original holds values, and a traceback would show it.
+        # The original exception holds values, and a traceback would show it.
         raise refused(
             cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
         ) from None
@@ -149,7 +149,7 @@ class ClientErrors(Complaints):
 
     @property
     def refusal(self) -> KafkaFault | None:
-        """Reason why waiting for a connection is in vain."""
+        """Reason why waiting for a connection is useless."""
         return KafkaFault(*found) if (found := self.final) else None
 
     def explained(self, fault: KafkaFault) -> KafkaFault:

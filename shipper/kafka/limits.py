@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-#: `max.message.bytes` of a topic that says nothing else.
+#: Default of `max.message.bytes`.
 DEFAULT_LIMIT_BYTES = 1_048_588
-#: The broker's limit holds for the batch as it is stored: a header of 61 bytes comes on top of the
-#: records, and what a codec adds to bytes that it cannot compress.
+#: The broker's limit holds for the batch as it is stored: a header of 61 bytes is added to the
+#: records, and whatever a codec adds to incompressible bytes.
 BATCH_OVERHEAD_BYTES = 2048
 #: What a record costs in a batch beside its key and value: lengths, offset and timestamp
 #: differences (Kafka's record format, v2).
@@ -23,7 +23,7 @@ _CREATE, _BEFORE, _AFTER = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
 )
-#: What brokers older than 3.6 have in place of the other two.
+#: Settings of brokers older than 3.6, instead of the other two.
 _DIFFERENCE = "message.timestamp.difference.max.ms"
 
 
@@ -70,16 +70,16 @@ Ask = Callable[[Collection[str]], Mapping[str, TopicLimit]]
 
 
 class TopicLimits:
-    """``known``: topic → its limit. Any other topic is asked for when somebody wants to know, and
-    then known; one that is not there yet is taken for one with the default, and asked for again
-    after a while. Safe to use from several threads."""
+    """Limits of topics. ``known``: topic → its limit. The cluster is asked once for any other
+    topic. A topic that does not exist yet gets the default limits, and is asked for again after a
+    while. Safe to use from several threads."""
 
     def __init__(
         self, known: Mapping[str, TopicLimit] | None = None, ask: Ask | None = None
     ) -> None:
         self._known = dict(known or {})
         self._ask = ask
-        """Function that asks the cluster; None: nobody is asked."""
+        """Function that asks the cluster; None: the cluster is not asked."""
         self._absent: dict[str, float] = {}
         """Topic → when (monotonic) the cluster did not have it."""
 
@@ -106,7 +106,8 @@ class TopicLimits:
         return self.limit(topic).max_bytes
 
     def known(self, topic: str) -> int | None:
-        """Return what :meth:`of` returns, without asking; None if nobody has asked yet."""
+        """Return what :meth:`of` returns, without asking; None if the topic's limit is not known
+        yet."""
         known = self._known.get(topic, TopicLimit() if topic in self._absent else None)
         return None if known is None else known.max_bytes
 
@@ -116,17 +117,17 @@ class TopicLimits:
         return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
 
     def uncompressed_limit_by_now(self, topic: str) -> int:
-        """Ask the cluster anew, as the limit may have been lowered, and return the limit like
+        """Ask the cluster again, as the limit may have been lowered, and return the limit like
         :meth:`uncompressed_limit`. Raises ClusterError.
 
-        Compare the answer with what a batch was built by, and not with what was known: those who
-        share this object learn from each other.
+        Compare the answer with the limit that a batch was built by, and not with the known limit:
+        another user of this object may have asked meanwhile.
         """
         self.limit_by_now(topic)
         return self.uncompressed_limit(topic)
 
     def limit_by_now(self, topic: str) -> TopicLimit:
-        """Ask the cluster anew. Raises ClusterError."""
+        """Ask the cluster again. Raises ClusterError."""
         if self._ask is not None:
             self._known.update(self._ask([topic]))
         return self.limit(topic)

@@ -1,9 +1,9 @@
 """One table of what each Kafka fault in a lane means.
 
-A lane has one way to recover: throw the producer away, open a new one with the same
-transactional.id (which ends the old transaction, one way or the other) and read in the ledger
-whether the chunk is there. So the table only has to tell what is worth another try from what is
-not; an outcome that is UNKNOWN is settled by the ledger, never by hope.
+A lane has one way to recover: discard the producer, open a new one with the same transactional.id
+(which ends the old transaction, one way or the other) and read in the ledger whether the chunk is
+committed. So the table only separates faults that are worth a retry from others. The ledger
+resolves an UNKNOWN outcome.
 
 docs/reference/outcomes.md is made from it: ``python -m shipper.kafka.outcomes`` prints it.
 """
@@ -42,8 +42,8 @@ class ErrorPolicy:
     `delivery.metadata_wait`."""
 
 
-#: A refusal is permanent, but for the moment in which somebody is just granting the right; with
-#: what it takes to stop, half a minute.
+#: A refusal is permanent, except for the moment in which the right is being granted; together with
+#: the time to stop, half a minute.
 GRANT_SECONDS = 15.0
 _N, _U = TransactionOutcome.NOT_DELIVERED, TransactionOutcome.UNKNOWN
 _CREDENTIALS = (
@@ -262,8 +262,8 @@ TABLE: dict[str, ErrorPolicy] = {
     "POLICY_VIOLATION": ErrorPolicy(_N, _F, "a policy of the broker refuses it"),
 }
 
-#: Anything else: maybe it happened, maybe not; the ledger will tell, and the deadline bounds the
-#: tries.
+#: Any other fault: its outcome is unknown. The ledger resolves it, and the deadline bounds the
+#: retries.
 OTHERWISE = ErrorPolicy(
     TransactionOutcome.UNKNOWN,
     Action.REOPEN,

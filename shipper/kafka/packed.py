@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: confluent-kafka with which it was tried: where the handle lies is no promise of theirs
-#: (docs/understand/foundations.md).
+#: Version of confluent-kafka with which this was tested: the handle's place is not a public
+#: interface (docs/understand/foundations.md).
 _TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__
@@ -37,7 +37,7 @@ class Queued(NamedTuple):
     taken: int
     """The first so many were queued."""
     code: int
-    """librdkafka's, of what is wrong with the next one; 0: nothing."""
+    """Error of librdkafka about the next value; 0: none."""
 
 
 @cache

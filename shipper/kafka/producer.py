@@ -34,7 +34,7 @@ from shipper.types import Header
 
 log = logging.getLogger("shipper.kafka")
 
-#: The producer dropped the record itself: why, something else says.
+#: Faults with which the producer dropped the record itself: another error has the cause.
 PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _QUEUE_KILOBYTES = 524_288
 _STATISTICS_INTERVAL_MS = 1000
@@ -117,7 +117,8 @@ class LaneProducer:
         """Deadline of the transaction under way, in monotonic seconds."""
         self.sent = SentBytes()
         """Bytes sent up to a second ago; exact after :meth:`count_sent`."""
-        # What is not acknowledged before the transaction times out cannot become part of it.
+        # A record that is not acknowledged before the transaction times out cannot become part of
+        # it.
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
@@ -150,7 +151,7 @@ class LaneProducer:
             self._log_listener,
         )
         self.produce = self._producer.produce
-        # Without a transaction only a report per record tells that a part of a batch was refused,
+        # Without a transaction only a report per record shows that a part of a batch was rejected,
         # and packed records have none.
         self._library = library(
             Path(confluent_kafka.__file__).parents[1],
@@ -195,14 +196,14 @@ class LaneProducer:
         self._muted_until = max(self._muted_until, until)
 
     def take_throttled(self) -> Throttled:
-        """Return the throttling that lasts longest, of what was told since this was called last."""
+        """Return the longest throttling that was reported since the last call."""
         self._serve()
         told, self._throttled = self._throttled, Throttled()
         return told
 
     def _check_throttling(self) -> None:
-        """Raise KafkaFault if a broker reads nothing more before the transaction times out: whoever
-        waits for that holds up the topic's readers, and must send everything again all the same."""
+        """Raise KafkaFault if a broker reads nothing more before the transaction times out: waiting
+        would hold up the topic's consumers, and everything would be resent anyway."""
         if self._muted_until > self._ends_at:
             left = self._muted_until - time.monotonic()
             text = (
@@ -216,9 +217,9 @@ class LaneProducer:
         not wait for them. Raises KafkaFault.
 
         librdkafka looks for a coordinator once, and if it has no connection at that moment, again
-        only after half a second. Asked twice, because the first answer names the brokers, whereupon
-        librdkafka drops the bootstrap connection for theirs (stalled: 7 of 24 without, 3 with one,
-        0 with two).
+        only after half a second. Asked twice, because the first answer names the brokers, and
+        librdkafka then drops the bootstrap connection for theirs (stalled: 7 of 24 without, 3 with
+        one, 0 with two).
         """
         for topic in (*topics, topics[0])[: max(len(topics), 2 if self._transactional else 1)]:
             self._ask_for(topic, until)

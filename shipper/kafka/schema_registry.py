@@ -20,7 +20,7 @@ from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
 
 _TIMEOUT_SECONDS = 8.0
-#: Before the second and the third try.
+#: Pauses before the second and the third try.
 _PAUSES_SECONDS = (0.5, 1.0)
 _TYPE = "application/vnd.schemaregistry.v1+json"
 #: Of the registry's own `error_code`: no such subject, version or schema.
@@ -66,7 +66,7 @@ class RegistryClient:
 
     def check(self, subject: str, avro: Avro) -> None:
         """Check that :meth:`number` will return a number, as far as this can be told without
-        changing anything. Raises as that does."""
+        changing anything. Raises what :meth:`number` raises."""
         if self._known(subject, avro) or not avro.register_:
             return
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
@@ -223,8 +223,7 @@ class RegistryClient:
         )
 
     def _credentials(self) -> str:
-        """Return the Authorization header. Raises WrongProperties for a reference that nobody has
-        looked up."""
+        """Return the Authorization header. Raises WrongProperties for an unknown reference."""
         found = self._registry.credentials()
         if unknown := [name for name, value in found.items() if value is None]:
             raise WrongProperties(

@@ -72,7 +72,7 @@ def handshake(
     settings: Mapping[str, Any], host: str, port: int, timeout_seconds: float
 ) -> Certificate | None:
     """Return the certificate that ``host`` shows; None if verification is switched off. Raises
-    HandshakeFailed, and OSError if nobody can be reached there."""
+    HandshakeFailed, and OSError if the host cannot be reached."""
     deadline = time.monotonic() + timeout_seconds
     context = _context(settings)
     with socket.create_connection((host, port), timeout_seconds) as raw:
@@ -148,8 +148,8 @@ def _certificate(tls: ssl.SSLSocket) -> Certificate | None:
 
 
 def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
-    """Wait for an alert: with TLS 1.3 a broker that wants a certificate says so after the
-    handshake. Who has one in a form that Python does not read is not asked."""
+    """Wait for an alert: with TLS 1.3 a broker that requires a certificate says so after the
+    handshake. Skipped for a client's certificate in a form that Python does not read."""
     if any(name in settings for name in _OWN_OTHERWISE):
         return
     tls.settimeout(_ALERT_SECONDS)

@@ -44,8 +44,8 @@ ABSENT = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 _LOOK_SECONDS = 5.0
 _PATIENCE_SECONDS, _SHORT_PATIENCE_SECONDS = 10.0, 1.0
 _PAUSE_SECONDS = 0.2
-#: Looks under way at once. With one, a lane would wait for another lane's look to end before its
-#: own could begin: half a round trip.
+#: Parallel lookups. With one, a lane would wait for another lane's lookup to end before its own
+#: could begin: half a round trip.
 _MOST_LOOKS = 4
 
 
@@ -56,14 +56,14 @@ class Looked:
     ids: dict[str, str | None] = field(default_factory=dict)
     """The ids, see :data:`shipper.types.PresentIds`."""
     faults: dict[str, str] = field(default_factory=dict)
-    """Topic → why nobody could tell this time."""
+    """Topic → why its id is unknown this time."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Topic → why nobody will tell, such as a missing ACL."""
+    """Topic → why its id will stay unknown, such as a missing ACL."""
 
 
 Look = Callable[[Collection[str], float], Looked]
-"""Asks a broker about topics, for so many seconds at most. Never raises for what a cluster
-answers."""
+"""Function that asks a broker about topics, for so many seconds at most. Never raises for a
+cluster's answer."""
 
 
 def read_answers(
@@ -159,8 +159,8 @@ class TopicIdWatch:
         return self._why.get(topic, "")
 
     def known(self, topics: Collection[str], until: Until) -> dict[str, str]:
-        """Return the known ids of ``topics``; ask for those that nobody has asked for yet. Raises
-        KafkaFault when the time is over."""
+        """Return the known ids of ``topics``; ask for the others. Raises KafkaFault when the time
+        is over."""
         with self._changed:
             unknown = [
                 topic for topic in topics if topic not in self._known and topic not in self._refused
@@ -187,8 +187,8 @@ class TopicIdWatch:
             return question
 
     def wait_for(self, question: IdQuestion, until: Until) -> PresentIds:
-        """Wait for the ids. Without those of topics that nobody told of in time, or will tell of.
-        Raises KafkaFault when ``until`` is over."""
+        """Wait for the ids, and return those that came in time. Raises KafkaFault when ``until`` is
+        over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
         ends = time.monotonic() + patience
         try:
@@ -261,7 +261,7 @@ class TopicIdWatch:
                     self._answers[topic] = _Answer(began, topic_id)
                     if (
                         topic_id is not None
-                    ):  # an absent topic may come back as it was: its broker was behind the others
+                    ):  # an absent topic may reappear: its broker's metadata lagged behind
                         self._known[topic] = topic_id
                 self._refused.discard(topic)
             self._why |= found.faults | found.refused

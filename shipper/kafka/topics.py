@@ -66,8 +66,8 @@ class TopicLookup:
         self._client.poll(0)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
-        """Ask for all topics in one request. Never raises: what goes wrong is the reason why a
-        topic has no partitions right now."""
+        """Ask for all topics in one request. Never raises: an error becomes the reason why a topic
+        has no partitions right now."""
         named = [topic for topic in topics if topic]
         unnamed = dict.fromkeys(
             set(topics) - set(named), TopicState(reason="a topic's name cannot be empty")
@@ -101,9 +101,9 @@ class TopicLookup:
 
 
 def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[str, TopicState]:
-    """Wait until each topic has a partition with a leader, or until ``deadline`` (monotonic); a
-    topic that the user may not see is not waited for that long. Returns those that have none, or
-    that nobody could say anything of."""
+    """Wait until each topic has a partition with a leader, or until ``deadline`` (monotonic). The
+    wait for a topic that the user may not see is shorter. Return the topics that have no such
+    partition, or whose state is unknown."""
     grant_by = time.monotonic() + GRANT_SECONDS
     while missing := {
         topic: state
@@ -139,7 +139,7 @@ class _Topic:
     """Reason why ``listed`` is empty."""
 
     def led(self, partition: int | None) -> tuple[int, ...]:
-        """Return the partitions that can be written to, as far as the cluster said; or only
+        """Return the partitions that can be written to, by the cluster's last answer; or only
         ``partition``, if it can."""
         if partition is None or self.state is None:
             return self.listed
@@ -200,8 +200,8 @@ class Topics:
             time.sleep(0.002)
 
     def _entry(self, topic: str) -> _Topic:
-        """Return the topic's entry; to be called with the lock held. Who asks for a topic makes it
-        one that is looked up."""
+        """Return the topic's entry; to be called with the lock held. A topic without an entry gets
+        one, and is looked up from then on."""
         entry = self._topics.get(topic)
         if entry is None:
             self._topics[topic] = entry = _Topic()
@@ -325,8 +325,8 @@ class Topics:
         with self._lock:
             entry = self._topics[name]
             if not state.answered and entry.state is not None and entry.state.answered:
-                # librdkafka asks one broker, the controller; while that one is away the others
-                # still lead their partitions
+                # librdkafka asks one broker, the controller. While the controller is away, the
+                # others still lead their partitions.
                 entry.look_at = now + _FIRST_PAUSE_SECONDS
                 return
             entry.state, entry.listed, entry.why = (
@@ -336,7 +336,7 @@ class Topics:
             )
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):
-                entry.at_first = ()  # made anew, with fewer
+                entry.at_first = ()  # recreated, with fewer partitions
             entry.at_first = entry.at_first or existing
             if entry.listed:
                 entry.look_at = now + _REFRESH_SECONDS

@@ -37,8 +37,7 @@ log = logging.getLogger("shipper.transaction")
 T = TypeVar("T")
 
 _OPEN_SECONDS = 60.0
-#: The second question that is asked of a new connection anyway; each further one would take a round
-#: trip.
+#: Second request, which a new connection needs anyway; each further one would take a round trip.
 _MOST_LOOKED_UP = 1
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
@@ -47,9 +46,9 @@ class RightToShip(Generic[T]):
     """Permission of the caller to send, by what ``read`` finds now (in the ledger's control
     partition).
 
-    Sequence, for two producers A and B opened side by side: A is open (1), B is open (2), somebody
-    reads and finds nothing later: that covers 2, so both may begin without another read. Were B
-    opened while the read was under way, it would get number 3 and need one of its own.
+    Sequence, for two producers A and B that open in parallel: A is open (1), B is open (2), a
+    reading finds no later run: that covers 2, so both may begin without another reading. If B
+    opened while the reading was under way, B would get number 3 and need a reading of its own.
     """
 
     def __init__(self, read: Callable[[], Decided[T]]) -> None:
@@ -107,8 +106,8 @@ class _TransactionalProducer(LaneProducer):
             self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
-        """Commit. A commit that timed out is resumed until the end, since nobody knows whether the
-        first one arrived."""
+        """Commit. A commit that timed out is resumed until the end, because the first request may
+        or may not have arrived."""
         if self._transactional:
             self._resume(self._producer.commit_transaction, until)
 
@@ -144,15 +143,15 @@ class _TransactionalProducer(LaneProducer):
                 call(operation, slice_of(until))
                 return
             except KafkaFault as fault:
-                # After a fatal error every call is answered with _CONFLICT, and called retriable.
+                # After a fatal error every call returns _CONFLICT, and is called retriable.
                 if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
                     raise self._client_errors.explained(fault) from fault
                 log.debug("resumed after %s", fault)
 
 
 class Fence:
-    """Ends the open transaction of whoever has a transactional.id, and makes that producer useless.
-    Connecting harms nobody, and may be done long before."""
+    """Fence of a transactional.id: it ends the open transaction of the earlier producer, and makes
+    that producer useless. Connecting fences nobody, and may be done long before."""
 
     def __init__(self, settings: LaneSettings, transactional_id: str, topic: str) -> None:
         """Make the producer. ``topic``: any that exists."""
@@ -190,9 +189,9 @@ def _nothing() -> None:
 
 
 class Transactions:
-    """The transactions of one transactional.id, one at a time: (``begin`` → records → ``commit``) …
-    → ``close``. Without transactions (at least once) in the same way. Of one thread; only ``sent``
-    may be asked by others.
+    """Transactions of one transactional.id, one at a time: (``begin`` → records → ``commit``) … →
+    ``close``. Without transactions (at least once), the same sequence. For one thread; others may
+    only ask ``sent``.
 
     After any fault the caller discards: the outcome is what the ledger says once the id is open
     again.
@@ -236,8 +235,8 @@ class Transactions:
 
     def open(self, until: Until) -> None:
         """Open a fresh, initialised producer. On return, every earlier one with this id is fenced.
-        Tries again until the time is over; raises KafkaFault then, and at once for a fault that no
-        retry mends."""
+        Retries until the time is over, then raises KafkaFault. Raises at once for a fault that no
+        retry cures."""
         self.discard()
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -266,8 +265,8 @@ class Transactions:
 
     def begin(self, until: Until) -> LaneProducer:
         """Begin a transaction, and return the producer to write with. Opens first if that was not
-        done, or if the producer lost a connection. Raises KafkaFault, and Superseded if somebody
-        later may ship."""
+        done, or if the producer lost a connection. Raises KafkaFault, and Superseded if a later run
+        or attempt may ship."""
         if self._begun:
             raise KafkaFault(
                 "_STATE",
@@ -303,8 +302,8 @@ class Transactions:
             producer.discard()
 
     def close(self, until: Until) -> None:
-        """Abort an open transaction, and close. Not one that may be committed: then nobody may end
-        it but its commit."""
+        """Abort an open transaction, and close. A transaction that may be committed is not aborted:
+        only its commit may end it."""
         if self._producer is not None and self._begun and not self._committing:
             self._producer.abort(until)
         self.discard()

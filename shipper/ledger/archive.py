@@ -1,14 +1,15 @@
-"""Moving what the ledger says of old windows out of the topic, into files beside the runs.
+"""Archiving: moving the ledger's records of old windows out of the topic, into files beside the
+runs.
 
 The archive stays part of the ledger: plan, ship and gate look into it for their window's files, so
 an old window that is run again is recognised as before. The topic names the archive, with its
-checksum; where that is and the archive is not, nothing is shipped.
+checksum; if the name exists but the archive does not, nothing is shipped.
 
-An archiving is a run that ships nothing. It announces a generation and fences all lanes before it,
-so that nobody adds to what it has read; and it writes in transactions of a lane, which the next run
-fences, so that one that was paused and wakes up later can neither remove a record that was written
-meanwhile nor name an archive that a later one has replaced. The archive is complete, and read back,
-before the first record leaves the topic; its name commits together with the first tombstones.
+An archiving is a run that ships nothing. It announces a generation and fences all earlier lanes, so
+that nobody adds to what it has read. It writes in transactions of a lane, which the next run
+fences. So an archiving that was paused and continues later can neither remove a newer record nor
+name an archive that a later one has replaced. The archive is complete, and read back, before the
+first record leaves the topic; its name commits together with the first tombstones.
 """
 
 from __future__ import annotations
@@ -109,8 +110,9 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
 
 
 def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
-    """Yield chunks, and the replays of what was quarantined with them, which go where the chunks
-    go. Not what a later record of the archive has replaced: a snapshot may still have it."""
+    """Yield chunks, and the replays of records that were quarantined with them, which belong
+    together. A record that a later record of the archive has replaced is left out: a snapshot may
+    still have it."""
     archived = {record.key: record.offset for record in read.archived}
     for records in read.files.by_path.values():
         for record in records.values():

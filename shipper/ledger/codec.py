@@ -1,12 +1,12 @@
 """Encode and decode the ledger's records. Pure.
 
-Keys and values are JSON, so that ``kcat -C -t _shipper.web`` is all that a person needs to look.
-Every key begins with the format, the kind and the pipeline: ``[1,"chunk","web",…]``.
+Keys and values are JSON, so that a person can read them with ``kcat -C -t _shipper.web``. Every key
+begins with the format, the kind and the pipeline: ``[1,"chunk","web",…]``.
 
-A ledger is a topic, and others may be able to write to it. So nothing of it is used before it is
-checked: no text where a number is expected, no number that is negative or beyond anything that
-shipper writes, no name that cannot be written back. What a record says may still be untrue; it
-cannot be harmful.
+A ledger is a topic, and others may be able to write to it. So every value is checked before it is
+used: no text instead of a number, no number that is negative or beyond anything that shipper
+writes, no name that cannot be written back. A checked record may still be untrue, but it cannot be
+harmful.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def names_snapshot(record: LogRecord) -> bool:
 
 
 def names_moved(record: LogRecord) -> bool:
-    """True if the record may say what was delivered under another name, of whichever pipeline:
+    """Return True if the record may tell of a delivery under another name, of whichever pipeline:
     cheaper than decoding."""
     return record.value is not None and record.key.startswith(_MOVED_KEY)
 
@@ -352,15 +352,16 @@ class Subject(NamedTuple):
 
 
 def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
-    """Return what the record is about; None for a record of another pipeline, and for a tombstone
+    """Return the subject of the record; None for a record of another pipeline, and for a tombstone
     of a key that is not shipper's.
 
     Much cheaper than :func:`decode`, which checks the rest of a chunk's key too. Raises
-    LedgerDamaged."""
+    LedgerDamaged.
+    """
     try:
         parts = parse(record.key)
-        # Nearly all records of a ledger are chunks, and of most of them nobody wants to know more
-        # than this.
+        # Nearly all records of a ledger are chunks, and of most of them no more than this is
+        # needed.
         if (
             type(parts) is list
             and len(parts) == _PARTS_OF_CHUNK
@@ -463,7 +464,7 @@ class Damage(NamedTuple):
 
 
 class DecodedRecord(NamedTuple):
-    """A record, and what it says."""
+    """Record with its decoded entry."""
 
     record: LogRecord
     entry: Decoded | None

@@ -1,6 +1,6 @@
-"""The fold of the control partition: who holds the lease, which generation may ship. Pure.
+"""Fold of the control partition: who holds the lease, which generation may ship. Pure.
 
-Invalidations are part of what the ledger says of files: see :mod:`shipper.ledger.fold`.
+Invalidations belong to the ledger's entries about files: see :mod:`shipper.ledger.fold`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Control:
     ended: set[int] = field(default_factory=set)
     """Attempts that send nothing more."""
     identity: Identity | None = None
-    """Set if a person began this ledger in place of another one."""
+    """Identity of the ledger, set if a person began this ledger instead of another one."""
     damaged: dict[bytes, Damage] = field(default_factory=dict)
     """Key → damaged record behind which no sound record of the key came."""
     _keys: dict[int, GenerationKey] = field(default_factory=dict)
@@ -94,8 +94,8 @@ class Control:
                     self.identity = identity
                     self._records["identity",] = record
                 case (AttemptKey() as attempt, Attempt()):
-                    # An attempt of an earlier generation is a zombie's: it says nothing about this
-                    # generation's tasks.
+                    # An attempt of an earlier generation belongs to a stale run: it says nothing
+                    # about this generation's tasks.
                     if attempt.generation == self.generation:
                         self._note(attempt)
                         self._records.setdefault(("attempt", attempt), record)
@@ -118,8 +118,8 @@ class Control:
         self._records["generation", record.offset] = record
 
     def _forget(self, key: GenerationKey) -> None:
-        """Forget a generation whose lanes are fenced. The latest generation stays: nobody else's
-        tombstone may take the right to ship from it."""
+        """Forget a generation whose lanes are fenced. The latest generation stays: another writer's
+        tombstone must not take the right to ship from it."""
         offset = self._offsets.get(key, self.generation)
         if offset != self.generation:
             del (
@@ -153,11 +153,12 @@ class Control:
         return [key for _, *keys in self._records for key in keys if isinstance(key, AttemptKey)]
 
     def standing(self) -> list[LogRecord]:
-        """Return the records that a snapshot has to keep, so that what is read after it adds up to
-        the same; in offset order.
+        """Return the records that a snapshot must keep, so that later records add up to the same;
+        in offset order.
 
-        Few, whatever came before: leases that were not released, attempts of the latest generation,
-        the identity, and the generations whose lanes nobody has fenced."""
+        These are few, however long the ledger is: leases that were not released, attempts of the
+        latest generation, the identity, and the generations whose lanes are not fenced yet.
+        """
         return sorted(self._records.values(), key=lambda record: record.offset)
 
     def _note(self, attempt: AttemptKey) -> None:

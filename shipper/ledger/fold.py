@@ -61,7 +61,7 @@ class ChunkOfSplit(NamedTuple):
 
 
 class PartOfSplit(NamedTuple):
-    """A chunk of a split, or what was delivered of it under a former name of the file."""
+    """Chunk of a split, or its delivered records under a former name of the file."""
 
     of: ChunkOfSplit
     value: ChunkValue
@@ -78,8 +78,7 @@ class SplitState:
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None
-    """Bytes of the file that the split accounts for; None: not known yet, or nobody can
-    count them."""
+    """Bytes of the file that the split accounts for; None: not known yet, or uncountable."""
 
     def parts(self) -> Iterator[PartOfSplit]:
         """Yield all that was delivered of the split, under whatever name of the file."""
@@ -138,13 +137,13 @@ class SplitState:
 
 
 FileStanding = Literal["complete", "misread", "partial"]
-"""``misread``: every record that the tasks saw is there, and they saw other bytes than the file
-has."""
+"""Standing of a file. ``misread``: every record that the tasks saw is delivered, but they saw other
+bytes than the file has."""
 
 
 def standing_of(file: FileId, states: Sequence[SplitState | None], splits: int) -> FileStanding:
-    """Return how much of a file is there. ``states``: of its splits, in any order; ``splits``: into
-    how many its ship cut it."""
+    """Return how much of a file is delivered. ``states``: of its splits, in any order; ``splits``:
+    the number of splits into which its ship cut it."""
     if len(states) != splits or not all(state is not None and state.complete for state in states):
         return "partial"
     return (
@@ -155,11 +154,12 @@ def standing_of(file: FileId, states: Sequence[SplitState | None], splits: int) 
 
 
 def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
-    """True if the bytes that a file's splits account for are the file's, or if nobody counted the
-    bytes of one of them.
+    """Return True if the bytes that a file's splits account for are the file's, or if the bytes of
+    one split are unknown.
 
     A line is counted with its end, and the end of the last line may be missing: so the sum may be
-    one more than the size."""
+    one more than the size.
+    """
     known = [read for read in reads if read is not None]
     return len(known) < len(reads) or sum(known) in (size_bytes, size_bytes + 1)
 
@@ -184,13 +184,13 @@ class Invalidated(NamedTuple):
 
     generation: int
     asked_by: frozenset[str]
-    """Ids of all who have had the file shipped anew."""
+    """Ids of all reships of the file."""
 
 
 @dataclass
 class Chunks:
     """Chunks of some files on the cluster. Feed records in offset order. ``invalidated`` hides
-    chunks of files that are shipped anew."""
+    chunks of files that are re-shipped."""
 
     pipeline: str
     invalidated: Mapping[FileId, Invalidated] = field(default_factory=dict)
@@ -203,8 +203,8 @@ class Chunks:
     """File → ETags that it had when any of its chunks was shipped; only an object store has one."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
     committed_ms: dict[FileId, int] = field(default_factory=dict)
-    """File → when the last of it was committed, by the broker's clock, in milliseconds since the
-    epoch. What was delivered under a former name of the file counts there."""
+    """File → time of its last commit, by the broker's clock, in milliseconds since the epoch.
+    Records that were delivered under a former name of the file count there."""
 
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         """Fold records in. Raises LedgerDamaged."""
@@ -286,7 +286,7 @@ class Chunks:
         return found
 
     def sent_by(self, run_id: str) -> dict[str, SentToTopic]:
-        """Return topic → what this run sent there, in any of its attempts."""
+        """Return topic → records that this run sent there, in any of its attempts."""
         found: dict[str, SentToTopic] = {}
         for state in self.splits.values():
             for of, chunk in state.chunks.items():
@@ -317,8 +317,7 @@ class FileRecords:
     other: str | None = None
     """Some path that was met and not asked for."""
     ignored: Container[PartitionOffset] = ()
-    """Damaged records that are passed over: whoever mends the ledger looks for what lies under
-    them."""
+    """Damaged records to skip: a repair looks for what lies under them."""
 
     def feed(self, records: Iterable[LogRecord], partition: int | None = None) -> FileRecords:
         """Add records. ``partition``: the one that they were read from; None: records that were
@@ -375,13 +374,13 @@ class LedgerRecords:
     chunks_end: int
     roots: Roots = field(default_factory=Roots)
     names: Mapping[str, str] = field(default_factory=dict)
-    """Path in a record → where the file lies now; what is not in it, ``roots`` say."""
+    """Path in a record → present path of the file; for other paths, ``roots`` decide."""
 
     def by_path(self) -> Iterator[list[DecodedRecord]]:
-        """Yield the records that count of each file, in the order of the log. Of a record that is
-        in the archive and in the topic as well, because it was shipped anew or because its
-        tombstone is not written yet, the later one counts: a snapshot may still have what was
-        archived since under the same key."""
+        """Yield the records of each file that count, in the order of the log. A record may be both
+        in the archive and in the topic, because it was re-shipped or because its tombstone is not
+        written yet. Then the later one counts: a snapshot may still have the archived one under the
+        same key."""
         archived: dict[str, list[LogRecord]] = {}
         for record in self.archived:
             about, wanted = peek_key(self.files.pipeline, record), self.files.paths

@@ -61,15 +61,15 @@ class Heads:
     """The first HEAD_BYTES bytes of the files that are looked for; all bytes of a shorter one."""
     roots: Roots = field(default_factory=Roots)
     lengths: dict[int, array[int]] = field(default_factory=dict)
-    """Length of a head in the ledger → the sorted hashes of that many bytes of the files that are
-    looked for, 8 bytes each."""
+    """Length of a head in the ledger → the sorted hashes of that many bytes of the wanted files, 8
+    bytes each."""
     found: dict[str, set[FileId]] = field(default_factory=dict)
     """Head that one of them has → the files of the ledger that begin so."""
     renamed: set[FileId] = field(default_factory=set)
     """Files whose records count for another file as well, which is the same file under another name
     or when it had grown."""
     elsewhere: set[FileId] = field(default_factory=set)
-    """Files whose content was recognised at another path. Of these, what lies at the path now is a
+    """Files whose content was recognised at another path. The file at the path of one of these is a
     new file."""
     heirs: dict[FileId, set[FileId]] = field(default_factory=dict)
     """File in ``renamed`` → the files that it became."""
@@ -77,8 +77,8 @@ class Heads:
     """Offset up to which the chunk partition was read."""
 
     def feed(self, records: Iterable[LogRecord]) -> Heads:
-        """Take in records of the chunk partition. What is damaged is passed over: whoever decides
-        reads it again."""
+        """Take in records of the chunk partition. Damaged records are skipped: a deciding read
+        reads them again."""
         for record in records:
             if names_moved(record):
                 with suppress(LedgerDamaged):
@@ -131,8 +131,8 @@ class Heads:
         return file._replace(path=self.roots.now(file.path))
 
     def became(self, file: FileId) -> set[FileId]:
-        """Return the files that hold what ``file`` held, and what those became. ``file``: as it is
-        known now."""
+        """Return the files that hold what ``file`` held, and the renames that led there. ``file``:
+        as it is known now."""
         found, next_ = set[FileId](), {file}
         while next_ := {heir for one in next_ for heir in self.heirs.get(one, ())} - found:
             found |= next_
@@ -150,7 +150,7 @@ class Heads:
 
     def like(self, file: FileId) -> set[FileId]:
         """Return the files of the ledger that begin like ``file``, or that it begins with.
-        ``file``: one of those that are looked for."""
+        ``file``: one of the wanted ones."""
         beginning = self.beginnings[file]
         of_it = (head_of(beginning[:length]) for length in self.lengths if length <= len(beginning))
         return set[FileId]().union(*(self.found.get(head, ()) for head in of_it)) - {file}

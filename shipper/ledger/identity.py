@@ -2,9 +2,9 @@
 runs.
 
 A ledger that is gone, or is another topic under the old name, knows nothing: everything would count
-as never shipped, and be sent again, while the data topics still hold it. So the first ship writes
-down which topic it found or made, in ``ledger.json`` in the ledger's folder, and whoever plans or
-ships later compares. Without that file a missing ledger is that of a new pipeline.
+as never shipped, and be sent again, while the data topics still hold it. So the first ship notes
+which topic it found or made, in ``ledger.json`` in the ledger's folder, and every later plan or
+ship compares. Without that file, a missing ledger is that of a new pipeline.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LedgerIdentity:
 
     def remember(self, run_id: str, now: str) -> list[str]:
         """Remember the ledger's identity; to be called with the lease held, before anything is
-        sent. Returns what a person should know. Raises ClusterError, OSError."""
+        sent. Returns notes for people. Raises ClusterError, OSError."""
         origin = self._origin or self._ledger.origin()
         known = {
             "topic": origin.topic,

@@ -1,9 +1,9 @@
-"""Topics that were deleted, or deleted and created anew, since the ledger's chunks were delivered.
+"""Topics that were deleted, or deleted and created again, since the ledger's chunks were delivered.
 Pure.
 
-A chunk says the id of the topic that took its records. Ids never come back, so a chunk whose id is
+A chunk has the id of the topic that took its records. Ids never come back, so a chunk whose id is
 not its topic's present one is *gone*: its records are in a topic that does not exist any more. A
-chunk without an id, and a topic of which nobody can tell the id, are believed as they are.
+chunk without an id, and a topic whose id is unknown, are believed as they are.
 
 A gone chunk is *lost* if its records are nowhere else. It is not lost once other chunks have its
 records: those that a later run sent again. The new chunks need not begin where the old ones did, so
@@ -33,7 +33,7 @@ class Loss(NamedTuple):
     before: str
     """Id of the topic that took them."""
     now: str | None
-    """The topic's id; None: there is no topic of that name."""
+    """Present id of the topic; None: no topic has this name."""
     records: int
     files: int
 

@@ -1,5 +1,5 @@
-"""Interval arithmetic on record ordinals: what is already there, and what is left; and as text that
-a person can read. Pure.
+"""Interval arithmetic on record ordinals: the committed ones, and the missing ones; and as readable
+text. Pure.
 
 Intervals are half-open: [first, end).
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap
 from typing import NamedTuple
 
-#: Most runs in one record of the ledger, which as text are some 300 kB; who has more writes more
+#: Most runs in one record of the ledger, which as text are some 300 kB. More runs need more
 #: records.
 MOST_RUNS = 20_000
 _RUN = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)

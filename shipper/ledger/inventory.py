@@ -55,7 +55,7 @@ class Tally:
     """The latest run that shipped a part of it."""
     files: int = 0
     complete: int = 0
-    """Files whose every record is there."""
+    """Files whose every record is delivered."""
 
     def add(self, topic: str, value: ChunkValue, *, archived: bool = False) -> None:
         """Add one chunk. ``topic``: empty for lines that are in none."""
@@ -100,7 +100,7 @@ class FileFigures:
     """Shipped records, whichever run sent them; without quarantined ones."""
     quarantined: Tally = field(default_factory=Tally)
     sent: dict[str, Tally] = field(default_factory=dict)
-    """Topic → what this ship sent to it."""
+    """Topic → records that this ship sent to it."""
 
     @property
     def records(self) -> int:
@@ -114,10 +114,10 @@ class LedgerFigures:
 
     files: dict[FileId, FileFigures] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
-    """Topic → records, whoever sent them."""
+    """Topic → records, whichever run sent them."""
     sent: dict[str, dict[int | None, Tally]] = field(default_factory=dict)
-    """Topic → partition → what this ship sent there. None: the ledger does not know where (records
-    with keys)."""
+    """Topic → partition → records that this ship sent there. None: the ledger does not know the
+    partition (records with keys)."""
 
     def sent_to(self, topic: str) -> Tally:
         """Return what this ship sent to all partitions of the topic together."""
@@ -178,8 +178,8 @@ class Entry:
 
 
 class Entries(list[Entry]):
-    """The chunk records of one path. What was delivered under a former name of its files stands
-    apart, since sums leave it out."""
+    """Chunk records of one path. Records that were delivered under a former name of its files stand
+    apart, since sums leave them out."""
 
     moved: Sequence[Moved] = ()
     renamed: Collection[FileId] = ()
@@ -252,8 +252,8 @@ class Inventory:
     """Contents of the ledger, file by file and window by window."""
 
     windows: dict[str, Tally] = field(default_factory=dict)
-    """Window as START/END → what was shipped under it. A file may have been shipped in parts under
-    several."""
+    """Window as START/END → records that were shipped under it. A file may have been shipped in
+    parts under several."""
     files: dict[FileId, Tally] = field(default_factory=dict)
 
     def add(self, of_path: Entries, pipeline: str) -> None:
@@ -286,8 +286,8 @@ class Inventory:
 
 @dataclass(frozen=True)
 class LedgerFinding:
-    """Irregularity in the ledger. ``unfinished`` is what a killed run leaves behind, and the next
-    run mends. ``expired`` is what retention has deleted."""
+    """Irregularity in the ledger. ``unfinished``: left behind by a killed run, and completed by the
+    next one. ``expired``: deleted by retention."""
 
     severity: Literal["wrong", "unfinished", "expired"]
     kind: str
@@ -331,7 +331,7 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
 
 
 def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[LedgerFinding]:
-    """Hold the bytes that the splits account for against the file's size, once all of them have
+    """Compare the bytes that the splits account for with the file's size, once all splits have
     ended."""
     reads = {entry.key.split: entry.value.read for entry in of_file if entry.value.end}
     if len(reads) == max(entry.value.splits for entry in of_file) and not bytes_fit(
@@ -462,7 +462,7 @@ def _differ(
         )
         return expected.offset < end  # else it was written after the snapshot's side was read
     # The broker has dropped a record that was archived, and its tombstone, since the snapshot was
-    # made. It counts once all the same.
+    # made. The record still counts once.
     return not archived
 
 

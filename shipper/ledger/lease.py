@@ -27,13 +27,13 @@ _ASK_AGAIN_SECONDS = 3.0
 
 
 class HeldLease:
-    """The lease of (pipeline, cluster) while the ``with`` block runs.
+    """Lease of (pipeline, cluster) while the ``with`` block runs.
 
-    Asking is: write a claim, read the control partition to its end, see who is first. A run that
-    finds another one in front takes its claim back, waits, and asks again until ``wait_seconds``
-    are over. The first of several claims is as good as a lease that is held, until it is renewed:
-    whoever asks sees it in front of his own. A thread renews the lease every third of its length,
-    as one that is held, and looks at the same time whether a later run has taken over; then
+    To ask, a run writes a claim, reads the control partition to its end, and sees who is first. A
+    run that finds another one before it takes its claim back, waits, and asks again until
+    ``wait_seconds`` are over. The first of several claims counts like a held lease until it is
+    renewed, because every asking run sees it before its own. A thread renews the lease every third
+    of its length, as a held one, and also looks whether a later run has taken over; then
     ``superseded`` is set.
     """
 
@@ -94,8 +94,8 @@ class HeldLease:
         return self
 
     def held(self) -> EncodedRecord:
-        """Return the record that says that the claim was good, for whoever looks at the ledger; it
-        is written with the run's next records."""
+        """Return the record that confirms the claim, for readers of the ledger; it is written with
+        the run's next records."""
         return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
 
     def __exit__(
@@ -153,7 +153,8 @@ class HeldLease:
                     self.superseded.set()
                     return
             except ShipperError as error:
-                # Manners only: without the lease another run may start, and then fences this one.
+                # A lease is only politeness: without it another run may start, and then fences this
+                # one.
                 log.warning("the lease could not be renewed: %s", error)
             except Exception:
                 log.warning("the lease could not be renewed", exc_info=True)

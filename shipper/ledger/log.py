@@ -68,19 +68,18 @@ from shipper.types import Decided, EncodedRecord, FileId, LogRecord, PartitionOf
 
 log = logging.getLogger("shipper.ledger")
 
-#: A tail of fewer records is read so quickly (some 30 ms) that a new snapshot is not worth its
+#: A tail with fewer records is read so quickly (some 30 ms) that a new snapshot is not worth
 #: writing.
 LONG_TAIL_RECORDS = 2_000
 #: Records held in memory at once while a snapshot is made.
 _SLICE_RECORDS = 200_000
 
-#: With three, one broker may be lost and another one be restarted.
+#: With three replicas, one broker may be lost and another one be restarted.
 _REPLICAS = 3
 SETTINGS = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
-#: A tombstone whose key is none of a ledger's says nothing to any version, and compaction removes
-#: it.
+#: A tombstone whose key is not a ledger's means nothing to any version, and compaction removes it.
 _BARRIER = EncodedRecord(b"barrier", None)
 _CONTROL_SECONDS = 15.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
@@ -154,7 +153,7 @@ class LedgerQuestion(Generic[T]):
 
 
 class AskControl(LedgerQuestion[Control]):
-    """Ask who holds the lease, and which generation and attempts may ship."""
+    """Question who holds the lease, and which generation and attempts may ship."""
 
     partitions = (CONTROL,)
 
@@ -175,7 +174,7 @@ class AskCommitted(LedgerQuestion[list[Committed]]):
 
 @dataclass(frozen=True)
 class AskCommittedKeys(LedgerQuestion[CommittedKeys]):
-    """Ask the same for the chunks' keys alone. Asked again, it reads only what is new, and decodes
+    """Question for the chunks' keys alone. Asked again, it reads only what is new, and decodes
     nothing."""
 
     start: int
@@ -198,7 +197,7 @@ class AskFiles(LedgerQuestion[LedgerRecords]):
 
 @dataclass(frozen=True)
 class AskState(LedgerQuestion[LedgerState]):
-    """Ask what the records about some files (None: all) add up to."""
+    """Question for the sum of the records about some files (None: all)."""
 
     paths: Collection[str] | None = None
     partitions = (CONTROL, CHUNKS)
@@ -209,8 +208,8 @@ class AskState(LedgerQuestion[LedgerState]):
 
 @dataclass(frozen=True)
 class AskHeads(LedgerQuestion[Heads]):
-    """Ask which files of the ledger begin like some others, and which of them count for a file of
-    another name."""
+    """Question which files of the ledger begin like some others, and which of them count for a file
+    of another name."""
 
     beginnings: Mapping[FileId, bytes]
     """The first ``HEAD_BYTES`` bytes of the others."""
@@ -238,7 +237,7 @@ CONTROL_NOW = AskControl()
 
 
 class LedgerLog:
-    """Reads and writes; what the records mean is :mod:`shipper.ledger`'s."""
+    """Log of a ledger: reads and writes; what the records mean is :mod:`shipper.ledger`'s."""
 
     def __init__(
         self,
@@ -270,10 +269,10 @@ class LedgerLog:
         self._keys_lock = threading.Lock()
         self._keys, self._keys_end = CommittedKeys(), 0
         self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
-        """Partition → where it ends at least, by what was written to it."""
+        """Partition → lower bound of its end, from records written to it."""
         self._seen: int | None = None
-        """Records that were read from the topic so far, by their offsets; None: nobody has
-        read it."""
+        """Records that were read from the topic so far, by their offsets; None: nothing was
+        read."""
         self._ignored: frozenset[PartitionOffset] = frozenset()
         self.root: str | None = None
         self._formerly: Sequence[str] | None = None
@@ -285,8 +284,8 @@ class LedgerLog:
         self.root, self._formerly = root or None, formerly
 
     def ignoring(self, places: Iterable[PartitionOffset]) -> LedgerLog:
-        """Return the same ledger, which passes over these damaged records: for who looks for
-        damage, or mends it."""
+        """Return the same ledger, which skips these damaged records: to look for damage, or to
+        repair it."""
         other = LedgerLog(
             self._client, self._cluster, self.pipeline, self._folder, patience=self._patience
         )
@@ -314,8 +313,8 @@ class LedgerLog:
             ) from found
 
     def _refuse(self, damaged: Mapping[bytes, Damage], control: Control | None = None) -> None:
-        """Raise LedgerDamaged for the first record that nobody has repaired. A later sound record
-        of the same key, or a tombstone, mends it. Raises LedgerOutdated if a development version
+        """Raise LedgerDamaged for the first record that is not repaired. A later sound record of
+        the same key, or a tombstone, repairs it. Raises LedgerOutdated if a development version
         wrote the whole ledger: no run of this format has begun."""
         for one in damaged.values():
             if one.place not in self._ignored:
@@ -326,13 +325,13 @@ class LedgerLog:
     # Asking.
 
     def decide(self, question: LedgerQuestion[T], after: Written | None = None) -> Decided[T]:
-        """Answer for whoever decides what is sent, see the module's docstring. This is the only
-        read that a decision can rest on.
+        """Answer for a decision what is sent, see the module's docstring. This is the only read
+        that a decision can rest on.
 
-        ``after``: what this process wrote a moment ago in place of a barrier. Raises ClusterError
-        or OutcomeUnknown when `delivery.metadata_wait` is over, and at once what waiting does not
-        change: LedgerDamaged, LedgerOutdated, ArchiveMissing. A missing right is waited for as long
-        as one that a lane lacks (GRANT_SECONDS).
+        ``after``: a record that this process wrote a moment ago, instead of a barrier. Raises
+        ClusterError or OutcomeUnknown when `delivery.metadata_wait` is over, and at once for errors
+        that waiting does not change: LedgerDamaged, LedgerOutdated, ArchiveMissing. A missing right
+        is waited for as long as one that a lane lacks (GRANT_SECONDS).
         """
         began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
         while True:
@@ -415,8 +414,8 @@ class LedgerLog:
         return True
 
     def weaknesses(self) -> list[str]:
-        """Return in what the ledger is less durable than the data that it accounts for, by what
-        :meth:`exists_by` was told. Losing it means that everything is sent again."""
+        """Return in what the ledger is less durable than the data that it accounts for, by the
+        answers to :meth:`exists_by`. If the ledger is lost, everything is sent again."""
         facts, beside = (
             self._facts.get(self.topic),
             [each for topic, each in self._facts.items() if topic != self.topic],
@@ -481,8 +480,8 @@ class LedgerLog:
         """Return the control partition to its end. Nothing in it is transactional, so this never
         waits for anybody.
 
-        Asked again it reads what is new. Safe to call from several threads; each gets a copy of its
-        own.
+        Asked again, it reads what is new. Safe to call from several threads; each gets a copy of
+        its own.
         """
         with self._lock:
             records = None
@@ -672,8 +671,8 @@ class LedgerLog:
         self._snapshot = None
 
     def _names(self, control: Iterable[LogRecord]) -> bool:
-        """Return True if the records after the snapshot in the control partition name it. Who can
-        write beside the runs cannot write there."""
+        """Return True if the records after the snapshot in the control partition name it. A writer
+        beside the runs may not be able to write there."""
         for record in control:
             if names_snapshot(record):
                 with suppress(LedgerDamaged):
@@ -732,8 +731,8 @@ class LedgerLog:
     def _advance(
         self, folder: LedgerFolder, base: Manifest | None, origin: Origin
     ) -> StoredManifest:
-        """Write ``base`` with the tail on top. Stops at the first open transaction: what is behind
-        it is not decided yet."""
+        """Write ``base`` with the tail on top. Stops at the first open transaction: later records
+        are not decided yet."""
         before = base.standing if base else ()
         control_end = base.control_end if base else 0
         records = self._read_control(control_end)

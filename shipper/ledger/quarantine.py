@@ -30,7 +30,7 @@ class QuarantineHeaders:
     topic: str | None = None
     """Topic to which the record would have gone; None: not known."""
     cut: bool = True
-    """True if the record had more than is kept of it here, or if nobody noted whether it had."""
+    """True if the record had more than is kept of it here, or if that was not noted."""
     key: bytes | None = None
     """The key that the record would have had."""
     timestamp_ms: int | None = None

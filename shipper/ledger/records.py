@@ -26,10 +26,10 @@ CONTROL, CHUNKS = 0, 1
 PARTITIONS = 2
 #: Of a generation. `runner.cores` and `delivery.lanes` allow no more.
 MOST_TASKS, MOST_LANES = 4_096, 128
-#: A lease is not believed to last longer, whatever it says. `delivery.lease` allows no more.
+#: Longest lease that is believed. `delivery.lease` allows no more.
 MOST_LEASE_SECONDS = 86_400.0
-#: Of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null is
-#: the seed itself.
+#: Seed of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null
+#: is the seed itself.
 _SPARK_SEED = 42
 
 
@@ -76,14 +76,12 @@ class ChunkValue:
     bundles: int | None = None
     """Kafka records that they were bundled into; None: each is a Kafka record of its own."""
     wire_bytes: int | None = None
-    """About what it took on the wire, by the compression that its task saw until then."""
+    """Approximate bytes on the wire, by the compression that its task saw until then."""
     topic_id: str | None = None
-    """Id of the topic that took the records: a topic that is deleted and created anew gets another
-    one. None: there is no topic, the brokers give topics no id (before Kafka 2.8), or nobody could
-    tell."""
+    """Id of the topic that took the records: a recreated topic gets another one. None: there is no
+    topic, the brokers give topics no id (before Kafka 2.8), or the id is unknown."""
     parked: tuple[str, ...] | None = None
-    """Topics for which other chunks of its task were waiting when it was sent; for who watches the
-    run."""
+    """Topics for which other chunks of its task were waiting when it was sent; for progress."""
     reasons: dict[str, int] | None = None
     """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records,
     and no others."""
@@ -107,8 +105,8 @@ class ChunkValue:
     millisecond by as many bytes. None: the file system has no ETags."""
     read: int | None = None
     """Bytes of the file that the split accounts for, as the task counted them; only with ``end``.
-    See :func:`shipper.ledger.fold.bytes_fit`. None: nobody can count them (bzip2, a line that is
-    longer than `max_line`, a file that is quarantined whole)."""
+    See :func:`shipper.ledger.fold.bytes_fit`. None: uncountable (bzip2, a line that is longer than
+    `max_line`, a file that is quarantined whole)."""
     replay: bool | None = None
     """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the
     key is its ordinal. It is in quarantine as well, so it does not count among the split's lines.
@@ -150,7 +148,7 @@ class MovedValue(ChunkValue):
 
 
 class Moved(NamedTuple):
-    """A record of what was delivered when the file had another name."""
+    """Record of a delivery from the time when the file had another name."""
 
     key: MovedKey
     value: MovedValue
@@ -164,15 +162,15 @@ class Generation:
     run_id: str
     tasks: int
     lanes: int
-    """Most tasks, and most lanes per task, of this run: what a later run has to fence."""
+    """Most tasks, and most lanes per task, of this run: the lanes that a later run must fence."""
     roots: tuple[str, ...] = ()
     """Roots under which files lay when they were shipped, the present one last. See
     shipper.ledger.roots."""
 
 
 class GenerationKey(NamedTuple):
-    """Each announcement has a key of its own, so compaction never hides a generation whose lanes
-    nobody has fenced. Whoever has fenced them writes the tombstone."""
+    """Key of a generation. Each announcement has a key of its own, so compaction never hides a
+    generation whose lanes are not fenced. The run that fences them writes the tombstone."""
 
     cluster: str
     """Name of the cluster in its file then; the transactional ids begin with it."""
@@ -221,8 +219,8 @@ class InvalidationKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Invalidation:
-    """Chunks of a file below a generation no longer count, since the file is shipped anew. Of
-    several, the highest generation counts."""
+    """Invalidation: chunks of a file below a generation no longer count, since the file is
+    re-shipped. Of several, the highest generation counts."""
 
     run_id: str
     """The run that asked for it, or the reship that several runs work at
@@ -246,7 +244,7 @@ class Archive:
     entries: int
     """Records in it, those of earlier archives included."""
     before: str
-    """Windows that ended by then were moved. ISO 8601, UTC."""
+    """Time by which the moved windows had ended. ISO 8601, UTC."""
     generation: int
     run_id: str
 
@@ -281,4 +279,4 @@ Decoded = (
     | tuple[AttemptKey, Attempt]
     | tuple[InvalidationKey, Invalidation]
 )
-"""A decoded record: its key, as far as its kind has one of its own, and its value."""
+"""Decoded record: its key, if its kind has one of its own, and its value."""

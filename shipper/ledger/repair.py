@@ -1,11 +1,11 @@
-"""Damaged records of a ledger: records that shipper did not write, or that cannot be right. Find
-them, and mend one.
+"""Repair of damaged records in a ledger: records that shipper did not write, or that cannot be
+right.
 
-A reader that meets a damaged record stops (LedgerDamaged), so nobody ships while it is the latest
-of its key. A repair is a run that ships nothing: it takes the lease, announces a generation and
-fences earlier lanes. Then it writes behind the damaged record what the record's key held before, or
-a tombstone. From then on the damaged record is not the latest of its key, so readers pass over it,
-and compaction removes it.
+A reader that meets a damaged record stops (LedgerDamaged), so nothing is shipped while it is the
+latest of its key. A repair is a run that ships nothing: it takes the lease, announces a generation
+and fences earlier lanes. Then it writes, after the damaged record, what the record's key held
+before, or a tombstone. From then on the damaged record is not the latest of its key, so readers
+skip it, and compaction removes it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class RepairResult:
 
 
 def damage(ledger: LedgerLog) -> list[Damage]:
-    """Return everything in the topic that cannot be read and was not mended. Reads all of it.
-    Raises ClusterError, LedgerOutdated."""
+    """Return every record of the topic that cannot be read and was not repaired. Reads the whole
+    topic. Raises ClusterError, LedgerOutdated."""
     found = {partition: ledger.look(AskPartition(partition)) for partition in (CONTROL, CHUNKS)}
     return [
         one
@@ -133,7 +133,7 @@ def repair(
 
 
 def _about(pipeline: str, damage: Damage) -> Subject | None:
-    """Return what the key is about; None for a key that is not shipper's, or lies where it hides
+    """Return the subject of the key; None for a key that is not shipper's, or lies where it hides
     nothing of its kind."""
     try:
         about = peek_key(pipeline, damage.record)

@@ -2,11 +2,11 @@
 same file. Pure.
 
 The ledger has files by their whole paths, as they were when they were shipped. A *root* is the part
-of the source's pattern in front of the first placeholder or glob; what is behind it in a path says
-which file it is. So when the root has changed, a record's path is read as if the file had always
-lain under the present one. Only reading does that: keys in the ledger, its snapshot and its archive
-stay what they are, and a file that was begun under the old root is finished with keys of the new
-one; both count for the same splits.
+of the source's pattern before the first placeholder or glob; the rest of a path identifies the
+file. So when the root has changed, a record's path is read as if the file had always lain under the
+present one. Only reading does that: keys in the ledger, its snapshot and its archive stay what they
+are. A file that was begun under the old root is finished with keys of the new one; both count for
+the same splits.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ class Roots:
     def of(
         cls, current: str | None, recorded: Sequence[str], formerly: Sequence[str] | None
     ) -> Roots:
-        """Make the roots. ``recorded``: the ledger's roots, the latest last. ``formerly``: what the
-        configuration says in its place."""
+        """Make the roots. ``recorded``: the ledger's roots, the latest last. ``formerly``: the
+        configuration's roots, which override those."""
         if current is None:
             current = recorded[-1] if recorded else ""
         former = recorded if formerly is None else formerly
         return cls(current, tuple(dict.fromkeys(root for root in former if root != current)))
 
     def now(self, path: str) -> str:
-        """Return the present path of the file that the ledger knows by ``path``. What lies under
-        the present root stays where it is: a longer or a shorter pattern over the same folders
-        moves no file."""
+        """Return the present path of the file that the ledger knows by ``path``. A path under the
+        present root stays: a longer or a shorter pattern over the same folders moves no file."""
         if not self.former or path.startswith(self.current):
             return path
         root = max((root for root in self.former if path.startswith(root)), key=len, default=None)

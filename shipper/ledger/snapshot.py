@@ -46,7 +46,7 @@ FORMAT = 4
 SHARD_RECORDS = 2_000
 _GZIP_LEVEL = 1  # five times as fast as the default, for files a third larger
 _SHARDS_AT_ONCE = 32
-#: The one before stays for those who have just read its manifest.
+#: The previous manifest stays for readers that have just read it.
 _KEPT_MANIFESTS = 2
 
 
@@ -57,8 +57,7 @@ class SnapshotUnusable(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """Identity of the log that the records belong to. A topic that was deleted and made anew has
-    another id."""
+    """Identity of the log that the records belong to. A recreated topic has another id."""
 
     pipeline: str
     cluster: str
@@ -249,9 +248,9 @@ class Newest(NamedTuple):
 
 
 class RecordStore:
-    """One folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests, ``{uri}/shards/`` what
-    they name. ``log`` stands for the topic's id and ``offsets`` for how far the manifest reaches,
-    so which one is the latest does not depend on anybody's clock."""
+    """Store in one folder: ``{uri}/at-{log}-{offsets}-{token}.json`` are manifests,
+    ``{uri}/shards/`` what they name. ``log`` stands for the topic's id and ``offsets`` for how far
+    the manifest reaches, so which one is the latest does not depend on a clock."""
 
     def __init__(self, uri: str, pipeline: str, *, durable: bool = False) -> None:
         """Make the store. ``durable``: what is written to a local disk survives a power failure,
@@ -298,13 +297,13 @@ class RecordStore:
         return decode_manifest(data)
 
     def records(self, manifest: Manifest, paths: Collection[str] | None) -> Iterator[LogRecord]:
-        """Yield the records of ``paths`` (None: all), and of what lies in the same shards. Raises
+        """Yield the records of ``paths`` (None: all), and other records in the same shards. Raises
         SnapshotUnusable."""
         return self._records(manifest.covering(paths))
 
     def beginning_like(self, manifest: Manifest, heads: Heads) -> Iterator[LogRecord]:
-        """Yield the records that ``heads`` has to take in, and what lies in the same shards. Raises
-        SnapshotUnusable."""
+        """Yield the records that ``heads`` must take in, and other records in the same shards.
+        Raises SnapshotUnusable."""
         return self._records([shard for shard in manifest.shards if shard.may_begin_like(heads)])
 
     def write(
@@ -360,8 +359,8 @@ class RecordStore:
 
     def clean_up(self, topic_id: str) -> None:
         """Remove all manifests but the latest two of the topic, and the shards that neither of them
-        names. Somebody who is writing at this moment may lose a shard by it, and whoever reads that
-        manifest then finds it unusable."""
+        names. A process that writes at this moment may lose a shard; a reader of its manifest then
+        finds it unusable."""
         fs = self._fs()
         kept: set[str] = set()
         names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)

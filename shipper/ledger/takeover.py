@@ -90,7 +90,7 @@ class Takeover(LedgerState):
 
     generation: int = -1
     since: list[Committed] = field(default_factory=list)
-    """Chunks that were committed after the takeover, as far as they were read."""
+    """Chunks that were committed after the takeover and read since."""
 
     def read_on(self, ledger: LedgerLog) -> Takeover:
         """Read the chunks that were committed since, and return the chunks with them. Raises
@@ -164,9 +164,9 @@ def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
 
 
 class Fences:
-    """Producers that fence lanes of earlier runs, connected before anybody may be fenced: six of a
-    new one's ten round trips then need not be waited for. Which lanes those will be is a guess; a
-    wrong one costs some connections."""
+    """Producers that fence lanes of earlier runs, connected before they may fence: six of a new
+    one's ten round trips then need not be waited for. Which lanes those will be is a guess; a wrong
+    one costs some connections."""
 
     def __init__(self, settings: LaneSettings, topic: str) -> None:
         """Make them. ``topic``: any that exists."""
@@ -211,7 +211,7 @@ class Fences:
             new.discard()
 
     def discard(self) -> None:
-        """Discard the producers that were connected in vain."""
+        """Discard the producers that turned out to be unneeded."""
         with self._lock:
             begun, self._begun = self._begun, {}
         for each in begun.values():
@@ -264,7 +264,7 @@ class Fenced(NamedTuple):
 
     generation: int
     forget: list[EncodedRecord]
-    """Tombstones of the generations before it, whose lanes nobody has to fence again."""
+    """Tombstones of the generations before it, whose lanes need not be fenced again."""
 
 
 def fence_earlier_runs(
@@ -279,8 +279,8 @@ def fence_earlier_runs(
     also: Sequence[EncodedRecord] = (),
     fences: Fences | None = None,
 ) -> Fenced:
-    """Announce this run, and fence every lane of the runs before it that nobody has fenced.
-    ``known`` and ``also`` as in :func:`announce`. Raises ClusterError."""
+    """Announce this run, and fence every lane of earlier runs that is not fenced yet. ``known`` and
+    ``also`` as in :func:`announce`. Raises ClusterError."""
     if not settings.transactional:
         tasks = lanes = 0
     fences = fences or Fences(settings, ledger.topic)
@@ -305,7 +305,7 @@ def fence_earlier_runs(
     finally:
         fences.discard()
     if refusals:
-        # It promises less: a chunk of an earlier run may still come, and then twice.
+        # At least once promises less: a chunk of an earlier run may still arrive, and then twice.
         log.warning(
             "lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0]
         )
@@ -373,8 +373,8 @@ def take_over(
     """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as
     in :func:`fence_earlier_runs`.
 
-    What comes from a snapshot was committed before the snapshot was made; the rest is read now, up
-    to the end. So a snapshot that was found before the fencing is as good as one found after it.
+    A snapshot's records were committed before the snapshot was made; the rest is read now, up to
+    the end. So a snapshot that was found before the fencing is as good as one found after it.
     """
     fenced = fence_earlier_runs(
         ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences

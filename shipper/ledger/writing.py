@@ -1,8 +1,9 @@
 """Write ledger-only chunk records (tombstones, restored records) through a transactional lane of a
 run.
 
-The next run fences the lane, so a process that was paused and wakes up later can no longer change
-what was written meanwhile."""
+The next run fences the lane, so a process that was paused and continues later can no longer change
+newer records.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _ABORT_SECONDS = 5.0
 def lane_settings(
     cluster: Cluster, pipeline: Pipeline, batch_size_bytes: int, *, transactional: bool = True
 ) -> LaneSettings:
-    """Return the settings of every lane of the pipeline to the cluster, whoever opens it."""
+    """Return the settings of every lane of the pipeline to the cluster, whichever process opens
+    it."""
     return LaneSettings(
         cluster=cluster.name,
         connection=connection(cluster),

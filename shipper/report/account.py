@@ -22,8 +22,8 @@ AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
 
 
 def dispositions(ship: ShipResult) -> dict[str, int]:
-    """Return disposition → lines of a ship, by the tasks' receipts: they add up to what was read,
-    and what need not be read, unless the ship failed."""
+    """Return disposition → lines of a ship, by the tasks' receipts. They add up to the lines that
+    were read or did not need reading, unless the ship failed."""
     return {
         "filtered": sum(ship.filtered.values()),
         "quarantined": sum(ship.quarantined.values()),
@@ -34,7 +34,7 @@ def dispositions(ship: ShipResult) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Account:
-    """One cluster of a run: what was planned for it, what its steps left, and the figures of its
+    """One cluster of a run: its planned files, the results of its steps, and the figures of its
     topics."""
 
     cluster: str
@@ -158,8 +158,8 @@ class Account:
         if self.delivered or self.quarantined:
             return "shipped"
         if self.plan is not None and (self.plan.problem or self.plan.left_files):
-            # The plan saw something to ship: only a ship step that ran can say that it was there
-            # after all.
+            # The plan saw something to ship: only a ship step that ran can say that it was already
+            # committed.
             return "nothing" if self.ship and self.ship.status == "succeeded" else "no result"
         return "nothing" if self.ship or self.plan else "no result"
 

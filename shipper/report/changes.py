@@ -35,7 +35,8 @@ class Change(Result):
     field: str
     """Path of the key, as in the file."""
     before: list[str]
-    """Lines as a user writes them; of a list, the removed entries. Empty: it was not there."""
+    """Lines as a user writes them; of a list, the removed entries. Empty: the setting did not
+    exist."""
     after: list[str]
     """The same of now."""
 
@@ -50,7 +51,7 @@ class Effect(Result):
 
 
 class PipelineChanges(Result):
-    """One pipeline that is not what it was."""
+    """One pipeline that has changed."""
 
     pipeline: str
     effects: list[Effect]
@@ -58,7 +59,7 @@ class PipelineChanges(Result):
 
 
 class ClusterChanges(Result):
-    """One cluster's file that is not what it was."""
+    """One cluster's file that has changed."""
 
     cluster: str
     changes: list[Change]
@@ -71,7 +72,7 @@ class ConfigChanges(Result):
     pipelines: list[PipelineChanges]
     clusters: list[ClusterChanges]
     unchanged: list[str]
-    """Pipelines that are what they were."""
+    """Pipelines that have not changed."""
 
 
 def compare_clusters(before: Cluster, now: Cluster) -> list[Change]:
@@ -104,7 +105,7 @@ def compare_pipelines(
 
 
 def new_pipeline(now: Pipeline, removed: Sequence[Pipeline]) -> PipelineChanges:
-    """Describe a pipeline that was not there before. ``removed``: pipelines that are gone."""
+    """Describe a new pipeline. ``removed``: pipelines that are gone."""
     text = (
         f"A new pipeline, with an empty ledger: it ships {now.source.path} to "
         f"{words(now.clusters)}, {_when(now.schedule)}."

@@ -1,9 +1,8 @@
-"""Record of what a run looked at and what it left out, tick by tick of the schedule: completeness
+"""Record of the files that a run looked at and left out, tick by tick of the schedule: completeness
 is computed from it. Pure.
 
-A run notes each file that it left behind under the file's own tick, and each tick whose folders are
-empty. Whoever asks whether a tick is complete goes through these notes by time
-(:func:`outstanding`).
+A run notes each file that it left out under the file's own tick, and each tick whose folders are
+empty. To decide whether a tick is complete, go through these notes by time (:func:`outstanding`).
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class LookedAt(Protocol):
 
     @property
     def passed(self) -> bool:
-        """True if the cluster's delivery gate has passed, so that everything but what is noted is
-        on the cluster."""
+        """True if the cluster's delivery gate has passed, so that everything except the noted files
+        is on the cluster."""
 
 
 class Look(NamedTuple):
@@ -43,10 +42,10 @@ def coverage(
     committed: Mapping[str, dt.datetime] | None = None,
     earlier: Coverage | None = None,
 ) -> Coverage:
-    """Return what is known once all that the plan had for the cluster is there. A run that looked
-    back covers the ticks that it looked at as well: what was there is on the cluster, shipped by
-    this run or before it. ``committed``: tick → when the last record of the run's files was, by the
-    ledger; None: nobody asked it. ``earlier``: of an earlier attempt whose delivery gate passed."""
+    """Return the look of a run all of whose planned files are on the cluster. A run that looked
+    back covers those ticks as well: their files are on the cluster, shipped by this run or before
+    it. ``committed``: tick → commit time of the last record of the run's files, by the ledger;
+    None: unknown. ``earlier``: the look of an earlier attempt whose delivery gate passed."""
     left = [
         _Note(
             file.window,
@@ -73,8 +72,8 @@ def coverage(
 
 
 def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
-    """Return when the last record of ``window`` was committed; None if nobody knows, or there was
-    none."""
+    """Return when the last record of ``window`` was committed; None if this is unknown, or there
+    was no record."""
     ticks = (found.committed or {}) if found else {}
     return max((at for tick, at in ticks.items() if _touches(tick, window)), default=None)
 
@@ -86,8 +85,8 @@ def tick_of(file: PlannedFile, plan: PlanResult) -> str:
 
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
-    """Return what is known while no delivery gate of the run has passed on the cluster: any file
-    that it was to get may be missing there."""
+    """Return the look of a run of which no delivery gate has passed on the cluster: any file of its
+    plan may be missing there."""
     found = coverage(plan, cluster, when_empty_fails=False)
     if plan.looked_back:
         found.start = min(found.start, plan.looked_back.start)
@@ -147,11 +146,13 @@ def covers(looks: Iterable[LookedAt], window: Window) -> bool:
 
 
 def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
-    """Return what of ``window`` is not on the cluster, as far as runs know. ``looks``: by time.
+    """Return the files of ``window`` that are not on the cluster, as far as runs know. ``looks``:
+    by time.
 
-    A run that has passed takes back the notes within what it looked at, and leaves its own. So does
-    a run that has failed, of files: its plan asked the cluster what is missing. That a folder is
-    empty is no news once it held files that are shipped: they may be gone by now."""
+    A passed run replaces the notes within its range with its own. A failed run whose plan asked the
+    cluster replaces the notes of files. A note that a folder is empty counts only if the folder
+    held no shipped files before: they may be gone by now.
+    """
     found: list[Uncovered] = []
     held_files: list[Coverage] = []
     for look in looks:

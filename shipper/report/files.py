@@ -22,14 +22,14 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class FileRow:
-    """One file on one cluster; ``counts`` is None where it was not read or left no receipt."""
+    """One file on one cluster; ``counts`` is None if it was not read or left no receipt."""
 
     path: str
     cluster: str
     planned: PlannedFile | None
     counts: FileAccount | None
     unfinished: bool = False
-    """True if the ship failed and nobody knows what became of the file."""
+    """True if the ship failed and the state of the file is unknown."""
 
     @property
     def missing(self) -> int:
@@ -152,8 +152,8 @@ def _files(report: RunReport, found: Sequence[Account]) -> Iterator[FileRow]:
     for account in found:
         for counts in account.ship.files if account.ship else []:
             left.pop(counts.path, None)
-            # Of a failed ship a file without a record was not read, or was read and its receipt is
-            # lost: nobody knows.
+            # In a failed ship, a file without a record was not read, or was read and its receipt is
+            # lost: this cannot be decided.
             unknown = account.ship_failed and counts.records == 0
             yield FileRow(
                 counts.path,

@@ -1,10 +1,10 @@
-"""The closed sum of one cluster as a picture: files → read → topics, each with what was delivered
-and what was there; and below them what went elsewhere: filtered by a rule, quarantined for a
-reason, or not accounted for.
+"""Closed sum of one cluster as a picture: files → read → topics, each with its delivered records
+and those that were there before; and below them the other records: filtered by a rule, quarantined
+for a reason, or not accounted for.
 
-The ribbons are one SVG in a box that is 100 units wide and as many em high as its rows need, the
+The ribbons are one SVG in a box that is 100 units wide and as many em high as its rows need; the
 labels are text over it, placed in per cent and em. A ribbon is as thick as its share of the
-records, but never too thin to see.
+records, with a visible minimum.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str
 
 
 def _lines(account: Account, prefix: str) -> list[Line]:
-    """Return topics, the largest first; then what was set aside; then what needs an explanation."""
+    """Return topics, the largest first; then filtered and quarantined records; then differences
+    that need an explanation."""
     topics = [topic for topic in account.topics if not topic.quarantine or topic.before]
     alone = topics if len(topics) <= MOST_ROWS else topics[: MOST_ROWS - 1]
     places = {topic.topic: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
@@ -260,10 +261,11 @@ def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
 def _ribbons(
     placed: Sequence[_Placed], read_share: float
 ) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return bands and nodes. The middle column holds what was read, and below it what was not.
+    """Return bands and nodes. The middle column holds the lines that were read, and below them the
+    others.
 
-    Everything starts at the top and only ever falls, since each row is at least as high as its
-    ribbons: so no ribbon crosses another.
+    Ribbons start at the top and only fall, since each row is at least as high as its ribbons: so no
+    ribbon crosses another.
     """
     thick_all = sum(sum(row.thick) for row in placed)
     thick_read = thick_all * read_share

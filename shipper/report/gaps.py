@@ -1,19 +1,19 @@
 """Windows of the schedule that are not complete on a cluster.
 
-What runs found and did is in their results, and what is on a cluster is in its ledger. A window is
-complete there if runs that passed the cluster's delivery gate looked at all of it, and no file is
-noted that a run left behind (see :mod:`shipper.report.coverage`). A run looks at its own window,
-and at what it looked back at. So a window that nobody ran, or whose run failed, is complete once a
+The findings of runs are in their results, and the contents of a cluster are in its ledger. A window
+is complete there if runs that passed the cluster's delivery gate looked at all of it, and no
+left-out file is noted (see :mod:`shipper.report.coverage`). A run looks at its own window, and at
+the windows of its lookback. So a window without a run, or with a failed one, is complete once a
 later run has looked at it, except where its own source gate is closed: then a person has to look. A
-file that was left behind counts as shipped when the ledger has all of it.
+file that was left out counts as shipped when the ledger has all of it.
 
-Results may be deleted. Of a window that has none any more, and was not looked back at, the ledger
-alone is left: it is complete if the ledger holds files of it and all of them are complete. That a
-file never arrived is then known to nobody.
+Results may be deleted. For a window without results that no later run looked back at, only the
+ledger remains: the window is complete if the ledger holds files of it and all of them are complete.
+A file that never arrived is then not noticed.
 
-The first run of the schedule writes down since when a pipeline is shipped on it, cluster by cluster
-(:func:`beginnings`). Nothing before that moment is looked at, or called a gap, unasked: a new
-pipeline, or a new cluster of an old one, must not begin with a past that nobody wanted.
+The first run of the schedule writes down the time since which a pipeline is shipped on it, cluster
+by cluster (:func:`beginnings`). Earlier windows are not looked at, or called a gap, unless a user
+asks for them: a new pipeline, or a new cluster of an old one, must not begin with gaps in its past.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _REPORT_DAYS, _REPORT_WINDOWS = 7, 200
 
 
 class _ScheduleFile(BaseModel):
-    """`{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it anew, so that a
-    bucket's rule that deletes what is old never takes it. If it is lost all the same, the schedule
-    begins anew with the next run."""
+    """Content of `{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it again,
+    so that a bucket's rule that deletes old objects never removes it. If the file is lost, the
+    schedule begins again with the next run."""
 
     version: int = 1
     first_window: dict[str, dt.datetime]
@@ -196,9 +196,9 @@ def _touches(run: RunSeen, window: Window) -> bool:
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:
-    """Return the gaps for a run's report: what is not complete of the last windows that ended by
-    ``until``, from results alone. None: the pipeline has no schedule, or no run of it has been.
-    Raises StepResultError, OSError."""
+    """Return the gaps for a run's report: the incomplete ones of the last windows that ended by
+    ``until``, from results alone. None: the pipeline has no schedule, or no run of it yet. Raises
+    StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
     began = {
@@ -209,7 +209,7 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     kept = window_names(runs_uri, pipeline.key)
     if not began or not kept:
         return None
-    # Where results are deleted after some days, nothing can be said of the days before.
+    # If results are deleted after some days, nothing can be said about earlier days.
     first = max(
         min(began.values()),
         min(window.start for window in kept),

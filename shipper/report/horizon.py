@@ -75,7 +75,7 @@ def _uri(runs_uri: str, pipeline: str) -> str:
 
 
 def prune(runs_uri: str, pipeline: Pipeline, keep_seconds: float, now: dt.datetime) -> int:
-    """Remove what is too old; return how many windows went. Asks no cluster. Raises
+    """Remove old windows; return the number of removed windows. Asks no cluster. Raises
     StepResultError, OSError."""
     oldest = horizon(pipeline, keep_seconds, now)
     dry = f"{runs_uri.rstrip('/')}/{DRY_RUNS}"
@@ -169,7 +169,7 @@ def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: d
 
 
 def _began(run_id: str, window: Window) -> dt.datetime:
-    """Return when the run began, by its id; for an id that somebody else gave, the window's end."""
+    """Return when the run began, by its id; for an id that a user chose, the window's end."""
     try:
         return dt.datetime.strptime(run_id[:15], _RUN_STAMP).replace(tzinfo=dt.UTC)
     except ValueError:

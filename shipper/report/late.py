@@ -1,11 +1,11 @@
-"""Windows that are not delivered in time, who has been told of them, and how fresh a cluster is:
-from the results that runs left.
+"""Windows that are not delivered in time, notices sent about them, and how fresh a cluster is: from
+the results of runs.
 
-A late window is told once, whoever notices it first: Airflow while its run is at it, the report of
-a later run, which looks back, or `shipper gaps --alert`. So that each of them knows, who told it
-leaves a file, ``{runs_uri}/{pipeline}/told/{start}--{end}.{event}``. It is written after the
-telling: a notifier that is away is tried again, and whoever dies in between has told it twice
-rather than never.
+A late window is told once, by the first that notices it: Airflow while its run is at it, the report
+of a later run, which looks back, or `shipper gaps --alert`. To let the others know, the sender
+writes a file, ``{runs_uri}/{pipeline}/told/{start}--{end}.{event}``, after the notice. So a failed
+notifier is tried again, and a process that dies in between leads to a second notice rather than to
+none.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from shipper.windows.window import Window, parse_window
 
 Event = Literal["late", "failure"]
 R = TypeVar("R", bound=StepResult)
-#: How many of the newest windows are looked at, step by step, for one that is there. Beyond the
-#: last nothing is known.
+#: Number of the newest windows that are checked, step by step, for a complete one. Beyond the last
+#: nothing is known.
 _LOOKED_AT = (0, 3, 20, 200)
 _MOST_LINES = 20
 """Lines of one notice, at most."""
@@ -199,9 +199,9 @@ def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
 def delivered_late(
     pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime
 ) -> str | None:
-    """Return what to say of a window of the schedule that this run delivered, by when its last
-    record was committed; None if that was in time, or there is no record. ``now`` counts where
-    nobody knows."""
+    """Return the notice of a window of the schedule that this run delivered late, by the commit
+    time of its last record; None if it was in time, or there is no record. ``now`` counts if the
+    commit time is unknown."""
     schedule = pipeline.schedule
     moments = [
         committed_at(gate.coverage, window) if _knows_commits(gate) else now
@@ -235,8 +235,8 @@ def fresh_until(
     runs_uri: str, pipeline: str, clusters: Collection[str], now: dt.datetime
 ) -> dict[str, dt.datetime]:
     """Return cluster → end of the latest window that is over and complete, by the delivery gates of
-    all runs and what they left out. A cluster on which none of the newest 200 is there is not in
-    it. Raises OSError."""
+    all runs and the files that they left out. A cluster that has none of the newest 200 windows is
+    left out. Raises OSError."""
     windows = sorted(
         (found for found in window_names(runs_uri, pipeline) if found.end <= now),
         key=lambda found: found.end,
@@ -262,8 +262,8 @@ def fresh_until(
 
 
 def _there_until(window: Window, looks: Sequence[Look]) -> dt.datetime | None:
-    """Return the end of the last part of ``window`` of which nothing was left behind; None if there
-    is none."""
+    """Return the end of the last part of ``window`` that has no left-out file; None if there is
+    none."""
     end = window.end
     for tick in sorted(
         (parse_window(note.window) for note in outstanding(window, looks)),

@@ -122,8 +122,8 @@ def _cluster(account: Account) -> str:
 
 def summary(result: StepResult) -> str:
     """Return one line on a step, the last of its log: ``4,000 records sent; 120 were there
-    before``. Empty for a step that has nothing to say beyond its state. Holds figures and names of
-    the configuration, never a file's name or a line."""
+    before``. Empty for a step that has no result beyond its state. Holds figures and names of the
+    configuration, never a file's name or a line."""
     if isinstance(result, PlanResult):
         return _plan(result)
     if isinstance(result, ShipResult):
@@ -134,8 +134,8 @@ def summary(result: StepResult) -> str:
 
 
 def details(result: StepResult) -> list[str]:
-    """Return a step's findings, a line for each figure that somebody may look for: the records of
-    each topic, each failed check. They come before what the step did as a whole."""
+    """Return a step's findings, with a line for each figure that a user may look for: the records
+    of each topic, each failed check. They come before the step's own line."""
     if isinstance(result, PlanResult):
         named = [
             f"left out: {file.entries()}: {file.reason}"

@@ -74,9 +74,9 @@ def metrics_of_pipeline(
     fresh_until: Mapping[str, dt.datetime],
     now: dt.datetime,
 ) -> Iterator[Metric]:
-    """Yield the state of a pipeline. Also where nothing is missing, so that an alert can end; and
-    of clusters that got nothing, so that their age is seen to grow. Between two runs the moment
-    itself tells it: an alert subtracts it from its own clock. ``gaps``: None if nobody looked."""
+    """Yield the state of a pipeline. It is written also where nothing is missing, so that an alert
+    can end, and for clusters that got nothing, so that their age grows. Between two runs the time
+    in the metric is enough: an alert subtracts it from its own clock. ``gaps``: None if unknown."""
     for name, until in fresh_until.items():
         tags = {"pipeline": pipeline, "cluster": name}
         yield Metric("gauge", "shipper.fresh_until", until.timestamp(), tags)

@@ -1,10 +1,9 @@
-"""A run's report as one HTML page that needs nothing else: no network, no script, no fonts of its
-own.
+"""A run's report as one self-contained HTML page: no network, no script, no fonts of its own.
 
-The order is the reader's: how did it end and what do I do; where did the records go; do the
-independent counts agree; how fast was it; then the lists. The page shows nothing that is not in the
-report, and the same report gives the same page. ``page.html.j2`` is the markup; a section of it
-shows what one function of this package makes of the report.
+The order is the reader's: the outcome and what to do; the records' destinations; the agreement of
+the independent counts; the speed; then the lists. The page shows only the report's content, and the
+same report gives the same page. ``page.html.j2`` is the markup; each section of it shows the result
+of one function of this package.
 """
 
 from __future__ import annotations
@@ -168,8 +167,8 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
     failed = False
     for step in steps(report):
         if step.result is None:
-            # What follows a failure was never begun; what nothing explains was killed, or its
-            # result is lost.
+            # A step after a failure was never begun; a step without any explanation was killed, or
+            # its result is lost.
             yield step, "not run" if failed else "no result", "dim"
         else:
             yield step, *_STATUS[step.result.status]
@@ -180,7 +179,7 @@ def _cause_at(
     report: RunReport, found: Sequence[Account], ending: Verdict
 ) -> list[tuple[str, str]]:
     """Return where on the page the first cause of a failure is shown: the check, the topic, the
-    file, the figure, or else the step. What is there, and the id of the element; at most
+    file, the figure, or else the step. Each entry has a name and the id of the element; at most
     :data:`_MOST_PLACES`, the closest first."""
     step = ending.failed
     if step is None:

@@ -1,8 +1,7 @@
-"""The runs before this one, from the results that they left: of the last good ones what they came
-to (:func:`past_runs`, by their reports); of the runs over some windows whether the source gate was
-closed, and what each delivery gate found complete (:func:`window_runs`). For the latter, plans and
-reports, which name every file, are not read unless a ship has failed for good
-(:func:`find_retry_exclusions`)."""
+"""Earlier runs, from their results: the figures of the last good ones (:func:`past_runs`, by their
+reports); and, of the runs over some windows, whether the source gate was closed, and the files that
+each delivery gate found complete (:func:`window_runs`). For the latter, plans and reports, which
+name every file, are read only if a ship has failed for good (:func:`find_retry_exclusions`)."""
 
 from __future__ import annotations
 
@@ -86,9 +85,9 @@ def past_runs(
     """Return the latest ``most`` windows that begin before ``before`` and have a run that
     succeeded, oldest first; of each its last such run.
 
-    ``wanted`` is asked before anything of a window is read. ``names``: others that the pipeline
-    has, or had. What is no report, or is broken, is passed over. Empty if there is no such folder;
-    raises OSError if it cannot be listed.
+    ``wanted`` is asked before any result of a window is read. ``names``: other names that the
+    pipeline has, or had. Files that are broken or no report are skipped. Empty if there is no such
+    folder; raises OSError if it cannot be listed.
     """
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     windows = [
@@ -148,15 +147,15 @@ class WindowRun:
     """True if a check of the source gate failed; None: the gate left no result, or could not be
     evaluated."""
     covered: dict[str, Coverage]
-    """Cluster whose delivery gate has passed → what was complete there then."""
+    """Cluster whose delivery gate has passed → its complete files at that time."""
     failed: dict[str, Coverage] = field(default_factory=dict)
     """Cluster whose delivery gate has not passed since the run was planned, or planned again → what
     the plan looked at, and what of it the cluster lacked then."""
     others: frozenset[str] = frozenset()
     """Clusters that it was asked to leave alone."""
     recreated: dict[str, str] = field(default_factory=dict)
-    """Cluster whose topics do not hold what was delivered, since they were deleted → what the run
-    found."""
+    """Cluster whose topics have lost delivered records, since they were deleted → the run's
+    finding."""
 
 
 def window_runs(
@@ -421,8 +420,7 @@ def _recreated(
 
 
 def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
-    """Return what a run found of topics that do not hold what was delivered; empty if there are
-    none."""
+    """Return a run's finding on topics that have lost delivered records; empty if there is none."""
     if not lost:
         return ""
     anew = " and created anew" if lost[0].now else ""

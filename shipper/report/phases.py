@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Before the first step of a process: Python, its imports, and what the process did until then.
+#: Phase before the first step of a process: Python, its imports, and everything that the process
+#: did until then.
 STARTING_PYTHON = "starting Python"
 
 

@@ -61,12 +61,12 @@ class PlannedFile(KnownFile):
     run is known to have delivered."""
     format: str = ""
     """Format by the first bytes: `plain`, `gzip`, `bzip2`, `zstd`, `lz4`, `snappy`, `parquet`, ….
-    Empty: nobody looked, since no cluster lacks it."""
+    Empty: not read, since no cluster lacks the file."""
     bom: bool = False
     """True if the content begins with a UTF-8 byte order mark."""
     head: str = ""
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
-    under another name. Empty: nobody looked."""
+    under another name. Empty: not read."""
     problem: str = ""
     """Reason why the file cannot be read, with the remedy."""
     passing: bool = False
@@ -87,13 +87,13 @@ class PlannedFile(KnownFile):
 
     @property
     def unknown(self) -> bool:
-        """True if nobody has looked at its beginning."""
+        """True if its first bytes were not read."""
         return bool(self.size_bytes and not self.format and not self.problem)
 
 
 class LeftOut(Result):
-    """Entries of the folders that were listed which are not in the run, and why: a file, or what is
-    no candidate, by folder and reason."""
+    """Entries of the listed folders which are not in the run, and why: a file, or an entry that
+    cannot be shipped, by folder and reason."""
 
     path: str
     reason: str
@@ -134,7 +134,7 @@ class LookedBack(Result):
 
 
 class RecreatedTopic(Result):
-    """A topic that was deleted, or deleted and created anew, with records of the run in it."""
+    """Topic that was deleted, or deleted and created again, with records of the run in it."""
 
     topic: str
     before: str
@@ -188,8 +188,8 @@ class ClusterPlan(Result):
     """Files that were delivered from a path of this run, and whose content lies elsewhere now. What
     lies at the path is a new file."""
     chunks_end: int | None = None
-    """Offset of the ledger up to which files were looked for that begin as files of this run do;
-    null: nobody looked."""
+    """Offset of the ledger up to which the run looked for files that begin as its own files do;
+    null: it did not look."""
     to_fence: dict[str, Annotated[LaneCounts, WithJsonSchema(_TWO_NUMBERS)]] = {}
     """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when
     this was planned."""
@@ -233,7 +233,7 @@ class RecognisedFile(KnownFile):
     lines: list[int]
     """Records in each of its splits."""
     read: list[int | None]
-    """Bytes that each of its splits accounts for; null: nobody can count them."""
+    """Bytes that each of its splits accounts for; null: they cannot be counted."""
 
 
 class ReplayOf(Result):
@@ -257,13 +257,13 @@ class PlanResult(StepResult):
     source: str = ""
     """The folders that were listed, as a pattern."""
     source_root: str = ""
-    """The part of it in front of the first placeholder or glob, as the files' paths begin: what is
-    behind it says which file it is."""
+    """Part of the path in front of the first placeholder or glob, as the files' paths begin: the
+    rest of a path identifies the file."""
     transform_digest: str = ""
     reship: bool = False
     reship_id: str = ""
-    """Names the reship: whoever asks with the same name again finishes it and begins none. Empty:
-    the run's id."""
+    """Name of the reship: a request with the same name finishes it and begins none. Empty: the
+    run's id."""
     reship_reason: str = ""
     """Reason for the reship, in the words of the person who asked."""
     replay: ReplayOf | None = None
@@ -318,7 +318,7 @@ class PlanResult(StepResult):
         return self.reship_id or self.run_id
 
     def reshipped(self, invalidated: Mapping[FileId, Invalidated]) -> list[FileId]:
-        """Return the files that were invalidated in the same name before: they are shipped anew
+        """Return the files that were invalidated under the same name before: they are shipped again
         once."""
         return [file for file, over in invalidated.items() if self.asker in over.asked_by]
 

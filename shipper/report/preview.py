@@ -9,8 +9,8 @@ from shipper.report.run_folder import Result, StepResult
 
 
 class PreviewedLine(Result):
-    """Bytes are shown as UTF-8, those that are none as ``\\xff``; of very long ones the first 64
-    kB."""
+    """Text of a value: bytes are shown as UTF-8, invalid ones as ``\\xff``; of very long values the
+    first 64 kB."""
 
     file: str
     record: int
@@ -51,7 +51,7 @@ class SampleToRead(Result):
 
 
 class ReadSample(Result):
-    """Records of a sample, or the reason why there are none."""
+    """Records of a sample, or the reason why it has none."""
 
     lines: list[PreviewedLine] = []
     error: str | None = None

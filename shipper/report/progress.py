@@ -59,8 +59,8 @@ def file_of(cluster: str) -> str:
 
 
 class ProgressFile:
-    """Written in a thread of its own: a store that does not answer holds up neither the ship nor
-    whoever watches it."""
+    """Progress, written in a thread of its own: a store that does not answer holds up neither the
+    ship nor its reader."""
 
     def __init__(self, folder: RunFolder, cluster: str) -> None:
         self._folder, self._name = folder, file_of(cluster)

@@ -18,7 +18,7 @@ from shipper.report.past_runs import window_names
 class Earlier(NamedTuple):
     pipeline: str
     until: dict[str, dt.datetime]
-    """Cluster → end of its latest window that is there."""
+    """Cluster → end of the latest window on it."""
 
 
 class _Planned(BaseModel):

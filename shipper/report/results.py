@@ -45,7 +45,7 @@ class GateResult(StepResult):
 
 
 def apply_gate(plan: PlanResult, gate: GateResult) -> PlanResult:
-    """Return the plan as the source gate left it: what is shipped."""
+    """Return the plan after the source gate: the files that are shipped."""
     return plan.without_late_files(gate.late_held_back) if gate.late_held_back else plan
 
 
@@ -54,8 +54,8 @@ class TopicAccount(Result):
 
     topic: str
     quarantine: bool = False
-    """True for the quarantine topic: its records are quarantined, and in no sum of what was
-    delivered."""
+    """True for the quarantine topic: its records are quarantined, and not part of any sum of
+    delivered records."""
     delivered: int = 0
     """Sent by this run, by the receipts of the Spark tasks."""
     delivered_bytes: int = 0
@@ -83,8 +83,8 @@ class TopicAccount(Result):
 
     @property
     def read_beyond(self) -> int | None:
-        """Records that a consumer found beyond those that this run sent, by the receipts. None:
-        nobody read the topic."""
+        """Records that a consumer found beyond those that this run sent, by the receipts. None: the
+        topic was not read."""
         return None if self.read_back is None else self.read_back - self.delivered
 
     @property
@@ -114,12 +114,12 @@ class FileAccount(Result):
     unread: bool = False
     """True if it was not even read, because the ledger held all of it."""
     checksums: dict[str, str] = {}
-    """Topic → checksum of what this run delivered there, by the tasks: the sum of xxhash64(value),
-    modulo 2^64, in 16 hex digits."""
+    """Topic → checksum of the records that this run delivered there, by the tasks: the sum of
+    xxhash64(value), modulo 2^64, in 16 hex digits."""
 
     @property
     def missing(self) -> int:
-        """Read, and in none of the other counts: parked or failed."""
+        """Lines that were read and are in none of the other counts: parked or failed."""
         return (
             self.records
             - self.delivered
@@ -171,7 +171,7 @@ class LanePoint(Result):
     link or the brokers are the limit, near 0 the reading is."""
     parked_records: int = 0
     reopened: int = 0
-    """Lanes that were thrown away and opened anew since the point before."""
+    """Lanes that were replaced by new ones since the point before."""
 
 
 class LaneAccount(Result):
@@ -199,8 +199,7 @@ class ShipResult(StepResult):
     later_generations: list[int] = []
     """Each further pass over the files has a number of its own."""
     chunks_end: int = 0
-    """Offset in the ledger's chunk partition behind what was there before this ship sent
-    anything."""
+    """Offset in the ledger's chunk partition behind the last record before this ship."""
     tasks: int = 0
     lanes: int = 0
     """Lanes per task."""
@@ -387,8 +386,8 @@ class RunReport(StepResult):
     """Windows of the schedule before this run's that are not complete; of the last seven days, and
     200 at most. None: not known."""
     fresh_until: dict[str, dt.datetime] = {}
-    """Cluster → end of the latest window that is over and is there, by this run or an earlier one.
-    A cluster of which none is known is not in it."""
+    """Cluster → end of the latest window that is over and complete there, by this run or an earlier
+    one. A cluster without a known one is left out."""
     first_cause: str | None = None
     """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and
     `error` say the same (of the run: reports written before 1.0 had the report's own there)."""

@@ -101,9 +101,9 @@ def write_whole(target: str, text: str) -> None:
     """Write a whole file to any URL that fsspec knows. On object stores a put is atomic; elsewhere
     a rename makes it so.
 
-    There are file systems whose rename leaves a file alone that is there already, some without a
-    word (WebHDFS answers false, which fsspec does not look at). So the part must be gone
-    afterwards; else the target is removed first, and for a moment nothing is there.
+    Some file systems do not rename over an existing file, and some of them report no error (WebHDFS
+    answers false, which fsspec ignores). So the part must be gone afterwards; if it is not, the
+    target is removed first, and for a moment there is no file.
     """
     fs, path = fsspec.core.url_to_fs(target)
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -215,13 +215,13 @@ class RunFolder:
         return now
 
     def write(self, name: str, result: StepResult) -> str:
-        """Write an attempt's result, and make that of the attempt which began last the step's.
-        Return the path of the step's result.
+        """Write an attempt's result, and make that of the latest attempt the step's. Return the
+        path of the step's result.
 
-        No file system here has a write on condition. So each attempt keeps its result under a name
-        that nobody else writes to, and whoever writes the step's result looks afterwards whether a
-        later attempt has come: of two that write at the same time, the last one to look sees both.
-        One that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
+        No file system here has a conditional write. So each attempt keeps its result under a name
+        of its own, and each writer of the step's result looks afterwards whether a later attempt
+        has come: of two that write at the same time, the last one to look sees both. An attempt
+        that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
         """
         result.code = code_of(result.error)
         mine, text = _attempt_file(name, result.started_at), result.model_dump_json(indent=1) + "\n"

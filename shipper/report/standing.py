@@ -1,9 +1,9 @@
-"""The state of a window on one cluster: the one rule, by which `shipper gaps`, the Shipments page,
-notices and metrics go. Pure.
+"""State of a window on one cluster: the one rule, which `shipper gaps`, the Shipments page, notices
+and metrics use. Pure.
 
-It follows from what runs looked at and left (:mod:`shipper.report.coverage`), and from when the
-last record of the window was committed. What the clock alone says, that a window is due and nobody
-ran it, is not in here; nor what only the ledger knows.
+It follows from the files that runs looked at and left out (:mod:`shipper.report.coverage`), and
+from the commit time of the window's last record. It does not include what only the clock knows (a
+window is due and has no run) or what only the ledger knows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunSeen(NamedTuple):
     """True if a check of the source gate did not hold; None: the gate left no result, or could not
     be evaluated."""
     recreated: str = ""
-    """Finding of the run, if topics of the cluster do not hold what was delivered, since they were
+    """Finding of the run, if topics of the cluster have lost delivered records, since they were
     deleted."""
     doubt: str = ""
     """Reason why a person should look at the run, although it passed."""

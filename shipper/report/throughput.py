@@ -69,8 +69,8 @@ def parked_seconds(ship: ShipResult) -> float:
 
 
 def throughput(account: Account, ship: ShipResult, prefix: str) -> dict[str, Any]:
-    """Return plot, sentence and lanes of one ship. The plot is None for fewer than two steps; lanes
-    in trouble are never left out."""
+    """Return plot, sentence and lanes of one ship. The plot is None for fewer than two steps;
+    failed lanes are never left out."""
     steps = spans(ship.timeline)
     lanes = ship.lane_accounts
     kept = sorted(sorted(range(len(lanes)), key=lambda i: (-lanes[i].reopened, i))[:MOST_LANES])

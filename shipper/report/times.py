@@ -13,12 +13,12 @@ from shipper.report.phases import STARTING_PYTHON
 from shipper.report.results import RunReport
 from shipper.report.run_folder import StepResult
 
-#: What is too short to be worth a word.
+#: Shortest time that is worth a word.
 _SHORTEST_SHARE, _SHORTEST_SECONDS = 0.02, 0.2
-#: Waiting that is shorter than this is no reason to look there.
+#: Shortest wait that is worth a look.
 _WORTH_A_COLOUR_SECONDS = 5.0
 _REST = "the rest"
-#: Phase → colour, by what one could do about it; what is not named here is work.
+#: Phase → colour, by what one could do about it; a phase that is not named here is work.
 _KINDS = {
     STARTING_PYTHON: "start",
     "starting Java": "start",
@@ -42,7 +42,7 @@ def times(report: RunReport) -> list[dict[str, Any]]:
 
 
 def requests(report: RunReport) -> str:
-    """Return the requests of all steps together: whoever pays for them wants to know."""
+    """Return the requests of all steps together, since a cloud store bills them."""
     found = sum(
         (Counter(step.result.source_requests) for step in steps(report) if step.result),
         Counter[str](),

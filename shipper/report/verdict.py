@@ -295,7 +295,7 @@ def _in_quarantine(report: RunReport) -> str:
 
 
 def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
-    """Return what this run, and the runs before it, have left behind."""
+    """Return caveats on the files that this run and earlier runs left unshipped."""
     left = [file for file in report.plan.left_out if file.warns] if report.plan else []
     doubts = []
     if left:

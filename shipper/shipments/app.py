@@ -58,7 +58,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-#: A report is one file: its own policy says so too.
+#: A report is one file: its own policy repeats this.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action "
     "'none'; frame-ancestors 'self'; sandbox allow-popups"
@@ -113,8 +113,8 @@ def respond(
     config_dir: Path | None = None,
 ) -> Response:
     """Answer a request. ``path``: decoded, below the page's folder. ``airflow``: where Airflow's
-    own pages begin, if this is one of them. ``config_dir``: whose pipelines are due; None: nobody
-    looks, and all are that were when the index was last brought up to date."""
+    own pages begin, if this is one of them. ``config_dir``: the configuration whose pipelines are
+    due; None: it is not read, and the pipelines of the index's last update are due."""
     if path in _STATIC:
         name, kind = _STATIC[path]
         body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()

@@ -1,5 +1,5 @@
-"""Data of one cluster for the page: what arrived there in a stretch of time, from which pipelines,
-in which topics; and what is on its way."""
+"""Data of one cluster for the page: the records that arrived there in a stretch of time, by
+pipeline and topic; and the records on their way."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:
 def _know(
     index: Index, config_dir: Path, pipeline: Pipeline, runs_uri: str, now: dt.datetime
 ) -> None:
-    """Keep what is asked of the pipeline, and no window that is too old: none of those is due any
-    more."""
+    """Keep the pipeline's settings that the page needs, and drop windows that are too old to be
+    due."""
     oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
     first = {
         cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.key).items()
@@ -109,7 +109,7 @@ def _know(
 
 
 def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
-    """Empty where nobody knows: then nothing is called missing."""
+    """Empty if unknown: then no window is called missing."""
     try:
         return read_beginnings(runs_uri, pipeline)
     except (OSError, ShipperError):

@@ -170,8 +170,8 @@ def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cel
 def _segments(
     cells: list[Cell], between: Span, due: Due | None, now: int
 ) -> tuple[list[Segment], list[int]]:
-    """Return segments, and the number of cells of each state. Where windows overlap, whoever paints
-    them lets a shorter one lie above. This loop is what a request costs."""
+    """Return segments, and the number of cells of each state. Where windows overlap, the page
+    paints a shorter one above. This loop takes most of a request's time."""
     found: list[Segment] = []
     counts = [0] * len(STATES)
     covered, begin, step, many, was = between[0], 0, 0, 0, -1
@@ -241,7 +241,7 @@ def running_state(began: int, now: int) -> str:
 
 
 def _newest(index: Index, pipeline: str, cluster: str) -> Span | None:
-    """End of the latest window that is there, and when its run ended."""
+    """End of the latest window on the cluster, and when its run ended."""
     states = ", ".join(map(str, GOOD))
     found: Span | None = index.db.execute(
         'SELECT "end", ended FROM cells WHERE cluster = ? AND pipeline = ? AND state IN '

@@ -42,7 +42,7 @@ Span = tuple[int, int]
 ALL = ""
 """The cluster that stands for all."""
 _VERSION = 5
-"""An index of another version is refused: it is a cache, which is made anew."""
+"""An index of another version is refused: it is a cache, and can be made again."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
@@ -116,7 +116,7 @@ class Known(NamedTuple):
 
     @property
     def dag_id(self) -> str:
-        """The DAG whose rights are for it: a replay has none of its own."""
+        """DAG whose rights apply: a replay has no DAG of its own."""
         return self.replay_of or self.pipeline
 
 
@@ -127,7 +127,7 @@ class Index:
         self, path: Path, *, make: bool = False, present: Collection[str] | None = None
     ) -> None:
         """Open the index. ``make``: for writing, with its folder if there is none. ``present``: the
-        pipelines that have a file now, whose windows alone are due; None: nobody has looked. Raises
+        pipelines that have a file now, whose windows alone are due; None: unknown. Raises
         IndexUnusable."""
         self.path, self._present = path, present
         try:
@@ -213,7 +213,7 @@ class Index:
         self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
 
     def _rename(self, earlier: str, name: str) -> None:
-        """Give the new name what is known of a pipeline by an earlier one."""
+        """Move the index's entries on a renamed pipeline to its new name."""
         if not self.db.execute("SELECT 1 FROM pipelines WHERE pipeline = ?", (earlier,)).fetchone():
             return
         for table in (
@@ -381,17 +381,15 @@ class Index:
                 seen.recreated,
                 seen.doubt,
             )
-            self.db.execute(
-                f"INSERT OR REPLACE INTO looks VALUES ({', '.join('?' * len(row))})", row
-            )
-        if outcome.attempts and outcome.state in THERE:
-            # A run that began before, and has left nothing, is dead: a pipeline ships to a
-            # cluster once at a time.
-            self.db.execute(
-                "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
-                '"end" <= ? AND at < ?',
-                (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
-            )
+            self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
+            if outcome.state in THERE:
+                # A run that began before, and has left no result, is dead: a pipeline ships to a
+                # cluster once at a time.
+                self.db.execute(
+                    "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
+                    '"end" <= ? AND at < ?',
+                    (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
+                )
         news = set()
         for text, moment in outcome.committed.items():
             done = self.db.execute(
@@ -620,8 +618,8 @@ def _span(text: str) -> Span:
 def _schedule(cron: str | None, timezone: str, deliver_within: float | None) -> Schedule | None:
     if cron is None:
         return None
-    # By construction: it was checked when the pipeline was read, and a page should not pay for it
-    # again.
+    # Unchecked construction: the value was checked when the pipeline was read, and a page should
+    # not pay for it again.
     return Schedule.model_construct(
         cron=cron, timezone=timezone, deliver_within_seconds=deliver_within
     )

@@ -37,7 +37,7 @@ class Arrived:
     """Bytes of values and keys, uncompressed."""
     quarantine: bool
     parked: int
-    """Records that waited for it in vain."""
+    """Records whose delivery timed out."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def outcomes(report: RunReport, clusters: Collection[str] = ()) -> list[Outcome]
     judged = verdict(report)
     found = {account.cluster: account for account in accounts(report)}
     if judged.state != "failed":
-        # A cluster of which no step left anything was no part of the run: a dry run, or one for
-        # other clusters.
+        # A cluster without any step's result was not part of the run: a dry run, or one for other
+        # clusters.
         found = {name: account for name, account in found.items() if account.ship}
     elif not any(account.ship or account.gate for account in found.values()):
         found |= {

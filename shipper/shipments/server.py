@@ -1,7 +1,8 @@
-"""The page as an ASGI application, and a server of it that only this machine reaches. Airflow's
-plugin serves the same application, with the rights of the person who asks.
+"""Page as an ASGI application, and a server of it for this machine alone. Airflow's plugin serves
+the same application, with the rights of the person who asks.
 
-Needs FastAPI and uvicorn, which Airflow brings; elsewhere the extra `ui`."""
+Needs FastAPI and uvicorn, which Airflow installs; elsewhere the extra `ui`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Who asks, and about what. Fields as :func:`shipper.shipments.app.respond` has them."""
+    """Request for the page. Its fields are the arguments of
+    :func:`shipper.shipments.app.respond`."""
 
     index: Path
     rights: Rights
@@ -33,7 +35,7 @@ class PageRequest:
 
 
 def application(asked: Callable[..., PageRequest]) -> FastAPI:
-    """Make the application. ``asked``: FastAPI's dependency that says who asks."""
+    """Make the application. ``asked``: FastAPI's dependency that gives the request."""
     app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
     person = Depends(asked)
 
@@ -56,7 +58,7 @@ def application(asked: Callable[..., PageRequest]) -> FastAPI:
 
 
 class Everything:
-    """Rights of everybody with an account on this machine: all that this process may read."""
+    """Rights of every user with an account on this machine: all that this process may read."""
 
     def pipelines(self) -> None:
         return None
@@ -73,7 +75,7 @@ class Everything:
 
 
 class Server:
-    """The page on loopback. ``port`` 0 takes a free one. Raises OSError."""
+    """Server of the page on loopback. ``port`` 0 takes a free one. Raises OSError."""
 
     def __init__(self, index: Path, port: int, config_dir: Path | None = None) -> None:
         app = application(lambda: PageRequest(index, Everything(), config_dir=config_dir))

@@ -1,8 +1,8 @@
-"""Runs that left no report, as who started them knows them: one that died before its report, or
-whose configuration was broken. Pure.
+"""Runs that left no report, by the knowledge of their scheduler: a run that died before its report,
+or whose configuration was broken. Pure.
 
-The index knows a run when its first step has begun. Airflow knows it before, and when none of its
-steps ever began.
+The index knows a run when its first step has begun. Airflow knows it earlier, and also if none of
+its steps ever began.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Scheduler(Protocol):
 
 
 class NoScheduler:
-    """Stand-in for a scheduler: without Airflow nobody knows more than the index."""
+    """Stand-in for a scheduler: without Airflow only the index knows runs."""
 
     def unsuccessful(
         self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False

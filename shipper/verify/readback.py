@@ -1,9 +1,9 @@
 """Topics as a ``read_committed`` consumer sees them: how many lines, and what their values hash to.
 
-It judges the producer, so it shares no code with it: beside ``shipper.kafka`` the only one that
-imports ``confluent_kafka``, and it imports nothing of ``shipper`` but the config, the errors and
-what librdkafka complains of. What a record means it takes from
-docs/reference/consumer-contract.md, as any consumer has to.
+The read-back judges the producer, so it shares no code with it. Besides ``shipper.kafka`` it is the
+only module that imports ``confluent_kafka``, and it imports nothing of ``shipper`` but the config,
+the errors and librdkafka's complaints. The meaning of a record comes from
+docs/reference/consumer-contract.md, as for any consumer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SpanSums:
     """Records and checksum of one partition's span."""
 
     records: int = 0
-    """Lines: a bundle counts as what it holds."""
+    """Number of lines: a bundle counts as its lines."""
     checksum: int = 0
     """Sum of xxhash64(line), seed 42, modulo 2^64."""
     reasons: Counter[str] = field(default_factory=Counter)
@@ -93,7 +93,7 @@ class SpanSums:
 
 
 Taker = Callable[[SpanSums, list[Message]], None]
-"""Adds messages to what was seen."""
+"""Function that adds messages to the sums."""
 
 
 def take_records(seen: SpanSums, messages: list[Message]) -> None:
@@ -140,7 +140,7 @@ class ReadBack:
         self._admin = self._made(AdminClient)
 
     def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
-        """Make a client. What is ours holds whatever the user sets: it judges. Raises
+        """Make a client. Its own settings override the user's, because it judges. Raises
         WrongProperties."""
         try:
             ours = {"error_cb": weakly(self._complaints.hear), **(ours or {})}
@@ -219,9 +219,9 @@ class ReadBack:
         patience_seconds: float,
     ) -> dict[PartitionId, SpanSums]:
         """Read every span, with ``taker(topic)`` for its messages. Memory is bounded by
-        librdkafka's own 64 MB of what is fetched.
+        librdkafka's own 64 MB of fetched messages.
 
-        Records that were deleted meanwhile cannot be read: what is left of the span is, and
+        Records that were deleted meanwhile cannot be read: the rest of the span is read, and
         ``begins`` says from where on. Raises OutcomeUnknown when nothing came for
         ``patience_seconds``, ClusterError for anything else.
         """
@@ -279,7 +279,7 @@ class ReadBack:
                     )  # others may go on writing to it for ever
                     run = [message for message in run if int(message.offset() or 0) < end]
                 takers[place[0]](seen[place], run)
-            # After the records that came with it: it is said of a partition when they have been
+            # The end of a partition comes after its records: it is reported when they have been
             # fetched, not when they have been counted.
             for event in filter(Message.error, messages):
                 place = self._end_of_partition(event)
@@ -301,8 +301,8 @@ class ReadBack:
                 )
 
     def _failed(self, what: str, fault: KafkaError) -> ClusterError:
-        """Return the error for ``fault``, with its cause: wrong credentials look like silence to
-        whoever waits for an answer."""
+        """Return the error for ``fault``, with its cause: to a caller that waits for an answer,
+        wrong credentials look like silence."""
         text = self._complaints.explain(fault.name(), fault.str())
         return ClusterError(
             f"cluster {self._name}: {what}: "

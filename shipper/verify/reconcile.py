@@ -50,7 +50,7 @@ class Sum:
 
 @dataclass
 class Reconciliation:
-    """One ship's figures from all places, by what they are of."""
+    """Figures of one ship from all places, by subject."""
 
     topics: list[TopicAccount] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
@@ -120,8 +120,8 @@ def _counts(
     of_ledger: Mapping[str, FileFigures],
     topics: Sequence[TopicAccount],
 ) -> list[Count]:
-    """Return the counts of what this ship read and sent. What was there before it is in the sums of
-    files and of the whole window."""
+    """Return the counts of what this ship read and sent. Records already committed are in the sums
+    of files and of the whole window."""
     read_files = [file for file in ship.files if not file.unread]
     taken: Counter[str] = sum(
         (of_ledger[file.path].shipped.filtered for file in read_files if file.path in of_ledger),

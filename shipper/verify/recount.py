@@ -286,7 +286,7 @@ def _records(
     name: str, places: Sequence[Observed], sent: Tally, seen: SpanSums, at_least: bool, remark: str
 ) -> list[Sum]:
     sums = [Sum(name, (*places, Observed(seen.records, TOPIC)), at_least, remark)]
-    # Where the numbers differ the checksums must, and say nothing more.
+    # If the numbers differ, the checksums differ too, and say nothing more.
     if not at_least and seen.records == sent.records:
         checksums = (
             Observed(write_checksum(sent.checksum), LEDGER),

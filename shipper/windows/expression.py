@@ -1,7 +1,7 @@
 """Window expressions: the forms in which a person may name a window.
 
 Stored windows (ledger, results) have one form, which :func:`shipper.windows.window.parse_window`
-reads. Pure, but for the clock where nobody gives ``now``.
+reads. Pure, except for the clock if ``now`` is not given.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _whole_unit(text: str) -> Window:
 
 def _duration(text: str) -> dt.timedelta | None:
     """Return the length that ``text``, an ISO 8601 duration such as ``PT1H`` or ``P1DT6H``, names;
-    None if ``text`` is none. Raises WindowError for one whose length depends on the calendar."""
+    None if ``text`` is not a duration. Raises WindowError for one whose length depends on the
+    calendar."""
     if text[:1].upper() != "P":
         return None
     found = _DURATION.fullmatch(text)

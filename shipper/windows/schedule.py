@@ -3,8 +3,8 @@ without Airflow. Pure.
 
 The rules for a zone's summer time are those of Airflow's CronDataIntervalTimetable
 (tests/dags/test_dag_schedule.py compares the two): a schedule that fires in every hour goes by
-elapsed time, any other by the clock on the wall. On the night when clocks go back, an hour that is
-there twice counts as its second; when they go forward, one that is not there as an hour later.
+elapsed time, any other by the clock on the wall. When clocks go back, the repeated hour counts as
+its second occurrence. When clocks go forward, the missing hour counts as one hour later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shipper.config.rules import CRON_PRESETS
 from shipper.config.schedule import Schedule
 from shipper.windows.window import Window
 
-#: More than clocks are ever changed by.
+#: Longest change of clocks.
 _NEAR = dt.timedelta(hours=3)
 
 
@@ -73,9 +73,9 @@ class Ticks:
         if self._every_hour:
             found = self._on_from(local, forward=forward)
             return moment.astimezone(dt.UTC) + (found - local)
-        # Near a change of clocks what comes next on the wall need not come next: from half past
-        # three on the wall one goes back to half past two, which was not there and counts as half
-        # past three. So begin on the other side of the change, and go on until it is past.
+        # Near a change of clocks the next time on the wall need not be the next tick: one hour back
+        # from half past three is half past two, which did not exist and counts as half past three.
+        # So begin on the other side of the change, and continue until it is past.
         local = self._beyond_a_change(moment, local, forward=forward)
         while True:
             local = self._on_from(local, forward=forward)

@@ -44,12 +44,11 @@ Rows = npt.NDArray[np.int64]
 _NONE = -1
 _NO_ROWS = np.empty(0, np.int64)
 _REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
-#: A row of so many bytes fits every topic that anybody would make; who has one that is larger is
-#: asked what the topic takes.
+#: A row of this size fits every realistic topic; for a larger row, the topic's limit is looked up.
 _SMALL_BYTES = 1_000
 _FEW_NAMES = 32
 _BATCH_HEADER_BYTES = 61
-#: By so much the clocks of this machine and of the brokers may differ.
+#: Allowed difference between the clocks of this machine and of the brokers.
 _CLOCKS_DIFFER_MS = 10_000
 _MARGIN_SHARE = 0.1
 """Largest margin of a bound on times, as a share."""
@@ -202,7 +201,7 @@ def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignme
     beyond: set[int] = set() if order.topics else limits.beyond(names)
     large = (
         _large(table, names, limits) if order.quarantine is not None else _NO_ROWS
-    )  # else a lane finds them
+    )  # otherwise a lane finds them
     misfits = _Misfits(table, names, limits)
     for code, rows in _of_each(names, codes, free):
         if code in beyond and rows is not None:

@@ -37,8 +37,9 @@ class Chunk:
     """Bytes of values and keys."""
     ledger_key: bytes
     ledger_value: Callable[[int | None, str | None], bytes]
-    """Given the partition that all records without a key went to (None if each has a key, or there
-    is none), and the id of the topic that took them (None if nobody can tell, or there is none)."""
+    """Call with the partition that all records without a key went to (None if each has a key, or
+    there is none), and the id of the topic that took them (None if it is unknown, or there is
+    none)."""
     label: str
     """File and records of the chunk, for people."""
     keys: Sequence[bytes | None] | None = None

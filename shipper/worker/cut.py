@@ -2,13 +2,13 @@
 ahead.
 
 Rows of a split arrive one after the other and in file order; its ordinals count them. A slice is
-cut when it has enough bytes, but only when the next row is there: so it is always known whether the
-split ends with it.
+cut when it has enough bytes and the next row has arrived, so it is always known whether the split
+ends with the slice.
 
-That a split ends is said by a row of its own (marks.END), and by nothing else. When something fails
-in Java (the reader, an expression of the pipeline's) or the task is stopped, Spark closes the
-stream to Python, and Arrow takes that for a stream without more batches: what came last is then the
-beginning of a split like any other, and the task fails or is gone a moment later.
+Only a row of its own (marks.END) says that a split ends. When something fails in Java (the reader,
+an expression of the pipeline) or the task is stopped, Spark closes the stream to Python, and Arrow
+takes that for the regular end. The last slice is then the beginning of a split like any other, and
+the task fails or is gone a moment later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shipper.worker.marks import BROKEN, END, decode_mark
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.2
-#: Dropped lines travel without bytes; a file of nothing else must not become one slice.
+#: Dropped lines travel without bytes; a file of dropped lines must not become one slice.
 _MOST_ROWS = 2_000_000
 
 

@@ -52,7 +52,8 @@ log = logging.getLogger("shipper.lane")
 
 _ABORT_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
-#: What librdkafka says of records that failed a check of the broker, and of those beside them.
+#: Faults that librdkafka reports for records that failed a check of the broker, and for those
+#: beside them.
 _INVALID = ("INVALID_RECORD", "_INVALID_DIFFERENT_RECORD")
 
 
@@ -74,8 +75,8 @@ class LaneStopped(Exception):
     """The pool is closing and the lane's time is over."""
 
 
-#: The ledger keys whose chunks are committed. Raises Superseded if the caller may not send any
-#: more.
+#: Function that returns the ledger keys of committed chunks. Raises Superseded if the caller may
+#: not send any more.
 ResolveOutcome = Callable[[], Decided[Container[bytes]]]
 
 
@@ -194,7 +195,7 @@ class Lane(threading.Thread):
     def _deliver(self, chunks: list[Chunk]) -> None:
         """Deliver the chunks: return when each chunk is committed, or handed back to the pool
         because its topic cannot be written to. Raises DeliveryError at the deadline or for a fault
-        that no retry mends."""
+        that no retry cures."""
         queue, pause = [chunks], _FIRST_PAUSE_SECONDS
         while queue:
             left = self._assign(queue.pop())
@@ -249,15 +250,15 @@ class Lane(threading.Thread):
 
     def _transaction(self, chunks: list[Chunk]) -> None:
         """Send one transaction batch by batch: filled, flushed, next. A second batch waiting behind
-        the one in flight makes librdkafka's thread of the broker spin, and what is flushed soon is
-        still in the processor's cache (measured: 0.83 CPU s per million lines with 0.5 MB at a
-        time, 1.2 with 8 MB). The ledger records come last, when the records are there: with the
+        the one in flight makes librdkafka's thread of the broker spin, and a batch that is flushed
+        soon is still in the processor's cache (measured: 0.83 CPU s per million lines with 0.5 MB
+        at a time, 1.2 with 8 MB). The ledger records come last, after the records. Sent with the
         first batch they would save two round trips, but a transaction that is ended by mistake
-        (docs/adr/0006) would then leave a ledger that promises what was never sent.
+        (docs/adr/0006) would then leave a ledger that promises records which were never sent.
 
-        What a cap on the rate has it wait for, it waits for before the transaction begins, but for
-        a part of the transaction's timeout: an open transaction that waits for the other lanes'
-        turns, too, would be ended by the broker and sent again, for ever.
+        The rate limiter waits before the transaction begins, except for a part of the transaction's
+        timeout. The broker would abort an open transaction that also waits for the other lanes'
+        turns, and it would be resent for ever.
         """
         self.state = LaneState.SENDING
         self._writes_ledger = False
@@ -332,8 +333,8 @@ class Lane(threading.Thread):
         return found
 
     def _unconfirmed(self, before: Mapping[str, str], now: PresentIds) -> set[str]:
-        """Return the topics whose ids nobody could confirm. Raises KafkaFault if a topic is not the
-        one that it was before the first record."""
+        """Return the topics whose ids could not be confirmed. Raises KafkaFault if a topic is not
+        the one that it was before the first record."""
         for topic, topic_id in now.items():
             if topic_id is None:
                 raise KafkaFault(
@@ -427,8 +428,8 @@ class Lane(threading.Thread):
         topics = (
             {fault.topic} if fault.topic else {chunk.topic for chunk in chunks if chunk.records}
         )
-        # If librdkafka did not say which topic it was, those that are innocent get no smaller, and
-        # that is no fault.
+        # If librdkafka did not name the topic, the innocent topics' batches get smaller too, which
+        # does no harm.
         if True not in [self._gets_smaller(topic) for topic in topics]:
             raise _too_large(fault, chunks) from fault
 

@@ -11,27 +11,27 @@ from typing import NamedTuple
 
 #: A name that no column of a pipeline can have.
 MARK = "mark!"
-#: The column in which an END row has what the reader says of the piece's bytes, as two numbers:
-#: those that it took from the file, as it is stored, and those of the records. -1 where the reader
-#: cannot say. The sink finds them in the row's `value`.
+#: Column in which an END row has the reader's byte counts of the piece, as two numbers: bytes taken
+#: from the file, as it is stored, and bytes of the records. -1 if the reader cannot say. The sink
+#: finds them in the row's `value`.
 SIZES = "sizes!"
-#: The column that says of a row of CSV that is none (too long, or with other fields than the
-#: header) how many line ends stand in its quotes: a stray quote makes one row of all up to the next
-#: quote, so these may be as many records. Null for every other record.
+#: Column with the number of line ends in the quotes of an invalid CSV row (too long, or with other
+#: fields than the header): a stray quote makes one row of everything up to the next quote, so these
+#: may be as many records. Null for every other record.
 SWALLOWED = "swallowed!"
 #: Columns of a block: records that cross to Python in one row, since no expression looks at them.
 #: Their bytes, where each begins and the last one ends (32-bit offsets, as Arrow has them), Spark's
 #: hash of each, their number, and the sum of their hashes modulo 2^64.
 #: jvm/shipper/lines/Block.java makes them.
 BLOCK, ENDS, HASHES, RECORDS, SUM = "block!", "ends!", "hashes!", "records!", "sum!"
-#: A line that is longer than allowed; its value is its beginning.
+#: Mark of a line that is longer than allowed; its value is its beginning.
 TOO_LONG = 1
-#: What was read of the piece is not all of it: the file is damaged, gone, or not the one that was
-#: planned. No line.
+#: Mark of a piece that was not read completely: the file is damaged, gone, or not the planned one.
+#: No line.
 BROKEN = 2
-#: Stands for a whole file that is quarantined. Its value is empty.
+#: Mark of a row that stands for a whole file that is quarantined. Its value is empty.
 UNREADABLE = 3
-#: What was read of the piece is all of it. No line. Only a frame that is shipped has such rows.
+#: Mark of a piece that was read completely. No line. Only a frame that is shipped has such rows.
 END = 4
 
 _LOWEST = -(1 << 63)

@@ -22,7 +22,7 @@ from shipper.worker.rate import NoLimit, RateLimit
 from shipper.worker.receipt import new_seal
 
 _ROOT = Path(__file__).resolve().parents[1]
-#: What tasks run of shipper.
+#: Parts of shipper that tasks run.
 _TASK_CODE = (
     "complaints.py",
     "error_codes.py",
@@ -51,8 +51,8 @@ class OrderedSplit:
     quarantines: frozenset[str] = frozenset()
     """Topics among these in which records of the split are in quarantine."""
     counts_bytes: bool = False
-    """The bytes of its lines are the file's own: plain text, line by line. Else the reader says
-    what it took from the file."""
+    """True if the bytes of its lines are the file's own: plain text, line by line. Otherwise the
+    reader reports what it took from the file."""
     skipped_bytes: int = 0
     """Bytes of the file that are in no line: those of a byte order mark."""
     end_known: bool = False
@@ -99,8 +99,8 @@ class LaneOptions:
     topic_ids: TopicIdWatch | None = None
     """Watch of topic ids; None: ledger records name no incarnation of their topics."""
     gone_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Topic → ids of earlier incarnations, whose records this pool sends again: the topic must not
-    be one of them after all."""
+    """Topic → ids of earlier incarnations, whose records this pool sends again: the present topic
+    must be none of them."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class ShipOrder:
     """Offset in the ledger's chunk partition up to which ``OrderedSplit.there`` is true."""
     lane_options: LaneOptions
     limits: Mapping[str, TopicLimit]
-    """Topic → what it takes, as far as the driver knows."""
+    """Topic → its limits, as far as the driver knows them."""
     lanes: int
     """Number of lanes of each task."""
     chunk_size_bytes: int
@@ -216,8 +216,8 @@ class ProofOrder:
 def code_digest() -> str:
     """Return 12 hex digits over the sources that tasks run; takes some 5 ms, once in a process.
 
-    Executors get theirs another way than the driver, by an archive or from a folder of their own,
-    and an order that another version reads may lose what that one does not know.
+    Executors get their sources another way than the driver, from an archive or a folder of their
+    own, and an older worker would silently drop fields of an order that it does not know.
     """
     digest = hashlib.sha256()
     for path in sorted(path for part in _TASK_CODE for path in _ROOT.glob(part)):

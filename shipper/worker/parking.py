@@ -36,16 +36,15 @@ class Parking:
     """Chunks by place, in the order in which they were submitted. Its owner holds its own lock
     around every call.
 
-    What finds no room, or a place that was given up, stays unsent; and what comes behind an unsent
-    chunk and must not overtake it stays unsent as well, whatever becomes of the place: a later scan
-    or run sends them in their order.
+    A chunk without room, or for a place that was given up, stays unsent. So does a later chunk that
+    must not overtake it, even if the place recovers: a later scan or run sends them in their order.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self.bytes = 0
         self.given_up: set[ParkingKey] = set()
         self.parked_records: dict[str, int] = {}
-        """Topic → records that were parked at some time, whatever became of them."""
+        """Topic → records that were ever parked."""
         self.unsent: dict[str, int] = {}
         """Topic → records that were not sent."""
         self._most_bytes = most_bytes
@@ -162,9 +161,9 @@ class Admission:
         """Places that were given up because an ACL is missing."""
 
     def may_go_to(self, chunk: Chunk) -> tuple[int, ...]:
-        """Return the partitions that the chunk may be sent to right now; none if the chunk has to
-        wait, behind others or for its topic. The one answer to that question, for who hands a chunk
-        over, who sends it, and who lets go what waits."""
+        """Return the partitions that the chunk may be sent to right now; none if the chunk has
+        to wait, behind others or for its topic. Submitting, sending and releasing all use this
+        answer."""
         if not chunk.records:
             return (0,)  # it goes to the ledger alone
         place = self._place(chunk)
@@ -201,10 +200,10 @@ class Admission:
         return going
 
     def _should_not_wait(self, chunk: Chunk) -> bool:
-        """Return True if it makes no sense to wait for room before the chunk is parked: there is
-        room, or there is none soon. Reading on makes sense only while something can be sent; and
-        while some of what is parked goes in a moment, since its topic may be usable, there is room
-        soon."""
+        """Return True if waiting for room before parking the chunk makes no sense: there is
+        room, or there will be none soon. Reading on makes sense only while something can be
+        sent. While some parked chunks will go in a moment, since their topic may be usable,
+        there is room soon."""
         if self.parking.has_room_for(chunk, self._place(chunk)):
             return True
         topics = self._topics
@@ -224,7 +223,7 @@ class Admission:
         going: list[Chunk] = []
         for place in self.parking.places():
             if place not in self.parking:
-                continue  # all that waited there came behind what was just given up
+                continue  # all that waited there came after what was just given up
             if self._topics.partitions(*place):
                 going += self.parking.take(place)
             elif self._forbidden_too_long(place):

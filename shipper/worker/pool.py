@@ -40,8 +40,8 @@ from shipper.worker.receipt import LaneSample, LaneWork
 
 log = logging.getLogger("shipper.pool")
 
-#: What is told of chunks as soon as they are certainly in Kafka; called with the pool's lock held,
-#: by whichever lane sent them.
+#: Called with chunks once their transaction has committed; with the pool's lock held, by the lane
+#: that sent them.
 Delivered = Callable[[Sequence[Chunk]], object]
 
 _LEARN_SECONDS = 5.0
@@ -57,7 +57,7 @@ class ClosedPool:
     delivered: int = 0
     """Chunks that are certainly in Kafka."""
     not_delivered: list[Chunk] = field(default_factory=list)
-    """Certainly not there."""
+    """Chunks that are certainly not committed."""
     unknown: list[Chunk] = field(default_factory=list)
     """A commit was under way when the time was over: the ledger will tell."""
     failure: BaseException | None = None
@@ -136,10 +136,10 @@ class LanePool:
         self, topics: Sequence[str] = (), announce: Callable[[], object] = lambda: None
     ) -> None:
         """Open all lanes at once: initialising costs some ten round trips each. Returns when every
-        one has fenced its past.
+        lane has fenced its predecessors.
 
-        ``announce`` is what must have happened before the first of them may fence anybody; they
-        connect meanwhile. ``topics``: those that are known already are looked up, too.
+        ``announce`` must have returned before the first lane may fence anybody; the lanes connect
+        meanwhile. ``topics``: known topics, which are looked up too.
         """
         self._topics.start()
         for lane in self._lanes:
@@ -218,7 +218,7 @@ class LanePool:
 
     @property
     def parked_records(self) -> dict[str, int]:
-        """Topic → records that were parked at some time, whatever became of them."""
+        """Topic → records that were ever parked."""
         return self._parking.parked_records
 
     def sent(self) -> SentBytes:

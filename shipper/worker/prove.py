@@ -1,5 +1,5 @@
-"""Sums over the records of a file, as a ship would make them now, to be held against what the
-ledger has of another file. Sends nothing."""
+"""Sums over the records of a file, as a ship would make them now, to be compared with the ledger's
+sums of another file. Sends nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cap on bytes per second: the user's, and what the brokers' quotas let through."""
+"""Rate limits in bytes per second: the user's, and those of the brokers' quotas."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from shipper.kafka.producer import Throttled
 
-#: How much of a transaction's timeout may pass with waiting for a cap. The rest is for the cluster,
-#: which ends one that is open for longer.
+#: Share of a transaction's timeout that may pass in the rate limiter. The rest is for the cluster,
+#: which aborts a transaction that is open for longer.
 PACED_SHARE = 0.25
 
 _LOOKS_EVERY_SECONDS = 0.5
-#: What a broker's quota looks back at (`quota.window.num` - 1 windows of
+#: Time over which a broker's quota is measured (`quota.window.num` - 1 windows of
 #: `quota.window.size.seconds`, by default).
 _QUOTA_WINDOW_SECONDS = 10.0
-#: A shorter throttling passes by itself: who sends at the quota's rate meets it. A quota on
-#: requests, which says nothing of bytes, throttles for one second at most.
+#: Shortest throttling that counts: a shorter one passes by itself, and occurs at the quota's own
+#: rate. A quota on requests, which says nothing of bytes, throttles for one second at most.
 _PASSING_SECONDS = 2.0
 #: Factors of the learned rate: after a transaction that was not throttled, and after one that was.
 _FASTER, _SLOWER = 1.1, 0.9
@@ -40,8 +40,8 @@ class Pace:
         return self.begins + self.seconds * sent_bytes / max(1, self.size_bytes)
 
     def begin_at(self, most_seconds: float) -> float:
-        """Return the time to begin, so that an even pace takes no more than ``most_seconds``. Where
-        it would, what comes first goes at once."""
+        """Return the time to begin, so that an even pace takes no more than ``most_seconds``. If it
+        would take more, the first bytes go at once."""
         return self.begins + max(0.0, self.seconds - most_seconds)
 
 
@@ -54,9 +54,9 @@ class NoLimit:
 class RateLimit:
     """Rate limiter: lets ``bytes_per_second()`` pass, shared by all threads that ask.
 
-    They take turns, each for as long as its bytes take: so none has a transaction open while others
-    send. What was not used is kept for a tenth of a second only, so that a pause is not made up for
-    by a burst. ``bytes_per_second`` is asked when a turn comes: it may change while it runs.
+    The threads take turns, each for as long as its bytes take, so no thread has a transaction open
+    while others send. An unused rate is kept for a tenth of a second only, so that a pause is not
+    followed by a burst. The rate is read when a turn starts: it may change while the limiter runs.
     """
 
     _KEPT_SECONDS = 0.1
@@ -64,7 +64,7 @@ class RateLimit:
     def __init__(self, bytes_per_second: Callable[[], float]) -> None:
         self._bytes_per_second = bytes_per_second
         self._next = threading.Lock()
-        """Held by whoever is the next."""
+        """Lock held by the thread whose turn is next."""
         self._free_at = 0.0
 
     def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
@@ -89,14 +89,13 @@ class BrokerRate:
 
     A broker with a quota takes a request at once, and then reads nothing from the connection until
     the average of the last ten seconds fits the quota again. If all lanes send at once, their
-    transactions are open meanwhile, time out, and are sent again, without end. So from the first
+    transactions are open meanwhile, time out, and are resent without end. So from the first
     throttling on the lanes take turns, as under a cap.
 
-    The first guess is the broker's own arithmetic (ClientQuotaManager): it throttles until what it
-    took in the window fits the quota. So what this task sent, divided by the window and the
-    throttling together, is the task's share, whoever else shares the quota. From then on the rate
-    grows by a tenth with each turn in which nobody was throttled, and shrinks with each in which
-    somebody was.
+    The first guess is the broker's own arithmetic (ClientQuotaManager): it throttles until the
+    bytes in the window fit the quota. So the bytes of this task, divided by the window and the
+    throttling together, are the task's share, whoever else shares the quota. From then on the rate
+    grows by a tenth with each turn without throttling, and shrinks with each turn with throttling.
     """
 
     def __init__(self, cap: RateLimit | NoLimit) -> None:

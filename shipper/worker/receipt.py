@@ -30,7 +30,7 @@ class LaneSample:
     """The reader for a lane, until now."""
     parked_records: int
     reopened: int
-    """Lanes that were opened anew, until now."""
+    """Number of reopened lanes, until now."""
 
 
 @dataclass
@@ -67,8 +67,8 @@ class SplitReceipt:
     quarantined: dict[str, int] = field(default_factory=dict)
     """Reason → records that were sent to quarantine."""
     already_quarantined: dict[str, int] = field(default_factory=dict)
-    """Reason → records that belong into quarantine and were dealt with earlier: they are there, or
-    were shipped when it was decided otherwise."""
+    """Reason → records that belong into quarantine and were handled earlier: they are there, or
+    were shipped when the decision was another one."""
     read: int | None = 0
     """Bytes of its lines as they were read, each with its end; None if one was too long to be read
     whole."""
@@ -103,7 +103,7 @@ class TopicReceipt:
 
 @dataclass
 class Receipt:
-    """Result of a task. With ``error`` set the rest says what was done until then."""
+    """Result of a task. With ``error`` set, the other fields cover the work until then."""
 
     task: int
     retries: int = 0
@@ -120,7 +120,7 @@ class Receipt:
     lowered: dict[str, int] = field(default_factory=dict)
     """Topic → bytes in a batch, where batches turned out too large."""
     unconfirmed: dict[str, str] = field(default_factory=dict)
-    """Topic → why nobody could tell its id, where some chunks carry none."""
+    """Topic → why its id is unknown, if some chunks carry none."""
     possible_duplicates: int = 0
     """Records that were sent again after a fault (at least once)."""
     wire_bytes: int = 0

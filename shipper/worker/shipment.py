@@ -31,8 +31,8 @@ from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt
 
 UTF8_BOM = b"\xef\xbb\xbf"
-#: Key and headers that a record in quarantine keeps, together. The value may have as much as the
-#: topic takes, nearly.
+#: Size of key and headers that a record in quarantine keeps, together. The value may have nearly as
+#: much as the topic allows.
 _MOST_BESIDE_BYTES = 16_384
 _UINT64 = 1 << 64
 _NO_ORDINALS = np.empty(0, np.int64)
@@ -129,7 +129,7 @@ class TaskShipment:
         self._busy_since = time.monotonic()
 
     def begin(self, committed: Decided[list[Committed]]) -> None:
-        """Begin, when the lanes are open. ``committed``: what is on the cluster since the run took
+        """Begin, when the lanes are open. ``committed``: chunks committed since the run took
         over."""
         for chunk in committed.answer:
             self._there.add(chunk)
@@ -139,8 +139,8 @@ class TaskShipment:
 
     def ship(self, part: SplitSlice) -> None:
         """Hand over every record of the slice that is not on the cluster yet. Transactions are
-        looked at between slices, so that what goes to quarantine shares the transaction of the
-        records around it. Raises what made a lane fail, RecordUnshippable, SourceError."""
+        closed between slices, so that quarantined records share the transaction of their
+        neighbours. Raises what made a lane fail, RecordUnshippable, SourceError."""
         if part.split not in self._order.splits:
             raise SourceError(
                 "a file changed after it was planned: it was replaced or written to. What was "
@@ -148,8 +148,8 @@ class TaskShipment:
                 code="SHIP-308",
             )
         if part.broken:
-            # Its rows are not shipped, nor is an end written: a file that is smaller than a slice
-            # is not shipped at all.
+            # The slice's rows are not shipped, and no end is written: a file that is smaller than a
+            # slice is not shipped at all.
             self._receipt.split(part.split).records += part.rows
             return
         shipment = _SliceShipment(part, self._order, self._there, self._receipt, self._at_commit)
@@ -186,12 +186,12 @@ class TaskShipment:
 
 
 class _SliceShipment:
-    """The missing part of one slice, and the chunks that are made of it. Ordinals are of the
-    slice's split.
+    """Missing part of one slice, and the chunks that are made of it. Ordinals count in the slice's
+    split.
 
-    A record is sent if it is in none of the places where it could be already: the topic that it
-    goes to now, and, since what goes to quarantine may have been decided otherwise earlier, a
-    quarantine topic."""
+    A record is sent if none of its possible places has it: the topic that it goes to now, and,
+    since an earlier run may have decided otherwise, a quarantine topic.
+    """
 
     def __init__(
         self,
@@ -587,7 +587,8 @@ class _SliceShipment:
 
 
 def _parts(gaps: Sequence[Interval], without: Rows) -> Iterator[Interval]:
-    """Yield the gaps, cut so that the ledger's record of what is missing in one stays small."""
+    """Yield the gaps, cut so that the ledger's record of each gap's missing ordinals stays
+    small."""
     for first, end in gaps:
         for cut in _within(without, first, end)[MOST_RUNS::MOST_RUNS].tolist():
             yield Interval(first, cut)
@@ -613,8 +614,8 @@ def _as_read(value: bytes | None, split: OrderedSplit, ordinal: int) -> bytes | 
 
 
 def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return each row's key, headers and time. ``of_file``: headers where rows have none of their
-    own."""
+    """Return each row's key, headers and time. ``of_file``: headers for rows without headers of
+    their own."""
     key, headers, timestamp = (
         rows.column(name).to_pylist() if name in rows.schema.names else None
         for name in ("key", "headers", "timestamp")

@@ -1,4 +1,4 @@
-"""One Spark task of the sink: from Arrow batches to what became of them."""
+"""One Spark task of the sink: from Arrow batches to its receipt."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
 
-#: Opening the lanes takes some ten round trips; what the JVM can read meanwhile need not be waited
-#: for afterwards.
+#: Bytes to read ahead: opening the lanes takes some ten round trips, in which the JVM can read.
 _MOST_PREFETCHED_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 _SAMPLE_SECONDS = 1.0
@@ -66,7 +65,7 @@ class TaskError(Exception):
 
 
 class _Without:
-    """An importer that says that a module is not there."""
+    """Importer that reports a module as missing."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -106,8 +105,8 @@ def ship_task(
     """Ship one task. ``task``: its number; ``attempt``: number among all attempts of all tasks,
     which tells later ones; ``tries_before``: earlier attempts of this task.
 
-    Raises TaskError for what another attempt may mend, but not in the last one; everything else
-    that is known is in the receipt. What nobody foresaw is raised as it is.
+    Raises TaskError for a fault that another attempt may cure, except in the last attempt.
+    Everything else is in the receipt. An unexpected error is raised as it is.
     """
     get_ready()
     client, common = ClusterClient(cluster), order.lane_options
@@ -138,8 +137,7 @@ def ship_task(
             lanes.finish()
     except ShipperError as error:
         lanes.abandon()
-        # What stayed away for the whole wait, a topic or the cluster, would only be waited for once
-        # more.
+        # After a whole wait for a topic or the cluster, another attempt would only wait once more.
         if (
             error.retriable
             and not isinstance(error, TopicMissing | DeliveryTimedOut)
@@ -156,8 +154,8 @@ def ship_task(
 
 
 class TaskAttempt:
-    """One attempt of a task, as the ledger knows it: whether it may still send, and what was
-    committed since the run took over.
+    """One attempt of a task, as the ledger knows it: whether it may still send, and which chunks
+    were committed since the run took over.
 
     ``announce`` → ``check`` after each opening of a lane → ``committed``, or ``committed_keys``
     after a fault.
@@ -176,11 +174,12 @@ class TaskAttempt:
         self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
-        """Tell others that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
+        """Tell other tasks that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
 
-        Where nobody acknowledged that it begins, the ledger is waited for as :meth:`check` does, so
-        that an outage costs one of Spark's attempts at the task and not all. It is not written
-        again: if the first copy came late, compaction would put this attempt behind a later one.
+        Without an acknowledgement of the beginning, the ledger is waited for as in :meth:`check`,
+        so that an outage costs one of Spark's attempts at the task and not all. The record is not
+        written again: if the first copy came late, compaction would put this attempt behind a later
+        one.
         """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
@@ -222,8 +221,8 @@ class TaskAttempt:
         return self._ledger.decide(AskCommitted(self._order.chunks_end))
 
     def committed_keys(self) -> Decided[CommittedKeys]:
-        """Return the same by their keys alone: after each fault each lane asks, reads what is new,
-        and decodes nothing."""
+        """Return the keys of the committed chunks alone: after each fault each lane asks, reads
+        what is new, and decodes nothing."""
         return self._ledger.decide(AskCommittedKeys(self._order.chunks_end))
 
     def hurry(self) -> None:
@@ -232,8 +231,8 @@ class TaskAttempt:
 
 
 class TaskLanes:
-    """A task's lanes, and what they say of themselves: ``open`` → chunks to ``pool`` … → ``finish``
-    → ``fill_receipt``."""
+    """Lanes of a task, and their reports: ``open`` → chunks to ``pool`` … → ``finish`` →
+    ``fill_receipt``."""
 
     def __init__(
         self, order: ShipOrder, attempt: TaskAttempt, limits: TopicLimits, receipt: Receipt
@@ -318,8 +317,8 @@ class TaskLanes:
             self._sampler.join()
 
     def _count_delivered(self, chunks: Sequence[Chunk]) -> None:
-        """Count delivered chunks; called by the pool, one lane at a time. Nobody else writes to the
-        fields that it adds to, before the pool is closed."""
+        """Count delivered chunks; called by the pool, one lane at a time. Until the pool is closed,
+        only this method writes to these fields."""
         for chunk in chunks:
             if chunk.entry is not None:
                 self._receipt.count_delivered(chunk.split, chunk.topic, chunk.entry)
@@ -350,8 +349,8 @@ class TaskLanes:
 
     def _sample(self) -> None:
         """Sample until the end: the state of the lanes, once a second; and, for a share of the
-        rate, the number of tasks. Whatever goes wrong once is tried again: a sampler that ends
-        keeps the rate at what it was, and the page without its samples."""
+        rate, the number of tasks. Every error is retried: if the sampler ended, the rate would stay
+        as it was, and the page would lack its samples."""
         looked_at = time.monotonic()
         while not self._done.wait(_SAMPLE_SECONDS):
             with _going_on("no sample of the lanes can be taken right now"):

@@ -1,5 +1,5 @@
-"""Configuration → DAGs: the pipelines that can be read; for each file that cannot, why, and what it
-said when it could; and the graph of each pipeline as Airflow's operators."""
+"""DAGs from the configuration: the pipelines that can be read; for each broken file, its faults and
+the last good version; and the graph of each pipeline as Airflow's operators."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ from shipper_airflow.timetable import EveryWindow, Windows
 # this is. It must be a constant: a start that moves with the clock makes Airflow store a new
 # version of the DAG at every parse.
 _LONG_AGO = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-#: Of every task. A step says itself if a retry is in vain. The pauses double from half a minute to
-#: five minutes, so that ten of them wait for more than 37 minutes. Four kills use up the short ones
-#: alone: the six that are left still wait for half an hour.
+#: Retries of every task. A step itself says if a retry is useless. The pauses double from half a
+#: minute to five minutes, so that ten of them wait for more than 37 minutes. Four kills use up only
+#: the short ones: the remaining six still wait for half an hour.
 RETRIES: dict[str, Any] = {
     "retries": 10,
     "retry_delay": dt.timedelta(seconds=30),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": dt.timedelta(minutes=5),
 }
-#: What a process that was told to stop may take, and a report after it.
+#: Time for a process to stop after it was told to, and for a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
 CONFIG_DAG_ID = "shipper_config"
 _RARE = "Rarely needed"
@@ -94,7 +94,7 @@ class Broken:
     """Pipeline as it was when its file could last be read."""
     pools: Mapping[str, str] = field(default_factory=dict)
     removed: bool = False
-    """True if there is no file any more: somebody removed it, most likely on purpose."""
+    """True if the file is gone: it was removed, most likely on purpose."""
 
 
 def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
@@ -280,8 +280,8 @@ def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
 
 
 def broken_dag(broken: Broken) -> DAG:
-    """Make a DAG in place of one that cannot be made. It has no schedule: a red run every hour
-    would say no more."""
+    """Make a DAG in place of one that cannot be made. It has no schedule: a failed run every hour
+    would add no information."""
     dag = DAG(
         dag_id=broken.dag_id,
         dag_display_name=f"{broken.dag_id} ({_BROKEN})",
@@ -313,8 +313,8 @@ def _operator(
     options: dict[str, Any] = {"task_id": spec.name, **_of(pipeline)}
     give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
     if spec.name == DELIVERED:
-        # One that was skipped, since the run was for others, is no failure; with none at all there
-        # is nothing to be said.
+        # A step that was skipped, since the run was for other clusters, is no failure; without any
+        # step there is nothing to report.
         return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
     assert spec.step is not None
     if spec.one_at_a_time:
@@ -322,7 +322,7 @@ def _operator(
         if spec.cluster is not None and spec.cluster in pools:
             options |= {"pool": pools[spec.cluster], "doc_md": _of_pool(pools[spec.cluster])}
     if spec.name == GATE_DELIVERY:
-        # Data of a window is there for others when its gate says so.
+        # A window's data is released to others when its gate passes.
         asset = delivered_asset(pipeline.name, spec.cluster or "")
         options |= {"asset": asset, "outlets": [asset]}
     if spec.name == REPORT and pipeline.notify:
@@ -379,8 +379,8 @@ def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:
 
 def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
     """Return Airflow's own time-out. Each step gives up by itself, and the report says so.
-    Airflow's own time-out is for what no step can end: a task that nobody starts. It skips the
-    report too, so the notice comes from here."""
+    Airflow's own time-out is for a fault that no step can end: a task that is never started. It
+    skips the report too, so the notice comes from here."""
     after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
     if not after:
         return {}
@@ -467,8 +467,8 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
 def _choice(
     default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any
 ) -> Param:
-    """Return a param that is a selection of some words. Airflow's form offers ``examples``; what is
-    not among them is refused when the run is asked for."""
+    """Return a param that is a selection of some words. Airflow's form offers ``examples``; other
+    words are refused when the run is requested."""
     words = list(of)
     return Param(
         list(default),

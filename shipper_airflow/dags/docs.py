@@ -99,8 +99,8 @@ def _cell(text: str) -> str:
 
 
 def _file(pipeline: Pipeline, config_dir: Path) -> str:
-    """Return the pipeline's YAML. References to secrets stay references; what may be one in plain
-    text is hidden."""
+    """Return the pipeline's YAML. References to secrets stay references; text that may be a secret
+    is hidden."""
     try:
         text = (config_dir / "pipelines" / f"{pipeline.name}.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

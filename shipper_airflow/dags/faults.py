@@ -84,7 +84,7 @@ def _folder_of(config_dir: Path) -> Path:
 
 
 def is_removed(config_dir: Path, name: str) -> bool:
-    """True if the pipeline has no file any more, though the folder is there."""
+    """True if the pipeline's file is gone, though the folder is there."""
     folder = config_dir / "pipelines"
     return folder.is_dir() and not (folder / f"{name}.yaml").exists()
 
@@ -102,10 +102,10 @@ class LastGood:
     """Pipelines as they were when their files could last be read: copies beside Airflow's own
     files, on this machine alone.
 
-    A pipeline whose file is broken for a moment (half of it saved, a merge gone wrong) keeps its
-    DAG with the tasks that it had. A DAG without them would make Airflow remove these tasks from
-    runs in progress and end their processes. Nothing is shipped by a copy: a task that begins while
-    the file is broken fails and says what is wrong with it.
+    A pipeline whose file is broken for a moment (half of it saved, a failed merge) keeps its DAG
+    with its former tasks. A DAG without them would make Airflow remove these tasks from runs in
+    progress and end their processes. No copy ships records: a task that begins while the file is
+    broken fails and names its faults.
     """
 
     def __init__(self, config_dir: Path) -> None:
@@ -162,7 +162,7 @@ def _keep(source: Path, copy: Path) -> None:
 
 
 def _looks(path: Path) -> tuple[int, int] | None:
-    """Return size and time of a file; None: there is none."""
+    """Return size and time of a file; None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -21,8 +21,8 @@ _REPORTS, _SHIPMENTS = "shipper/api/report", "shipper/shipments"
 
 
 class ReportLink(BaseOperatorLink):
-    """Link to the page of the task's run. A run's steps share it; it is there when the report is
-    made."""
+    """Link to the page of the task's run. All steps of a run share it; the page exists once the
+    report is made."""
 
     name = "Report"
 

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Notice:
-    """Notice as templates see it, as ``notice``. What is not known is None."""
+    """Notice as templates see it, as ``notice``. Unknown values are None."""
 
     event: str
     """``failure``, ``late``, ``warning`` or ``success``."""
@@ -69,7 +69,7 @@ class Notice:
     at: str | None = None
     """Moment of the failure: ``2026-11-21 12:10:04 UTC``."""
     report: str | None = None
-    """URL of the run's report; its path where nobody serves it."""
+    """URL of the run's report; its path if no server shows reports."""
     page: str | None = None
     """URL of the window on the Shipments page."""
     log: str | None = None
@@ -191,8 +191,7 @@ class RunTimedOut:
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
     """Send a notice for a run that missed its deadline; Airflow's callback. It runs in a process of
     its own, without the task's context: ``context`` has the run as the REST API shows it, and the
-    deadline. A window of which somebody was told is not told again: a run that is cleared has a new
-    deadline."""
+    deadline. A window is notified once: a cleared run has a new deadline."""
     folder, run = Path(config_dir), context["dag_run"]
     spec = _as_last_read(folder, pipeline)
     window = _window_of(spec, run, None)
@@ -303,8 +302,8 @@ def tell_failure(
 def _tell_once(
     pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]
 ) -> None:
-    """Tell that the window is late, if nobody was told of it, and of its failure to those alone who
-    did not hear of that. Where that cannot be known it is told."""
+    """Send the notice that the window is late, unless it was sent before. Notifiers that have sent
+    the window's failure are left out. If this cannot be known, the notice is sent to all."""
     from shipper.report.late import Told
 
     told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), False
@@ -345,7 +344,7 @@ def _look_back(
     if not any("late" in entry.on for entry in pipeline.notify):
         return
     is_new = run.get("scheduled") and own not in known and not failed
-    # Of the windows that are made up for after an outage the first one speaks for all.
+    # Of the windows that are made up for after an outage, only the first one gets a notice.
     if (
         is_new
         and (late := delivered_late(pipeline, own, report, now))
@@ -367,7 +366,7 @@ def _look_back(
     ]
     for already in (False, True):
         some = [gap for gap in gaps if (windows_of([gap])[0] in failures) is already]
-        # Who heard of the failure knows: the others hear now.
+        # People who got the notice of the failure know: now the others get one.
         if some and send(pipeline, _missing(ended, some), context, but_of_failure=already):
             told.add("late", windows_of(some), now)
 
@@ -410,9 +409,9 @@ def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
 def send(
     pipeline: Pipeline, notice: Notice, context: Mapping[str, Any], *, but_of_failure: bool = False
 ) -> bool:
-    """Send a notice through every notifier that subscribes to the event; of a window that failed
-    only through those that do not subscribe to failures. Returns whether it is done with: somebody
-    was told, or there is nobody to tell."""
+    """Send a notice through every notifier that subscribes to the event; for a failed window only
+    through those that do not subscribe to failures. Returns True if the notice is settled: it was
+    sent, or no notifier subscribes."""
     heard = [
         entry
         for entry in pipeline.notify
@@ -554,7 +553,8 @@ def _report_url(
 
 
 def _failed_tasks(context: Context, prefix: str) -> list[str]:
-    """Empty where nobody can be asked: in the DAG processor."""
+    """Return the names of the run's failed tasks; empty in the DAG processor, which cannot ask
+    Airflow for them."""
     from shipper_airflow.dags.step import failed_tasks
 
     try:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
-#: What a run may be asked for, in the form or as JSON.
+#: Options of a run, in the form or as JSON.
 _SAME_NAME = (
     "reship",
     "reship_reason",
@@ -48,11 +48,11 @@ _SAME_NAME = (
     "skip_reason",
     "plan_only",
 )
-#: As it is called there → in JobOptions.
+#: Name there → name in JobOptions.
 OPTIONS = {name: name for name in _SAME_NAME} | {"clusters": "to_clusters"}
 PARAMS = ("window_start", "window_end", *OPTIONS)
-#: What is shorter is waited for in the task. Airflow fails a task that it queues again before it
-#: heard that the process of the last time ended.
+#: Shorter waits happen in the task. Airflow fails a task that it queues again before it heard that
+#: the process of the last time ended.
 _WAIT_HERE_SECONDS = 60.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
@@ -130,10 +130,10 @@ class PipelineOperator(BaseOperator):
     def resolve(
         self, context: Context, params: Mapping[str, Any], conf: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return what the run's tasks need to know of it: its window, its id and what it was asked
-        for. ``params``: what it was asked for, with defaults; ``conf``: without. Waits until the
-        window has settled, unless it was asked for by name. Raises StepFailed if there is no such
-        window, AirflowRescheduleException."""
+        """Return the run's facts for its tasks: its window, its id and its options. ``params``: the
+        options, with defaults; ``conf``: without. Waits until the window has settled, unless the
+        window was named in the options. Raises StepFailed if there is no such window,
+        AirflowRescheduleException."""
         asked = asked_for(params, self.pipeline)
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
@@ -151,7 +151,7 @@ class PipelineOperator(BaseOperator):
             "window_start": window.start.isoformat(),
             "window_end": window.end.isoformat(),
             "run_id": new_run_id(),
-            # A backfill, and a run by hand, ship what they were asked for.
+            # A backfill, and a manual run, ship what they were asked for.
             "scheduled": _is_scheduled(context),
             "began": dt.datetime.now(dt.UTC).isoformat(),
             **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},
@@ -206,8 +206,8 @@ class PipelineOperator(BaseOperator):
         self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
 
     def _fail(self, failure: Failure) -> NoReturn:
-        """Fail with the words that matter last: what the step's own log has said in full, in a
-        sentence; what nobody has said, whole."""
+        """Fail with a short message last: a sentence if the step's own log has the message in full;
+        otherwise the whole message."""
         from shipper.report.message import one_sentence
 
         lines = [one_sentence(failure.message)] if failure.said else failure.message.splitlines()
@@ -216,7 +216,7 @@ class PipelineOperator(BaseOperator):
         raise StepFailed(one_sentence(failure.message), final=failure.final)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Called by the provider of OpenLineage, where it is installed and has a transport."""
+        """Return the task's lineage. OpenLineage's provider calls this, if it has a transport."""
         from shipper_airflow.lineage import lineage
 
         return lineage(self.pipeline, self.config_dir, self._ships)
@@ -243,16 +243,16 @@ class ResolveWindow(PipelineOperator):
     """Operator that finds the run's window and gives the run its id, for the tasks after it, by
     XCom.
 
-    A scheduled run begins when the window's files have settled. A run by hand whose data interval
-    has just ended waits once, until that moment, without holding a worker. One that was asked for a
-    window by name does not: whoever asks by hand may want what is there now.
+    A scheduled run begins when the window's files have settled. A manual run whose data interval
+    has just ended waits once, until that moment, without holding a worker. A manual run with a
+    named window does not wait, since its user may want the files that are there now.
     """
 
     template_fields = ("asks",)
 
     def __init__(self, *, asks: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        """Make the task. ``asks``: instead of the DAG run's params. Templates are rendered in it;
-        what is empty then is not asked for."""
+        """Make the task. ``asks``: options instead of the DAG run's params. Templates are rendered
+        in them; an option that is empty then is left out."""
         super().__init__(**kwargs)
         self.asks = asks
 
@@ -287,7 +287,7 @@ class ShipperStep(PipelineOperator):
         self.give_up_after_seconds = give_up_after_seconds
         """Counted from when the run's window was resolved, or a task of it was cleared."""
         self.faults = tuple(faults)
-        """Faults of the configuration as it is now; ``pipeline`` is then what it was before."""
+        """Faults of the present configuration; ``pipeline`` is then its last good version."""
 
     @leaves_word
     def execute(self, context: Context) -> dict[str, Any] | None:
@@ -430,8 +430,8 @@ def job_of(
 
 
 def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
-    """Return the options of a run, from the form or from JSON. All clusters are none in
-    particular."""
+    """Return the options of a run, from the form or from JSON. A choice of all clusters is the same
+    as no choice."""
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
@@ -442,8 +442,8 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
 
 
 def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
-    """Return what is wrong with the options of a run: an unknown key would otherwise change
-    nothing, unseen."""
+    """Return the faults in the options of a run: an unknown key would otherwise be ignored
+    silently."""
     from shipper.asked import contradiction
     from shipper.config.rules import suggestion
 
@@ -506,9 +506,9 @@ def folder_of(job: Job) -> RunFolder:
 
 
 def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
-    """Return what a consumer of the asset's event needs to read the window, and what a person asks
-    about it: what is committed, what this run sent, its options, which checks hold, and where the
-    report will lie (it is made when every cluster is done)."""
+    """Return the facts that a consumer of the asset's event needs to read the window, and those
+    that people ask about it: the committed records, the records that this run sent, its options,
+    the passed checks, and the address of the report (it is made when every cluster is done)."""
     from shipper.report.results import DeliveryGateResult, RunReport
 
     if isinstance(result, RunReport):

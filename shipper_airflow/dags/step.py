@@ -64,9 +64,9 @@ class Child:
         self._stop_at: float | None = None
         self._runner = job.pipeline.runner
         self._kill_at: float | None = None
-        # Airflow's supervisor. If it is killed, nobody hears or heartbeats this task any more, and
-        # Airflow will try it again: what it runs must be gone by then. (If this process is killed,
-        # its child sees that by itself.)
+        # Airflow's supervisor. If it is killed, nothing hears or heartbeats this task any more, and
+        # Airflow retries the task: its process must be gone by then. (If this process is killed,
+        # its child notices that itself.)
         self._supervisor = os.getppid()
         # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors:
         # pass on neither.
@@ -81,8 +81,9 @@ class Child:
 
     def run(self, on_line: Callable[[str], None], within_seconds: float | None = None) -> int:
         """Run the child and return its exit code; below zero it is the signal that ended the
-        process. What is not done ``within_seconds`` is stopped, and :attr:`gave_up` says so.
-        Whatever is raised here, such as a task's timeout, stops the whole process group first."""
+        process. A child that takes longer than ``within_seconds`` is stopped, and
+        :attr:`gave_up` says so. Any exception here, such as a task's timeout, stops the whole
+        process group first."""
         if within_seconds is not None:
             self._stop_at = time.monotonic() + within_seconds
         try:
@@ -183,8 +184,8 @@ class Failure:
 
 
 def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | None:
-    """Return the step's result, or None. One that an earlier attempt left (``since`` is this one's
-    start) is none. Raises StepResultError."""
+    """Return the step's result, or None. A result of an earlier attempt (``since`` is this one's
+    start) does not count. Raises StepResultError."""
     result = folder.find(step.replace(":", "."), _KINDS[step.partition(":")[0]])
     return result if result is not None and result.finished_at >= since else None
 
@@ -251,8 +252,8 @@ def failure_of(
 
 def failed_tasks(context: Context, prefix: str = "") -> list[str]:
     """Return the run's tasks that failed by Airflow, or, if there is none, those that could not
-    run. It knows of some that no result tells of: one may die after it left its own. ``prefix``: of
-    the tasks that are asked for, in a DAG that has others too."""
+    run. Airflow knows of failures that no result has: a task may die after it wrote its result.
+    ``prefix``: of the tasks in question, in a DAG that has others too."""
     ti, run_id = context["ti"], context["run_id"]
     states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
     others = [

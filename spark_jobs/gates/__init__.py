@@ -2,10 +2,11 @@
 
 ``source.evaluate_source`` gives one result per check and never raises for a check that cannot be
 evaluated: such a check blocks. Figures about records come from one Spark aggregate per scope, so no
-record is ever judged by itself.
+record is judged separately.
 
 Great Expectations takes 2.5 to 5 CPU seconds to import (it imports SciPy, Altair and all databases
-that it finds). ``suite`` and ``judging`` do; whoever needs no verdict of it imports neither.
+that it finds). Only ``suite`` and ``judging`` import it; a process that needs no verdict of it
+imports neither.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Measured:
     figures: Mapping[str, str]
     """Name → SQL aggregate."""
     observe: Callable[[int, Figures], CheckFigures]
-    """(number of records, the figures) → what was observed. For all but `rows`, there is a
+    """(number of records, the figures) → observed value. For all checks but `rows`, there is a
     record."""
     at_fault: str | None = None
     """SQL: whether a record is one of those that the check counts against itself; so it can be said

@@ -1,5 +1,5 @@
 """Figures that checks observe, and the verdict on them: counts are compared here, as the delivery
-gate does; what was asked of records is Great Expectations' to judge (docs/adr/0018)."""
+gate does; figures of records are judged by Great Expectations (docs/adr/0018)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CheckFigures:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A check with what it observed."""
+    """Check with its observed figure."""
 
     title: str
     severity: Literal["block", "quarantine", "warn"]
@@ -71,7 +71,7 @@ class Unjudged:
 
 def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:
     """Return one result per check, in order. Great Expectations, which takes seconds to import, is
-    asked only if a check is none of counts."""
+    asked only if some check is not about counts."""
     asked = [one for one in checks if not one.is_count]
     if asked:
         from spark_jobs.gates.judging import judged_by_expectations

@@ -33,8 +33,8 @@ _MOST_PARTS = 100_000
 
 @dataclass(frozen=True)
 class Listing:
-    """The window's files, and what else is known without reading lines. Late files of other windows
-    are none of them."""
+    """Files of the window, and other facts that are known without reading lines. Late files of
+    other windows are not included."""
 
     plan: PlanResult
     source_path: str

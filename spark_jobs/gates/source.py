@@ -55,9 +55,9 @@ def evaluate_source(checks: Sequence[SourceCheck], evidence: SourceEvidence) -> 
     Java process ended: then nothing is known of the lines.
 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark
-    job. If that fails, as it does when a column's expression fails on a record, each check is asked
-    by itself, so that only those to blame are without a figure; a file that cannot be read is
-    everybody's fault. docs/reference/gates.md says what it costs.
+    job. If that fails, as it does when a column's expression fails on a record, each check is
+    evaluated separately, so that only the faulty checks are without a figure; a file that cannot be
+    read fails every check. docs/reference/gates.md says what it costs.
     """
     looked: dict[int, Unjudged] = {}
     at_fault: dict[Scope, dict[int, str]] = {"sample": {}, "full": {}}

@@ -92,7 +92,8 @@ def ask(questions: Sequence[Question], frame: pd.DataFrame) -> list[Answer]:
 
 
 def _build(question: Question, index: int, columns: Iterable[str]) -> Expectation:
-    # Asked before, since Great Expectations would try three times and then answer with a traceback.
+    # Checked first, since Great Expectations would retry three times and then answer with a
+    # traceback.
     for column in question.columns:
         if column not in columns:
             raise ValueError(
@@ -111,7 +112,7 @@ def _validate(
 ) -> dict[int, Answer]:
     guard = _identified(gxe.ExpectTableRowCountToBeBetween(min_value=1), _ROW_COUNT)  # type: ignore[attr-defined]
     with quiet():
-        # Not add_expectation(): it takes two checks that differ in `meta` alone for one.
+        # Not add_expectation(): it takes two checks that differ only in `meta` for one.
         suite = gx.ExpectationSuite(name="gate", expectations=[guard, *built.values()])
         results = _batch(frame).validate(suite, result_format=RESULT_FORMAT).results
     found: dict[int | str, list[ExpectationValidationResult]] = defaultdict(list)

@@ -156,7 +156,7 @@ class SourceView:
 
     @contextmanager
     def _lines(self, spark: SparkSession, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
-        """Yield the lines that can be read. Notes what is wrong with the files that cannot."""
+        """Yield the lines that can be read. Notes the faults of files that cannot be read."""
         from pyspark.sql import functions as F
 
         pieces, bytes_each = self._pieces(scope)
@@ -190,7 +190,7 @@ class SourceView:
 
     @property
     def scope(self) -> str:
-        """Description of what was looked at, for people."""
+        """Description of the examined lines, for people."""
         files = f"{plural(len(self.left), 'file')} left to ship"
         said = []
         if "sample" in self.looked_at:
