@@ -1,0 +1,115 @@
+"""The tutorials docs/start/first-pipeline.md and docs/start/first-dag.md, as they stand there:
+their files and their commands, one after the other, on free ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from drills import wait_for
+from shipper_tools.dev import servers
+from shipper_tools.dev.ports import free_port
+
+pytestmark = [
+    pytest.mark.scheduler,
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]
+
+START = Path(__file__).resolve().parents[2] / "docs" / "start"
+
+
+class Reader:
+    """Somebody who does what the pages say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kafka, self.airflow = free_port(), free_port()
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(folder / ".dev" / "airflow"),
+        }
+
+    def blocks(self, page: str) -> Iterator[tuple[str, str]]:
+        """Yield the name of a file, or "" for commands, and the text of each block of the page."""
+        text = (START / page).read_text(encoding="utf-8")
+        text = text.replace("127.0.0.1:9092", f"127.0.0.1:{self.kafka}")
+        for server, port in (("kafka", self.kafka), ("airflow", self.airflow)):
+            text = text.replace(f"dev up {server}", f"dev up {server} --port {port}")
+        for file, kind, block in re.findall(
+            r"(?:`([\w/.]+\.yaml)`:\n\n)?```(sh|yaml)\n(.*?)```", text, re.S
+        ):
+            yield (file if kind == "yaml" else ""), block
+
+    def do(self, commands: str) -> str:
+        done = subprocess.run(
+            ["bash", "-ec", commands],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def write(self, file: str, text: str) -> None:
+        (self.folder / file).write_text(text)
+
+    def airflow_says(self, command: str) -> list[dict[str, str]]:
+        """Return the JSON that a command of Airflow's prints behind its log."""
+        said = self.do(f"airflow {command} --output json 2>/dev/null")
+        found: list[dict[str, str]] = json.loads(said.strip().splitlines()[-1])
+        return found
+
+    def runs(self, dag: str) -> list[str]:
+        return [run["state"] for run in self.airflow_says(f"dags list-runs {dag}")]
+
+    def knows(self, dag: str) -> bool:
+        return dag in [each["dag_id"] for each in self.airflow_says("dags list")]
+
+    def lines(self) -> int:
+        return int(self.do("shipper dev read logs.mine | wc -l"))
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    yield Reader(tmp_path)
+    for server in servers.remembered(tmp_path / ".dev"):
+        server.stop(grace_seconds=10)
+
+
+def test_whoever_reads_only_the_start_has_dags_that_ran_green(reader: Reader) -> None:
+    for number, (file, text) in enumerate(reader.blocks("first-pipeline.md")):
+        if "s3a" in text or "dev up\n" in text:
+            break
+        if file:
+            reader.write(file, text)
+        else:
+            reader.do(text.removeprefix("mkdir tutorial && cd tutorial\n") if not number else text)
+    assert reader.lines() == 1000
+    for file, text in reader.blocks("first-dag.md"):
+        if file:
+            reader.write(file, text)
+        elif "dev down" in text:
+            assert reader.lines() == 1700
+            reader.do(text)
+        elif unpaused := re.search(r"airflow dags unpause (\w+)", text):
+            dag = unpaused[1]
+            wait_for(lambda dag=dag: reader.knows(dag), 90)
+            reader.do(text)
+            wait_for(lambda dag=dag: "success" in reader.runs(dag), 240)
+            assert "failed" not in reader.runs(dag)
+            assert reader.lines() == {"mine": 1500, "hourly": 1700}[dag]
+        else:
+            reader.do(text)
