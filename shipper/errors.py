@@ -12,7 +12,7 @@
     │   ├── ClusterRefuses          what waiting does not change: credentials, ACLs, a limit of the broker's
     │   ├── WrongProperties         a cluster's properties with which no client can be made
     │   ├── TopicMissing            a topic that is not there (yet)
-    │   ├── TopicRecreated          a topic that was deleted, or deleted and created anew, and does not hold what the ledger says
+    │   ├── TopicRecreated          a topic that was deleted, or deleted and created again, and does not hold what the ledger says
     │   ├── NoSuchPartition         a partition that a topic does not have, and `delivery.partitions` names
     │   ├── ArchiveMissing          the archived part of a ledger is not where it was put, or damaged
     │   ├── LedgerDamaged           a record in a ledger that shipper did not write, or that cannot be right

@@ -181,7 +181,7 @@ def _observed(one: Sum, figures: Sequence[Observed]) -> str:
 
 
 def _places(figures: Sequence[Observed]) -> str:
-    """Return ``1,000 by the tasks' receipts and in the ledger, read again``: the places of equal
+    """Return ``1,000 by the tasks' receipts and in the ledger, read anew``: the places of equal
     figures."""
     return f"{_written(figures[0].value)} {' and '.join(figure.where for figure in figures)}"
 

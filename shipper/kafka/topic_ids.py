@@ -1,8 +1,8 @@
 """Topic ids, confirmed beside each transaction: they tell which incarnation of a topic takes the
 records.
 
-A topic that is deleted and created anew keeps its name and gets another id. librdkafka does not say
-which id acknowledged a record, so a lane puts two looks around its records:
+A topic that is deleted and created again keeps its name and gets another id. librdkafka does not
+say which id acknowledged a record, so a lane puts two looks around its records:
 
 * before the first record it knows the id, by a look of some earlier moment;
 * once the records are acknowledged it asks again, while the ledger records are under way, and reads

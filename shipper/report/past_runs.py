@@ -423,10 +423,10 @@ def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
     """Return a run's finding on topics that have lost delivered records; empty if there is none."""
     if not lost:
         return ""
-    anew = " and created anew" if lost[0].now else ""
+    again = " and created again" if lost[0].now else ""
     more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
     return (
-        f"topic {lost[0].topic} was deleted{anew} after {plural(lost[0].records, 'record')} "
+        f"topic {lost[0].topic} was deleted{again} after {plural(lost[0].records, 'record')} "
         f"{'was' if lost[0].records == 1 else 'were'} "
         f"delivered to it{more}"
     )

@@ -1,5 +1,5 @@
-"""A topic that is deleted and created anew does not hold what the ledger says: no run is green over
-it, and none sends twice because of it."""
+"""A topic that is deleted and created again does not hold what the ledger says: no run is
+green over it, and none sends twice because of it."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_a_topic_that_is_recreated_during_a_run(new_pipe: New, absent_seconds: f
     assert ship.running, ship.last_words()
     said = fails(ship)
     assert pipe.topic in said
-    assert "deleted and created anew" in said, said
+    assert "deleted and created again" in said, said
     there = sum(pipe.read(pipe.topic).values())
     total = pipe.count().expected
     assert 0 < there < total, f"{there} of {total}"
-    assert "deleted and created anew" in fails(pipe.ship())
+    assert "deleted and created again" in fails(pipe.ship())
     again = pipe.ship(delivery={**AGAIN, "chunk_size": "30kB"}).succeeds()
     assert again["delivered"] == total - there
     assert_each_record_once(pipe)

@@ -277,7 +277,7 @@ def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no
     [
         (
             None,
-            "ship:near is not done: it is at work, or waits for a worker or a pool; far has "
+            "ship:near has not ended: it is running, or waits for a worker or a pool; far has "
             "everything.",
         ),
         (

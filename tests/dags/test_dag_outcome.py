@@ -103,7 +103,7 @@ def test_what_it_said_last_is_why_it_left_no_result(folder: RunFolder) -> None:
     assert failure is not None
     assert failure.final
     assert failure.message == (
-        "plan ended with exit code 2: config/pipelines/web.yaml:9:3: a value is missing"
+        "plan ended with exit code 2: config/pipelines/web.yaml:9:3: a value is missing [SHIP-003]"
     )
 
 

@@ -40,9 +40,9 @@ def test_an_offset_is_turned_into_utc() -> None:
     ("start", "end", "interval", "says"),
     [
         (None, None, NONE, "no data interval"),
-        (None, None, (SIX, SIX), "no schedule"),
-        ("2026-11-01", None, (SIX, SEVEN), "window_end is not"),
-        (None, "2026-11-01", (SIX, SEVEN), "window_start is not"),
+        (None, None, (SIX, SIX), "SHIP-224"),
+        ("2026-11-01", None, (SIX, SEVEN), "window_end is missing"),
+        (None, "2026-11-01", (SIX, SEVEN), "window_start is missing"),
         ("2026-11-01", "2026-11-01", NONE, "empty"),
         ("2026-11-02", "2026-11-01", NONE, "ends"),
         ("yesterday", "2026-11-01", NONE, "yesterday"),

@@ -194,5 +194,7 @@ def test_a_log_says_where_sparks_ui_is_if_there_is_one(tmp_path: Path, kafka: Ka
         done = world.shipper("preview", world.name, "--window", WINDOW)
         assert done.returncode == 0, done.stderr[-4000:]
         assert bool(
-            re.search(r"Spark's UI, while this step is at it: http://127\.0\.0\.1:\d+", done.stderr)
+            re.search(
+                r"Spark's UI, as long as this step runs: http://127\.0\.0\.1:\d+", done.stderr
+            )
         ) is (on == "true")

@@ -424,7 +424,7 @@ def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_s
     (logs.folder / "gone.log").unlink()
     (result,) = evaluate(logs, {"check": "duplicate_files", "severity": "warn"}, plan=plan)
     assert closed([result])
-    assert "gone.log cannot be compared with the others" in result.observed
+    assert "gone.log cannot be compared with the other files" in result.observed
 
 
 def test_spark_is_left_as_it_was(

@@ -98,7 +98,7 @@ def test_a_window_without_files_says_so(root: Path) -> None:
     done = gates(root)
     assert done.returncode == 1
     assert "no files for window" in done.stderr
-    assert "; nothing lies there. Nothing was sent" in done.stderr
+    assert "; the folder is empty. Nothing was sent" in done.stderr
     assert "Traceback" not in done.stderr
     (root / "logs").rmdir()
     done = gates(root)
@@ -127,6 +127,6 @@ def test_validate_finds_what_spark_would_refuse_in_a_check(root: Path) -> None:
     found = json.loads(done.stdout)["faults"]
     assert len(found) == 3
     faults = " ".join(found)
-    assert "gates.source[1].regex: '([' is no Java regular expression" in faults
+    assert "gates.source[1].regex: '([' is not a Java regular expression" in faults
     assert "gates.source[2].sql: '(hots = 1)'" in faults
     assert "gates.source[3].sql: '(upper(value))' is of type string; it must be boolean" in faults

@@ -363,7 +363,7 @@ def test_a_topic_that_was_deleted_and_created_anew(shipped: Shipped) -> None:
         future.result(20)
     found = shipped.open_checks()
     assert f"took {100:,} records of" in found[f"recreated({topic})"]
-    assert "created anew" in found[f"recreated({topic})"]
+    assert "created again" in found[f"recreated({topic})"]
     [lost] = shipped.gate().recreated
     assert (lost.topic, lost.records, lost.resent) == (topic, 100, False)
     assert shipped.steps("plan", run_id="r3") == 1

@@ -158,7 +158,7 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
     parsed_and_routed(world, quarantine={"topic": world.topic("-q"), "max_rate": 0.0001})
     world.fails(
         code=1,
-        says=r"11 of 9,015 records of pipeline .* are in quarantine \(0\.12%\), and "
+        says=r"11 of 9,015 records of pipeline .* went to quarantine \(0\.12%\), and "
         r"`quarantine\.max_rate` allows 0\.01%",
     )
     assert result_of(world, "ship.local")["read"] == 0

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created anew, and records that expire, through the commands that
+"""A topic that is deleted and created again, and records that expire, through the commands that
 users have."""
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def test_what_is_gone_is_named_and_sent_again_when_the_pipeline_says_so(world: W
         "recreated",
         world.topic(),
     )
-    assert "1,500 records of 2 files are in the earlier topic" in finding["text"]
+    assert "1,500 records of 2 files went to the earlier topic" in finding["text"]
     gaps = json.loads(world.shipper("gaps", world.name, "--since", "2026-11-01", "--json").stdout)[
         "gaps"
     ]
     assert [gap["why"] for gap in gaps if gap["window"].startswith("2026-11-01")] == [
-        f"topic {world.topic()} was deleted and created anew after 1,500 records were delivered to "
-        "it"
+        f"topic {world.topic()} was deleted and created again after 1,500 records were delivered "
+        "to it"
     ]
 
     world.write_pipeline(

@@ -141,7 +141,7 @@ def test_avro_of_another_writer_is_shipped_and_a_file_without_rows_is_done(world
     assert world.read() == Counter(f"line {n}".encode() for n in range(2000)) + Counter(
         f"line {n}".encode() for n in range(200)
     )
-    assert any("1 file with bytes and without a line" in note for note in run["notes"])
+    assert any("1 file with bytes but without a line" in note for note in run["notes"])
 
 
 def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(world):

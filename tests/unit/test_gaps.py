@@ -88,7 +88,7 @@ class Runs:
             )
 
     def add_lost(self, window: Window, step: str, lost: RecreatedTopic) -> None:
-        """A run that fails at ``step`` on the cluster `near`, since a topic was created anew."""
+        """A run that fails at ``step`` on the cluster `near`, since a topic was created again."""
         self.add(window)
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
         common: dict[str, Any] = {
@@ -127,7 +127,7 @@ def runs(tmp_path: Path) -> Runs:
 
 class TestATopicThatWasCreatedAnew:
     LOST = RecreatedTopic(topic="logs.web", before="A", now="B", records=5, files=1)
-    WHY = "topic logs.web was deleted and created anew after 5 records were delivered to it"
+    WHY = "topic logs.web was deleted and created again after 5 records were delivered to it"
 
     def test_a_window_that_was_complete_is_a_gap_once_a_run_finds_its_records_gone(
         self, runs: Runs
@@ -143,7 +143,7 @@ class TestATopicThatWasCreatedAnew:
     def test_the_ship_and_the_gate_say_so_too(self, runs: Runs, step: str) -> None:
         runs.add(hour(0), "near", "far")
         runs.add_lost(hour(0), step, self.LOST.model_copy(update={"now": None}))
-        assert runs.gaps(0) == [("near", 0, self.WHY.replace(" and created anew", ""))]
+        assert runs.gaps(0) == [("near", 0, self.WHY.replace(" and created again", ""))]
         runs.add(hour(1), "near", "far", back_to=0)
         assert runs.gaps(1) == [], "a run that looked back has found, or sent, all of it"
 

@@ -1,4 +1,4 @@
-"""What the ledger says of topics that were deleted and created anew."""
+"""What the ledger says of topics that were deleted and created again."""
 
 from __future__ import annotations
 

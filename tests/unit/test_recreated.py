@@ -1,4 +1,4 @@
-"""What a plan and a ship make of topics that were deleted, or deleted and created anew."""
+"""What a plan and a ship make of topics that were deleted, or deleted and created again."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def judged(client: Client, held: Chunks, **more: Any) -> module.Incarnations:
 def test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own() -> (  # noqa: E501
     None
 ):
-    """Between the two another run may have shipped to a topic that was created anew: its chunks are
-    not gone."""
+    """Between the two another run may have shipped to a topic that was created again: its
+    chunks are not gone."""
     client = Client(t="B")
     found = judged(client, chunks("B"), present={"t": "A"})
     assert client.asked == [{"t"}]

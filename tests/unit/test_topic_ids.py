@@ -63,7 +63,7 @@ def in_time() -> float:
 def test_a_look_that_began_before_the_question_is_no_answer(
     cluster: Cluster, watch: TopicIdWatch
 ) -> None:
-    """The records may have been acknowledged after the topic was created anew, and the look been
+    """The records may have been acknowledged after the topic was created again, and the look been
     answered before."""
     early, late = threading.Event(), threading.Event()
     cluster.gate = early
