@@ -268,7 +268,7 @@ def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: L
     with Pool(options, ["large.0"], ledger.keys) as pool:
         pool.open()
         pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda p, topic_id: b"", "noise")])
-        with pytest.raises(RecordTooLarge, match="record number 51, of 30,000 bytes"):
+        with pytest.raises(RecordTooLarge, match="record number 51 of this chunk has 30,000 bytes"):
             pool.drain()
     assert ledger.values("tiny") == []
     assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), (

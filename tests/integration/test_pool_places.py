@@ -172,7 +172,9 @@ def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledge
                 )
             ]
         )
-        with pytest.raises(RecordTooLarge, match="record number 301, of 30,000 bytes"):
+        with pytest.raises(
+            RecordTooLarge, match="record number 301 of this chunk has 30,000 bytes"
+        ):
             pool.drain()
     assert ledger.values("unknown") == noise
     assert ledger.values("refuses") == []
