@@ -57,7 +57,8 @@ CODES: Mapping[str, ErrorCode] = {
     "SHIP-005": ErrorCode(
         "The folder of the run's results (`runs_uri`) cannot be used.",
         _NOTHING,
-        "Check `runs_uri`, its credentials and its permissions. Run the window again.",
+        "Check `runs_uri`: the scheme and its Python package, the credentials, the permissions and "
+        "the free space. Run the window again.",
     ),
     "SHIP-006": ErrorCode(
         "The plan is out of date: the pipeline or the ledger changed after the plan was made.",
@@ -187,13 +188,14 @@ CODES: Mapping[str, ErrorCode] = {
         "not known in this process.",
         _NOTHING,
         "Set the variable, or make the file or the connection available to the process that "
-        "failed.",
+        "failed. Nobody else may be able to read a secret file (mode 0600).",
     ),
     "SHIP-207": ErrorCode(
         "No Kafka client can be made with a cluster's `properties`, or no client of its Schema "
         "Registry.",
         _NOTHING,
-        "Correct the settings in the cluster's file. `shipper validate` checks them.",
+        "Correct the settings in the cluster's file, or provide the file that a setting names. "
+        "`shipper validate` checks them.",
     ),
     "SHIP-208": ErrorCode(
         "A notifier of the pipeline cannot be made.",
@@ -234,7 +236,7 @@ CODES: Mapping[str, ErrorCode] = {
     "SHIP-303": ErrorCode(
         "The window has no files, and the pipeline says that this is a failure.",
         _NOTHING,
-        "Check `source.path` and the writer of the files. "
+        "Check `source.path`, `source.include`, `source.settle` and the writer of the files. "
         "`source.when_empty: succeed` accepts an empty window.",
     ),
     "SHIP-304": ErrorCode(
@@ -268,8 +270,8 @@ CODES: Mapping[str, ErrorCode] = {
     "SHIP-309": ErrorCode(
         "A file was shipped in part, and the pipeline's transform was changed since.",
         "Nothing was sent. The records that were shipped stay in the topic.",
-        "Restore the earlier transform to finish the file, or re-ship the file with `--reship`: "
-        "consumers will see duplicates.",
+        "Restore the earlier transform (`records`, `routes`, `format`, `split_size`) to finish the "
+        "file, or re-ship the file with `--reship`: consumers will see duplicates.",
     ),
     "SHIP-310": ErrorCode(
         "A file was shipped in part by another version of Spark.",
@@ -290,29 +292,34 @@ CODES: Mapping[str, ErrorCode] = {
     "SHIP-401": ErrorCode(
         "A cluster does not answer, or answers with an error that may pass.",
         "Nothing is lost. What was committed stays and is not sent again.",
-        "Check `bootstrap`, the network and the brokers. Run the window again.",
+        "Check `bootstrap`, `security.protocol`, the network and the brokers. Run the window "
+        "again.",
     ),
     "SHIP-402": ErrorCode(
         "A cluster refuses the user or the request.",
         "Nothing is lost. What was committed stays and is not sent again.",
         "Correct the credentials in the cluster's file, or grant the missing ACL. `shipper doctor` "
-        "shows what is missing. Run the window again.",
+        "shows what is missing. For `INVALID_TRANSACTION_TIMEOUT`, lower "
+        "`delivery.transaction_timeout` below the brokers' `transaction.max.timeout.ms`. Run the "
+        "window again.",
     ),
     "SHIP-403": ErrorCode(
         "A topic does not exist, or could not be written to within `delivery.metadata_wait`.",
         "Records of this topic were not sent. Records of other topics were sent.",
-        "Create the topic, or check its name, its ACLs and its leaders. Run the window again.",
+        "Create the topic, or check its name, its ACLs and its leaders. Kafka shows a topic that "
+        "the user may not describe as missing. Run the window again.",
     ),
     "SHIP-404": ErrorCode(
         "A topic was deleted, or deleted and created again, after records had been delivered.",
         "The delivered records are gone from the topic.",
-        "To send the records again, set `delivery.on_recreated: resend`. The message has the "
-        "details.",
+        "To send exactly these records again, set `delivery.on_recreated: resend` and run the "
+        "window again. If the records are not wanted, remove the topic's route.",
     ),
     "SHIP-405": ErrorCode(
         "`delivery.partitions` names partitions that a topic does not have.",
         _NOTHING,
-        "Correct the list in the pipeline's file, or add the partitions.",
+        "Correct the list in the pipeline's file, or add the partitions. Every topic of the "
+        "pipeline must have them, the quarantine too.",
     ),
     "SHIP-406": ErrorCode(
         "Brokers disagree about a topic's id: the metadata of one broker lag behind.",
@@ -366,7 +373,9 @@ CODES: Mapping[str, ErrorCode] = {
     "SHIP-505": ErrorCode(
         "A topic cannot be the ledger: its settings are wrong.",
         _NOTHING,
-        "Alter the topic as the message says, or name another one in `ledger.topic`.",
+        "Alter the topic as the message says, or name another one in `ledger.topic`. The number of "
+        "partitions of a topic cannot be lowered: delete the topic if no run has used it, or name "
+        "another one.",
     ),
     "SHIP-506": ErrorCode(
         "The ledger's topic does not exist.",
@@ -414,7 +423,7 @@ CODES: Mapping[str, ErrorCode] = {
         "More records went to quarantine than `quarantine.max_rate` allows.",
         "All records were sent: the good ones to their topics, the others to quarantine.",
         "Look at the rejected records with `shipper quarantine list`. Correct the pipeline or the "
-        "source.",
+        "source, or raise `max_rate`. Run the window again.",
     ),
     "SHIP-606": ErrorCode(
         "The outcome of a transaction or of a write is not known yet.",
@@ -447,7 +456,8 @@ CODES: Mapping[str, ErrorCode] = {
     "SHIP-801": ErrorCode(
         "Spark cannot be used.",
         _NOTHING,
-        "Check `runner.master`, `runner.archive` and Spark's own log. Run the window again.",
+        "Check `runner.master`, `runner.archive` (`shipper environment pack` makes it), memory and "
+        "Spark's own log. Run the window again.",
     ),
     "SHIP-802": ErrorCode(
         "Jars could not be fetched or kept.",

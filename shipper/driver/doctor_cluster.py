@@ -79,7 +79,7 @@ class ExaminedCluster(Examined):
         if self.of.records.avro is None:
             return
         if problem := schema_problem(self.cluster, self.of):
-            yield failed(problem)
+            yield failed(problem.message)
         else:
             yield ok("it has the schema of `records.avro`, or would take it")
 

@@ -35,8 +35,7 @@ from shipper.driver.schemas import schema_problem
 from shipper.driver.timelines import last_commits
 from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
-from shipper.error_codes import with_code
-from shipper.errors import ShipperError, SourceError
+from shipper.errors import ClusterRefuses, ShipperError, SourceError, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
@@ -347,6 +346,7 @@ def _ask_clusters(
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
+        result.final = all(cluster.is_final for cluster in asked)
 
 
 def _note_missing(context: RunContext, result: PlanResult, asked: Sequence[AskedCluster]) -> None:
@@ -505,10 +505,15 @@ class AskedCluster:
         """Difference to the ledger, also for files that were found looking back."""
         self.doubtful: dict[FileId, str] = {}
         """Files that may have been shipped under another name, which cannot be decided → why."""
+        self.is_final = False
+        """True if a problem was found that waiting does not change."""
         try:
             self.pending = self._ask()
         except ShipperError as error:
-            self._found.problem = error.message
+            self._note_problem(error)
+
+    def _note_problem(self, error: ShipperError) -> None:
+        self._found.problem, self.is_final = error.message, not error.retriable
 
     def _ask(self) -> Pending:
         context, pipeline, cluster = (
@@ -653,7 +658,8 @@ class AskedCluster:
             sorted_anew = self._sort(again, policy, renamed=found.renamed, grown=grown)
             self.pending, self.doubtful = first.sorted_again(sorted_anew, undecided), found.left_out
         except ShipperError as error:
-            self.pending, self._found.problem = None, error.message
+            self.pending = None
+            self._note_problem(error)
             return
         self._found.recognised, self._found.chunks_end = taken, found.chunks_end
         self._found.renamed = [KnownFile(**file._asdict()) for file in found.renamed]
@@ -685,7 +691,8 @@ class AskedCluster:
             found.asked = False
             return found
         if found.missing_topics:
-            found.problem = missing_topics_message(self.name, pipeline, found.missing_topics)
+            text = missing_topics_message(self.name, pipeline, found.missing_topics)
+            self._note_problem(TopicMissing(text))
         sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file.id for file in self._plan.own_files}
         wanted = self.left()
@@ -701,14 +708,21 @@ class AskedCluster:
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)
             found.committed = self._committed_before(self._back, set(left.complete))
-        if wanted and not found.problem:
-            found.problem = schema_problem(context.clusters[self.name], pipeline)
+        if (
+            wanted
+            and not found.problem
+            and (problem := schema_problem(context.clusters[self.name], pipeline))
+        ):
+            self._note_problem(problem)
         if wanted:
             self._compare_topics()
         if wanted and not found.problem and self._connections:
             if context.ships:
                 self._connections.begin_writing(found.to_fence)
-            _add_tuning(found, self._connections, self._known, context, self._plan)
+            try:
+                _add_tuning(found, self._connections, self._known, context, self._plan)
+            except ShipperError as error:
+                self._note_problem(error)
         return found
 
     def _committed_before(
@@ -743,10 +757,12 @@ class AskedCluster:
         ]
         self._found.warnings += [str(each) for each in found if not each.is_fault]
         if (faults := [str(each) for each in found if each.is_fault]) and not self._found.problem:
-            self._found.problem = with_code(
-                f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing "
-                "was sent.",
-                "SHIP-410",
+            self._note_problem(
+                ClusterRefuses(
+                    f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing "
+                    "was sent.",
+                    code="SHIP-410",
+                )
             )
 
 
@@ -782,17 +798,14 @@ def _add_tuning(
     context: RunContext,
     plan: PlanResult,
 ) -> None:
-    try:
-        ready = preflight(
-            to.client,
-            to.cluster,
-            context.pipeline,
-            Sample(plan.sample_ratio, plan.long_lines),
-            known=known,
-        )
-    except ShipperError as error:
-        found.problem = error.message
-        return
+    """Add the preflight's tuning. Raises ClusterError."""
+    ready = preflight(
+        to.client,
+        to.cluster,
+        context.pipeline,
+        Sample(plan.sample_ratio, plan.long_lines),
+        known=known,
+    )
     tuning = ready.tuning
     found.rtt_ms, found.tuning = ready.rtt_seconds * 1000, tuning.why
     found.lanes, found.batch_bytes, found.chunk_bytes = (

@@ -10,7 +10,7 @@ from shipper.kafka.schema_registry import RegistryClient
 from shipper.terminal import say
 
 
-def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
+def schema_problem(cluster: Cluster, pipeline: Pipeline) -> ClusterError | None:
     """Return why nothing could be shipped to the cluster. It only reads: the ship registers missing
     schemas."""
     avro = pipeline.records.avro
@@ -21,7 +21,7 @@ def schema_problem(cluster: Cluster, pipeline: Pipeline) -> str | None:
         for subject in avro.subjects(list(pipeline.listed_topics())):
             registry.check(subject, avro)
     except ClusterError as error:
-        return error.message
+        return error
     return None
 
 

@@ -305,8 +305,9 @@ class ClusterAdmin:
             )
         if faults := [fault for fault in behind if fault]:
             raise ClusterError(
-                f"cluster {self._name}: {', '.join(topics)} was created, but its settings are "
-                f"not those that were asked for: {'; '.join(faults)}. Run again.",
+                f"cluster {self._name}: {', '.join(topics)} was created, but not every broker "
+                f"shows it yet: {'; '.join(faults)}. Nothing was sent. Run again. If the error "
+                "stays, grant the user Describe on it.",
                 code="SHIP-507",
             )
 

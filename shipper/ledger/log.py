@@ -405,7 +405,7 @@ class LedgerLog:
         if facts.partitions != PARTITIONS:
             faults.append(f"it has {plural(facts.partitions, 'partition')}, not {PARTITIONS}")
         if faults:
-            raise ClusterError(
+            raise ClusterRefuses(
                 f"cluster {self._cluster.name}: topic {self.topic} cannot be the ledger of "
                 f"{self.pipeline}: {'; '.join(faults)}. Nothing was sent. Alter the topic, or "
                 "name another one in `ledger.topic`.",

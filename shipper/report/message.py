@@ -63,8 +63,8 @@ def one_sentence(text: str) -> str:
 
 
 def _closed(report: RunReport, step: RunStep | None) -> str | None:
-    """Return the first failed check of a closed gate, which says more than that the gate is
-    closed."""
+    """Return the first failed check of a closed gate, which says more than that the gate is closed,
+    with the code of the gate's error."""
     if step is None or not isinstance(step.result, GateResult):
         return None
     broken = [
@@ -76,9 +76,8 @@ def _closed(report: RunReport, step: RunStep | None) -> str | None:
     expected, observed = (
         " ".join(text.split()) for text in (broken[0].expected, broken[0].observed)
     )
-    return one_sentence(
-        f"{step.title}: {broken[0].check}: expected {expected}, observed {observed}{more}"
-    )
+    closed = f"{step.title}: {broken[0].check}: expected {expected}, observed {observed}{more}"
+    return with_code(one_sentence(closed), code_of(step.result.error))
 
 
 def _warnings(report: RunReport, found: list[Account]) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from pymdownx.slugs import slugify
 
 from shipper.config import load_all
+from shipper.error_codes import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 _FILES = subprocess.run(
@@ -59,6 +60,12 @@ def test_pages_that_code_names_are_there() -> None:
         if not leads(ROOT / page, anchor)
     ]
     assert broken == []
+
+
+def test_the_runbook_leads_to_each_error_code() -> None:
+    runbook = (ROOT / "docs/how-to/on-call.md").read_text(encoding="utf-8")
+    led = re.findall(r"\[(SHIP-\d+)\]\(\.\./reference/errors\.md#(ship-\d+)\)", runbook)
+    assert sorted(led) == [(code, code.lower()) for code in CODES]
 
 
 def yaml_blocks() -> Iterator[tuple[str, str, str, str]]:

@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from shipper.error_codes import GATE_CLOSED, code_of, with_code
 from shipper.report.message import LONGEST, Message, message, one_sentence
 from tests.samples import reports as samples
 
@@ -49,6 +50,16 @@ def test_of_two_clusters_the_one_that_failed_first_is_the_cause() -> None:
     report.ships.remove(frankfurt)
     report.delivery_gates = [gate for gate in report.delivery_gates if gate.cluster != "frankfurt"]
     assert named(message(report)) == "singapore"
+
+
+def test_a_closed_gate_is_told_by_its_check_and_the_gates_code() -> None:
+    report = samples.gate_closed()
+    assert report.gate_source is not None
+    report.gate_source.error = with_code("closed", GATE_CLOSED["gate_source"])
+    told = message(report)
+    assert told.cause is not None
+    assert told.cause.startswith("Source gate: ")
+    assert code_of(told.cause) == GATE_CLOSED["gate_source"]
 
 
 def named(told: Message) -> str | None:

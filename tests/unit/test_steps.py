@@ -16,9 +16,10 @@ import pytest
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.driver import plan as plan_step
 from shipper.driver import run as steps
 from shipper.driver.context import RunContext
-from shipper.errors import Superseded
+from shipper.errors import ClusterError, ClusterRefuses, Superseded
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult
@@ -222,6 +223,38 @@ def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_th
         == 1
     )
     assert tried == ["near", "gone"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "final"),
+    [
+        ([ClusterRefuses("wrong password")], True),
+        ([ClusterError("no broker answers")], False),
+        ([ClusterRefuses("wrong password"), ClusterError("no broker answers")], False),
+    ],
+)
+def test_a_plan_is_retried_if_a_cluster_may_be_well_later(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, errors: list[ClusterError], final: bool
+) -> None:
+    told = dict(zip(("near", "far"), errors, strict=False))
+
+    def refuse(cluster: plan_step.AskedCluster) -> None:
+        raise told[cluster.name]
+
+    monkeypatch.setattr(plan_step.AskedCluster, "_ask", refuse)
+    monkeypatch.setattr(SparkEngine, "look_at", lambda *_: {})
+    context = replace(
+        context,
+        pipeline=Pipeline.model_validate(
+            {"pipeline": "web", "source": "logs", "topic": "t", "clusters": list(told)}
+        ),
+        clusters=dict.fromkeys(told, context.clusters["near"]),
+    )
+    planned = PlanResult(
+        **context.common("plan"), started_at=START, finished_at=START, source="logs"
+    )
+    plan_step._ask_clusters(context, planned, [], None)
+    assert (planned.status, planned.final) == ("failed", final)
 
 
 def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(
