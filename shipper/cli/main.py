@@ -347,9 +347,8 @@ def schema(
     CONFIG/schema/. In a clone of the project, also write docs/reference/errors.md."""
     texts = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
     files = {config / "schema" / name: text for name, text in texts.items()}
-    docs = config.parent / "docs" / "reference"
-    if docs.is_dir():  # a clone
-        files[docs / "errors.md"] = error_reference()
+    if (config.parent / "shipper" / "error_codes.py").is_file():  # a clone
+        files[config.parent / "docs" / "reference" / "errors.md"] = error_reference()
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:
         for path in stale:

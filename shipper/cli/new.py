@@ -20,6 +20,7 @@ from shipper.cli.sample_file import SampleFile, look_at
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.rules import NAME_PATTERN
+from shipper.config.schema import generated_files
 from shipper.errors import UsageError
 from shipper.report.markup import words
 
@@ -102,6 +103,7 @@ def new(
         file.unlink()  # such a pipeline is not possible; the error says why
         raise
     out.say(f"{file} is written" + (f": {_in_words(found)}." if found else "."))
+    _write_schemas(config / "schema")
     if found and found.time:
         out.say(
             f"Each record gets the time of its line. Topic {topic} deletes records by their time "
@@ -144,6 +146,15 @@ def _in_words(found: SampleFile) -> str:
     packed = "" if found.packed == "plain" else f", packed with {found.packed}"
     time = f"their time is {found.time.shown}" if found.time else "no time was found in them"
     return f"the sample's records are {kind}{packed}; {time}"
+
+
+def _write_schemas(folder: Path) -> None:
+    """Write the schemas that the file names, if nobody has yet."""
+    if not folder.exists():
+        folder.mkdir()
+        for name, text in generated_files().items():
+            (folder / name).write_text(text, encoding="utf-8")
+        out.say(f"{folder} is written too: the schemas for editors, and REFERENCE.md.")
 
 
 def _pipeline_text(found: SampleFile | None, sample: Path | None, **asked: str | None) -> str:

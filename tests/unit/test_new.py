@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,7 +108,10 @@ def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedul
     assert (pipeline.schedule is None) == (schedule == "none")
     assert ("time" in pipeline.records.columns) == (line is not None and "2026" in line)
     assert "clusters/near.yaml" in done.output
-    assert "#" in (tmp_path / "pipelines" / "web.yaml").read_text()
+    text = (tmp_path / "pipelines" / "web.yaml").read_text()
+    named = re.findall(r"\.\./(schema/[\w.]+)", text)
+    assert len(named) == 2
+    assert all((tmp_path / name).is_file() for name in named)
 
 
 @pytest.mark.parametrize(
