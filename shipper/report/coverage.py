@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from shipper.report.plan_result import PlannedFile, PlanResult
@@ -39,13 +40,13 @@ def coverage(
     cluster: str,
     *,
     when_empty_fails: bool,
-    committed: Mapping[str, dt.datetime] | None = None,
+    committed: Mapping[str, dt.datetime] = MappingProxyType({}),
     earlier: Coverage | None = None,
 ) -> Coverage:
     """Return the look of a run all of whose planned files are on the cluster. A run that looked
     back covers those ticks as well: their files are on the cluster, shipped by this run or before
-    it. ``committed``: tick → commit time of the last record of the run's files, by the ledger;
-    None: unknown. ``earlier``: the look of an earlier attempt whose delivery gate passed."""
+    it. ``committed``: tick → commit time of the last record of the run's files, by the ledger.
+    ``earlier``: the look of an earlier attempt whose delivery gate passed."""
     left = [
         _Note(
             file.window,
@@ -58,14 +59,13 @@ def coverage(
         for path in (file.path, *file.more)
     ]
     found = _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
-    if committed is not None:
-        before = next(
-            (planned.committed for planned in plan.clusters if planned.cluster == cluster), {}
-        )
-        found.committed = {
-            tick: max(at for at in (before.get(tick), committed.get(tick)) if at)
-            for tick in {*before, *committed}
-        }
+    before = next(
+        (planned.committed for planned in plan.clusters if planned.cluster == cluster), {}
+    )
+    found.committed = {
+        tick: max(at for at in (before.get(tick), committed.get(tick)) if at)
+        for tick in {*before, *committed}
+    }
     if earlier and earlier.looked_at and earlier.looked_at < plan.started_at:
         found.first_looked_at = earlier.first_looked_at or earlier.looked_at
     return found
@@ -74,7 +74,7 @@ def coverage(
 def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
     """Return when the last record of ``window`` was committed; None if this is unknown, or there
     was no record."""
-    ticks = (found.committed or {}) if found else {}
+    ticks = found.committed if found else {}
     return max((at for tick, at in ticks.items() if _touches(tick, window)), default=None)
 
 

@@ -196,17 +196,11 @@ def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
         return None
 
 
-def delivered_late(
-    pipeline: Pipeline, window: Window, report: RunReport, now: dt.datetime
-) -> str | None:
+def delivered_late(pipeline: Pipeline, window: Window, report: RunReport) -> str | None:
     """Return the notice of a window of the schedule that this run delivered late, by the commit
-    time of its last record; None if it was in time, or there is no record. ``now`` counts if the
-    commit time is unknown."""
+    time of its last record; None if it was in time, or there is no record."""
     schedule = pipeline.schedule
-    moments = [
-        committed_at(gate.coverage, window) if _knows_commits(gate) else now
-        for gate in report.delivery_gates
-    ]
+    moments = [committed_at(gate.coverage, window) for gate in report.delivery_gates]
     at = max(filter(None, moments), default=None)
     if (
         schedule is None
@@ -220,10 +214,6 @@ def delivered_late(
         f"Late: delivered {format_duration(took)} after its window closed, not within "
         f"{format_duration(within)}"
     )
-
-
-def _knows_commits(gate: DeliveryGateResult) -> bool:
-    return gate.coverage is not None and gate.coverage.committed is not None
 
 
 def window_before(pipeline: Pipeline, window: Window) -> Window | None:

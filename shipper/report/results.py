@@ -325,9 +325,9 @@ class Coverage(Result):
     """False if nobody could ask the cluster what it holds. Then files that were known to be missing
     stay so."""
     uncovered: list[Uncovered] = []
-    committed: dict[str, dt.datetime] | None = None
+    committed: dict[str, dt.datetime] = {}
     """START/END of a tick → when the last of its records that the run knows of was committed, by
-    the ledger. None: by a shipper that did not say."""
+    the ledger."""
 
 
 class DeliveryGateResult(GateResult):
@@ -337,7 +337,7 @@ class DeliveryGateResult(GateResult):
     """Topics that were deleted after this run, or a run before it, had delivered records of the
     window to them."""
     coverage: Coverage | None = None
-    """Coverage; None in results of a version that did not note it: then it is the run's window."""
+    """Coverage; None if the gate could not be evaluated."""
     topics: list[TopicAccount] = []
     """The ship step's account with `ledger` and `read_back` filled in."""
     account: list[Count] = []

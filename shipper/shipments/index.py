@@ -366,7 +366,7 @@ class Index:
         )
         first = outcome.start
         for seen in outcome.attempts:
-            at = seen.at.model_copy(update={"committed": None}) if seen.at else None
+            at = seen.at.model_copy(update={"committed": {}}) if seen.at else None
             for one in at.uncovered if at else ():
                 del one.files[1:]  # which files, the report says
             begin = int(at.start.timestamp()) if at else outcome.start

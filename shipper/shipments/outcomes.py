@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shipper.report.account import Account, accounts
-from shipper.report.coverage import lacking, tick_of
+from shipper.report.coverage import lacking
 from shipper.report.markup import utc
 from shipper.report.past_runs import deleted_in_words
 from shipper.report.results import Coverage, RunReport
@@ -136,7 +136,12 @@ def _outcome(
         there=account.before,
         cause=cause,
         attempts=attempts,
-        committed=_committed(report, account, attempts[0].at) if passed else {},
+        committed={
+            tick: utc(moment)
+            for attempt in attempts
+            if attempt.passed and attempt.at
+            for tick, moment in attempt.at.committed.items()
+        },
         sent=_sent(account),
     )
 
@@ -149,21 +154,6 @@ def _recreated(report: RunReport, account: Account) -> str:
         (account.gate and account.gate.recreated) or (account.ship and account.ship.recreated) or []
     )
     return deleted_in_words(found or (account.plan.recreated if account.plan else []))
-
-
-def _committed(report: RunReport, account: Account, at: Coverage | None) -> dict[str, dt.datetime]:
-    """Return when each tick was committed, by the ledger. A report of before knew no better than
-    when the run ended, of the windows that it sent something of."""
-    if at and at.committed is not None:
-        return {tick: utc(moment) for tick, moment in at.committed.items()}
-    plan, ship = report.plan, account.ship
-    if plan is None or ship is None:
-        return {}
-    sent = {file.path for file in ship.files if file.delivered or file.quarantined}
-    ticks = {tick_of(file, plan) for file in plan.files if file.path in sent}
-    if not ship.files and account.sent:
-        ticks = {tick_of(file, plan) for file in plan.files_for(account.cluster)}
-    return dict.fromkeys(ticks, utc(report.finished_at))
 
 
 def _sent(account: Account) -> SentRecords | None:

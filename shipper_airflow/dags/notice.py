@@ -347,7 +347,7 @@ def _look_back(
     # Of the windows that are made up for after an outage, only the first one gets a notice.
     if (
         is_new
-        and (late := delivered_late(pipeline, own, report, now))
+        and (late := delivered_late(pipeline, own, report))
         and (
             window_before(pipeline, own) in known
             or send(
