@@ -172,7 +172,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     secured.grant("shipper", [topic, ledger, group, ids])
     world.write_pipeline(clusters=["far"], topic=f"{world.name}.gone")
     gone = Right("topic", f"{world.name}.gone", topic.operations)
-    assert "may not be seen" in alone(doctor(world)[1], f"far: topic {gone.name}")["says"]
+    assert "cannot be seen" in alone(doctor(world)[1], f"far: topic {gone.name}")["says"]
     secured.grant("shipper", [gone])
     assert "kafka-topics --create" in alone(doctor(world)[1], f"far: topic {gone.name}")["remedy"]
 

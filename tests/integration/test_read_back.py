@@ -135,7 +135,7 @@ def test_an_open_transaction_is_waited_for_and_then_it_is_said(topic: Topic) -> 
     topic.write(b"behind it")
     with pytest.raises(
         OutcomeUnknown,
-        match=r"read-back-\d+-0 could not be read to the end.*a transaction is open",
+        match=r"read-back-\d+-0 could not be read to its end.*a transaction is open",
     ):
         topic.read(patience_seconds=1)
     open_one.commit_transaction(20)

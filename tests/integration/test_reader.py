@@ -112,7 +112,7 @@ def damaged(content: bytes) -> dict[str, bytes]:
     return {
         "the last byte is missing": content[:-1],
         "the last seven bytes are missing": content[:-7],
-        "half of it is missing": content[: len(content) // 2],
+        "more than half of it is missing": content[: len(content) * 2 // 5],
         "all but its head is missing": content[:40],
         "text behind it": content + b"and then somebody wrote a line here\n",
         "zeros behind it": content + bytes(512),

@@ -137,7 +137,7 @@ def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
     expected = numbered_lines(world, files=3, lines=30_000)
 
     report, ships = run(world, code=1)
-    assert f"topic {world.topic()} of pipeline {world.name} is not there" in (
+    assert f"pipeline {world.name} needs the topic {world.topic()}, " in (
         ships["lacking"].error or ""
     )
     assert report.status == "failed"

@@ -157,7 +157,11 @@ def test_what_was_delivered_before_an_error_is_accounted_for(
         ship_step.ClusterShip, where, second_time if where == "_pending" else refuse
     )
     result = ship.run()
-    assert (result.status, result.error, result.final) == ("failed", "the cluster went away", False)
+    assert (result.status, result.error, result.final) == (
+        "failed",
+        "the cluster went away [SHIP-401]",
+        False,
+    )
     assert result.read == _RECORDS
     assert {topic.topic: topic.delivered for topic in result.topics} == dict(
         zip(ship.topics, ship.there(), strict=True)
@@ -198,7 +202,7 @@ def test_a_ship_whose_ledger_cannot_be_read_at_the_end_is_not_green_and_keeps_it
     monkeypatch.setattr(ship, "_tasks", tasks_and_then_no_ledger)
     result = ship.run(topics=ship.topics[:1], delivery={"metadata_wait": "1s"})
     assert (result.status, result.delivered, result.final) == ("failed", _RECORDS, False)
-    assert result.error == "the cluster went away"
+    assert result.error == "the cluster went away [SHIP-401]"
     monkeypatch.undo()
     assert ship.run(topics=ship.topics[:1], run_id="rerun").before == _RECORDS
 
