@@ -81,13 +81,8 @@ class Runs:
         }
         common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
         folder.write("gate_source", GateResult(step="gate_source", **common))
-        known = (
-            {}
-            if empty
-            else None
-            if committed is None
-            else {str(Window(end - HOUR, end)): end + committed}
-        )
+        at = end + (took if committed is None else committed)
+        known = {} if empty else {str(Window(end - HOUR, end)): at}
         gates = [
             DeliveryGateResult(
                 cluster=cluster,
