@@ -65,7 +65,7 @@ class Drill:
         self.airflow = Airflow(world.root / "airflow", environment)
         world.write_pipeline(
             schedule={"cron": f"{self.start.minute} * * * *", "start": self.start.isoformat()},
-            source={"path": "logs/{window_start:%Y-%m-%d}/{window_start:%-H}/", "settle": "90s"},
+            source={"path": "logs/{window_start:%Y-%m-%d}/{window_start:%-H}/", "settle": "30s"},
             clusters=["near", "far"],
             runner={"driver_memory": "1g", "python": sys.executable},
         )
