@@ -110,7 +110,10 @@ class Drill:
         """Marks a task failed that waits to be tried again: half an hour is too long for a test."""
 
         def waiting() -> str | None:
-            run_id = self.runs()[run]["dag_run_id"]
+            runs = self.runs()
+            if len(runs) <= run:
+                return None
+            run_id = runs[run]["dag_run_id"]
             state = self.airflow.call("GET", f"dags/drill/dagRuns/{run_id}/taskInstances/{task}")[
                 "state"
             ]
