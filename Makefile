@@ -47,7 +47,7 @@ lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/mypy
 	$(RUN)/lint-imports
 	$(RUN)/shipper schema --check
-	$(RUN)/python -m shipper_tools.words --check --docs
+	$(RUN)/python -m shipper_tools.words --check
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
 
 docs: setup  ## Build the site of docs/ into build/site

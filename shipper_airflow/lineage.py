@@ -30,8 +30,9 @@ def lineage(pipeline: Pipeline, config_dir: Path, ships: Iterable[ShipResult]) -
     from openlineage.client.event_v2 import Dataset
 
     topics = {
-        topic_id(load_cluster(config_dir, ship.cluster, EVERYTHING).bootstrap, each.topic)
+        topic_id(bootstrap, each.topic)
         for ship in ships
+        for bootstrap in [load_cluster(config_dir, ship.cluster, EVERYTHING).bootstrap]
         for each in ship.topics
         if each.delivered or each.before or each.earlier
     }

@@ -60,7 +60,6 @@ from shipper.cli.show import say_killed, show_cause, show_gate, show_plan, show_
 from shipper.config import (
     ConfigFault,
     LoadedConfig,
-    generated_files,
     load_all,
     load_pipeline,
     locate,
@@ -72,12 +71,12 @@ from shipper.config.runner import Runner
 from shipper.error_codes import code_of, with_code
 from shipper.error_codes import reference as error_reference
 from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
-from shipper.report import schema as report_schema
 from shipper.report.markup import plural
 from shipper.report.message import message
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
+from shipper.report.schema import schema_texts
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import replace_unencodable_characters
 
@@ -345,8 +344,7 @@ def schema(
 ) -> None:
     """Write the JSON Schemas for editors, the schema of report.json and the option reference to
     CONFIG/schema/. In a clone of the project, also write docs/reference/errors.md."""
-    texts = {**generated_files(), report_schema.NAME: report_schema.report_schema_text()}
-    files = {config / "schema" / name: text for name, text in texts.items()}
+    files = {config / "schema" / name: text for name, text in schema_texts().items()}
     if (config.parent / "shipper" / "error_codes.py").is_file():  # a clone
         files[config.parent / "docs" / "reference" / "errors.md"] = error_reference()
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]

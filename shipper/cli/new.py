@@ -20,9 +20,9 @@ from shipper.cli.sample_file import SampleFile, look_at
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.rules import NAME_PATTERN
-from shipper.config.schema import generated_files
 from shipper.errors import UsageError
 from shipper.report.markup import words
+from shipper.report.schema import schema_texts
 
 app = new_app("new")
 
@@ -152,7 +152,7 @@ def _write_schemas(folder: Path) -> None:
     """Write the schemas that the file names, if nobody has yet."""
     if not folder.exists():
         folder.mkdir()
-        for name, text in generated_files().items():
+        for name, text in schema_texts().items():
             (folder / name).write_text(text, encoding="utf-8")
         out.say(f"{folder} is written too: the schemas for editors, and REFERENCE.md.")
 

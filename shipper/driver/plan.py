@@ -20,7 +20,7 @@ from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of
-from shipper.driver.preflight import Sample, missing_topics, missing_topics_message, preflight
+from shipper.driver.preflight import Sample, missing_topics, missing_topics_error, preflight
 from shipper.driver.recognise import (
     Recognition,
     is_wanted,
@@ -35,7 +35,7 @@ from shipper.driver.schemas import schema_problem
 from shipper.driver.timelines import last_commits
 from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
-from shipper.errors import ClusterRefuses, ShipperError, SourceError, TopicMissing
+from shipper.errors import ClusterRefuses, ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
@@ -691,8 +691,7 @@ class AskedCluster:
             found.asked = False
             return found
         if found.missing_topics:
-            text = missing_topics_message(self.name, pipeline, found.missing_topics)
-            self._note_problem(TopicMissing(text))
+            self._note_problem(missing_topics_error(self.name, pipeline, found.missing_topics))
         sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file.id for file in self._plan.own_files}
         wanted = self.left()

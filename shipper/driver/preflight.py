@@ -18,7 +18,6 @@ from shipper.driver.tuning import (
     TuningOverrides,
     tune,
 )
-from shipper.error_codes import with_code
 from shipper.errors import NoSuchPartition, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
@@ -58,16 +57,15 @@ def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
     return [topic for topic in pipeline.needed_topics() if topic not in known]
 
 
-def missing_topics_message(cluster: str, pipeline: Pipeline, missing: list[str]) -> str:
+def missing_topics_error(cluster: str, pipeline: Pipeline, missing: list[str]) -> TopicMissing:
     names = ", ".join(missing)
-    text = (
+    return TopicMissing(
         f"cluster {cluster}: pipeline {pipeline.name} needs the "
         f"{'topic' if len(missing) == 1 else 'topics'} {names}, and the cluster has no such topic. "
         "Nothing was sent. Create the topic (kafka-topics --create --topic "
         f"{missing[0]} --partitions …), or correct `routes` or `quarantine` in "
         f"pipelines/{original(pipeline.name)}.yaml."
     )
-    return with_code(text, TopicMissing.code)
 
 
 def preflight(
@@ -84,7 +82,7 @@ def preflight(
         known = client.facts(list(pipeline.needed_topics()))
     known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
     if missing := missing_topics(pipeline, known):
-        raise TopicMissing(missing_topics_message(cluster.name, pipeline, missing))
+        raise missing_topics_error(cluster.name, pipeline, missing)
     _check_partitions(cluster, pipeline, known)
     delivery = pipeline.delivery
     limits = {topic: facts.limit for topic, facts in known.items()}

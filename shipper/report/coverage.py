@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import Coverage, LeftFile, Uncovered
+from shipper.report.results import Coverage, GateResult, LeftFile, Uncovered
 from shipper.windows.window import Window, parse_window
 
 
@@ -102,6 +102,18 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     ]
     found.uncovered += _coverage(plan, cluster, left).uncovered
     return found
+
+
+def was_repeated(gate: GateResult, source: GateResult | None) -> bool:
+    """Return True if the run's tasks were repeated from the plan on after its delivery gate
+    ``gate``. ``source``: the run's source gate."""
+    return source is not None and source.started_at > gate.finished_at
+
+
+def repeated_look(plan: PlanResult | None, cluster: str) -> Coverage | None:
+    """Return the look of such a repetition until it comes to the delivery gate again; None if its
+    plan failed."""
+    return lacking(plan, cluster) if plan and plan.status != "failed" else None
 
 
 class _Note(NamedTuple):

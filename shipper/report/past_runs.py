@@ -17,7 +17,7 @@ import fsspec
 from pydantic import BaseModel, ValidationError
 
 from shipper.config.units import plural
-from shipper.report.coverage import lacking
+from shipper.report.coverage import lacking, repeated_look, was_repeated
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, PastRun
 from shipper.report.run_folder import RunFolder, StepResult
@@ -157,6 +157,11 @@ class WindowRun:
     """Cluster whose topics have lost delivered records, since they were deleted → the run's
     finding."""
 
+    @property
+    def folder(self) -> str:
+        """Folder of its results, below that of the pipeline."""
+        return f"{RunFolder.name_of(self.window.start, self.window.end)}/{self.run_id}"
+
 
 def window_runs(
     runs_uri: str, pipeline: str, clusters: Collection[str], start: dt.datetime, end: dt.datetime
@@ -193,8 +198,8 @@ def delivered_files(
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
 
     def plan_of(run: WindowRun) -> PlanResult | None:
-        folder = f"{path}/{RunFolder.name_of(run.window.start, run.window.end)}/{run.run_id}"
-        return _find(fs, f"{folder}/plan.json", run.run_id, PlanResult) if run.covered else None
+        plan = f"{path}/{run.folder}/plan.json"
+        return _find(fs, plan, run.run_id, PlanResult) if run.covered else None
 
     delivered: dict[str, set[FileId]] = {cluster: set() for cluster in clusters}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -289,7 +294,7 @@ def find_retry_exclusions(
     tried: dict[str, set[str]] = {}
     done: dict[str, list[WindowRun]] = {cluster: [] for cluster in clusters}
     for run in reversed(runs):
-        folder = f"{path}/{RunFolder.name_of(run.window.start, run.window.end)}/{run.run_id}"
+        folder = f"{path}/{run.folder}"
         for cluster in clusters:
             if cluster in run.covered:
                 done[cluster].append(run)
@@ -375,7 +380,7 @@ def _read(
         gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
         if gate and gate.status != "failed":
             covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
-            if source and source.started_at > gate.finished_at:
+            if was_repeated(gate, source):
                 again.add(cluster)
     others = frozenset(source.asked.other_clusters if source and source.asked else ())
     # The plan names every file, so it is read only where it tells more than the gates.
@@ -388,8 +393,7 @@ def _read(
         others = frozenset(plan.asked.other_clusters)
     not_passed = [name for name in clusters if name not in covered and name not in others]
     failed = {name: lacking(plan, name) for name in not_passed} if plan else {}
-    if plan and plan.status != "failed":
-        failed |= {name: lacking(plan, name) for name in again}
+    failed |= {name: look for name in again if (look := repeated_look(plan, name))}
     return WindowRun(
         window,
         run_id,

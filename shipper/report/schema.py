@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from shipper.config import generated_files
 from shipper.docstrings import docstring_of
 from shipper.report import plan_result, results, run_folder
 
@@ -37,3 +38,9 @@ def report_schema() -> dict[str, Any]:
 
 def report_schema_text() -> str:
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema_texts() -> dict[str, str]:
+    """Return name in ``config/schema/`` → text: the schemas of the configuration and of the report,
+    and the reference of options."""
+    return {**generated_files(), NAME: report_schema_text()}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shipper.report.account import Account, accounts
-from shipper.report.coverage import lacking
+from shipper.report.coverage import lacking, repeated_look, was_repeated
 from shipper.report.markup import utc
 from shipper.report.past_runs import deleted_in_words
 from shipper.report.results import Coverage, RunReport
@@ -233,14 +233,13 @@ def _source_closed(report: RunReport) -> bool | None:
 
 
 def _attempts(report: RunReport, account: Account, last: RunSeen) -> tuple[RunSeen, ...]:
-    gate, source, plan = account.gate, report.gate_source, report.plan
-    again = lacking(plan, account.cluster) if plan else None
+    gate, plan, cluster = account.gate, report.plan, account.cluster
     if gate is None or gate.status == "failed":
-        return tuple(split_attempts(last._replace(at=again), None, None))
+        at = lacking(plan, cluster) if plan else None
+        return tuple(split_attempts(last._replace(at=at), None, None))
     delivered = gate.coverage or Coverage(start=report.window_start, end=report.window_end)
-    repeated = source is not None and source.started_at > gate.finished_at
-    knows = repeated and plan is not None and plan.status != "failed"
-    return tuple(split_attempts(last, delivered, again if knows else None))
+    again = repeated_look(plan, cluster) if was_repeated(gate, report.gate_source) else None
+    return tuple(split_attempts(last, delivered, again))
 
 
 def _seconds(at: dt.datetime) -> int:

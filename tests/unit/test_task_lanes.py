@@ -20,7 +20,6 @@ from shipper.ledger.records import Attempt, AttemptKey
 from shipper.types import EncodedRecord
 from shipper.worker import pool
 from shipper.worker import task as module
-from shipper.worker.chunk import Chunk
 from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskAttempt, TaskLanes
@@ -101,25 +100,6 @@ def test_a_fault_of_any_kind_ends_neither_the_samples_nor_the_share_of_the_rate(
 
 def _raise(error: BaseException) -> NoReturn:
     raise error
-
-
-def test_a_chunk_is_equal_to_itself_alone() -> None:
-    """A transaction of a thousand topics was compared field by field, each chunk with each, while
-    the pool was locked."""
-
-    class Values(list[bytes]):
-        def __eq__(self, other: object) -> bool:
-            raise AssertionError("compared by what is in it")
-
-        __hash__ = None  # type: ignore[assignment]
-
-    one, other = (
-        Chunk("t", Values([b"a"]), 1, b"key", lambda partition, topic_id: b"", "label")
-        for _ in range(2)
-    )
-    assert one != other
-    assert other not in [one]
-    assert len({one, other}) == 2
 
 
 def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_another_attempt(

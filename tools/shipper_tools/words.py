@@ -66,7 +66,7 @@ try tune turn undo unlock unpack unregister unseal unwind unwrap update upload u
 verify visit wait wake walk want warm warn watch weigh widen withdraw wrap write yield
 """
 _VERBS = frozenset(_VERBS_TEXT.split())
-"""How a function's docstring may begin. A verb that is missing belongs here."""
+"""Verbs with which a function's docstring may begin. A verb that is missing belongs here."""
 _NOUNS_TOO_TEXT = """
 accounts answers archives attempts blocks bounds calls changes checks claims counts cuts digests
 ends faults files filters folds formats groups hashes indexes joins keys labels leaves limits
@@ -242,7 +242,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, default=Path())
     parser.add_argument("--check", action="store_true", help="fail if a figure is beyond its limit")
-    parser.add_argument("--docs", action="store_true", help="with --check: the docs too")
     parser.add_argument("--inventory", action="store_true", help="print what users read")
     parser.add_argument("--fragments", action="store_true", help="print the fragments")
     asked = parser.parse_args()
@@ -270,9 +269,9 @@ def main() -> int:
         wrong.append(f"more than {MOST_FRAGMENTS:.0%} of the docstrings open with a fragment")
     if uncoded:
         wrong.append(f"errors without a code: {', '.join(uncoded)}")
-    if asked.docs and docs.long_lines:
+    if docs.long_lines:
         wrong.append(f"longer than {MOST_COLUMNS} columns: {', '.join(docs.long_lines)}")
-    if asked.docs and (docs.median > MEDIAN_WORDS or docs.percentile > MOST_WORDS):
+    if docs.median > MEDIAN_WORDS or docs.percentile > MOST_WORDS:
         wrong.append(
             f"sentences in docs: the median may be {MEDIAN_WORDS}, 95 % may be {MOST_WORDS} words"
         )
