@@ -200,3 +200,15 @@ def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
         )  # a marker per partition and transaction
         assert world.committed_in(topic) == 3 + 4
         assert world.committed_in(empty) == 0
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_scale_is_measured_beside_what_the_machine_can_do(tmp_path: Path) -> None:
+    found = bench(tmp_path, "scale", "--lines", "8000", "--rounds", "1")
+    assert not [m for m in found["measurements"] if m.get("error")]
+    delivered = {m["contender"]["name"]: m["records"] for m in found["measurements"]}
+    assert delivered["4 tasks, 0.008M lines"] == 8000
+    assert delivered["200 files, 0.002M lines"] == 2000
+    assert delivered["ledger of 2,000 chunks, 0.002M lines"] == 2000
+    assert "reading, 0.008M lines" in delivered

@@ -20,7 +20,7 @@ from shipper import runner
 from shipper.config import load_pipeline
 from shipper.errors import ShipperError
 from shipper_tools.bench import flink, spark_sink
-from shipper_tools.bench.files import Files, Shipment
+from shipper_tools.bench.files import FILES, Files, Shipment
 from shipper_tools.bench.machine import ended_children_seconds
 from shipper_tools.bench.plan import SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
@@ -48,9 +48,6 @@ def measure(
 ) -> Iterator[Measurement]:
     """Yield measurements. No round is a warm-up: a process that has just started is what is
     measured."""
-    # What loses its parent becomes a child of this process, so that its CPU seconds are counted
-    # here when it has ended.
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     files = Files(folder)
     for lines in scenario.lines:
         say(f"writing {lines:,} log lines")
@@ -63,15 +60,21 @@ def measure(
                 for contender, told in turned(processes, round_number):
                     measured = Measurement(case=case, contender=contender, round=round_number)
                     with world.topic(case) as topic, world.measured(measured):
-                        command, environment = told(world.bootstrap(case), case, topic)
-                        _run(world, measured, topic, command, environment)
-                    measured.bytes = files.size_bytes[case.lines or 0]
+                        lines, command = case.lines or 0, told(world.bootstrap(case), case, topic)
+                        run_fresh(world, measured, lines, command, topic)
+                    measured.bytes = files.size_bytes[lines, FILES]
                     yield measured
 
 
-def _run(
-    world: World, measured: Measurement, topic: str, command: list[str], environment: dict[str, str]
+def run_fresh(
+    world: World, measured: Measurement, lines: int, told: _Told, topic: str = ""
 ) -> None:
+    """Run a command as a fresh process, and fill the measurement; it failed if not all ``lines``
+    were delivered. ``topic``: where a peer's are counted."""
+    command, environment = told
+    # What loses its parent becomes a child of this process, so that its CPU seconds are counted
+    # here when it has ended.
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     before, used = ended_children_seconds(), set(psutil.Process().children(recursive=True))
     with _peak(measured, used):
         began = time.monotonic()
@@ -83,7 +86,7 @@ def _run(
         with contextlib.suppress(ChildProcessError):
             os.waitpid(orphan.pid, 0)
     measured.cpu_seconds["client"] = ended_children_seconds() - before
-    lines, says = measured.case.lines or 0, done.stderr.strip()[-500:]
+    says = done.stderr.strip()[-500:]
     if done.returncode:
         measured.error = f"exit code {done.returncode}: {says}"
         return
@@ -125,19 +128,16 @@ def _pss(process: psutil.Process) -> int:
 def _ours(files: Files, shipment: Shipment) -> _Process:
     def told(bootstrap: str, case: Case, topic: str) -> _Told:
         name = files.write_pipeline(bootstrap, case, shipment, topic, [])
-        words = [
-            "run",
-            name,
-            "--window",
-            files.window(case.lines or 0),
-            "--json",
-            "--config",
-            str(files.config),
-        ]
-        environment = runner.environment(load_pipeline(files.config, name).runner)
-        return [sys.executable, "-m", "shipper", *words], {**os.environ, **environment}
+        return shipper_run(files, name, files.window(case.lines or 0))
 
     return shipment.contender, told
+
+
+def shipper_run(files: Files, pipeline: str, window: str) -> _Told:
+    """Return the command ``shipper run``, and its environment."""
+    words = ["run", pipeline, "--window", window, "--json", "--config", str(files.config)]
+    environment = runner.environment(load_pipeline(files.config, pipeline).runner)
+    return [sys.executable, "-m", "shipper", *words], {**os.environ, **environment}
 
 
 def _peers(files: Files, peers_folder: Path | None, say: Say) -> list[_Process]:

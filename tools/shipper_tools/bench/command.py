@@ -51,7 +51,7 @@ def bench(
         float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")
     ] = None,
     lines: Annotated[
-        int | None, typer.Option(min=8, help="End to end and cold: lines in the files.")
+        int | None, typer.Option(min=8, help="From files: lines in them; of scale, the most.")
     ] = None,
     peers: Annotated[
         Path | None, typer.Option(help="Folder that the peers' build.sh filled.")
@@ -122,6 +122,10 @@ def _measured(
     if told.kind == "bare":
         return bare.measure(told, folder / "kafka", peers, with_peers=with_peers)
     ours = files.shipments(told, pipeline)
+    if told.kind == "scale":
+        from shipper_tools.bench import scale
+
+        return scale.measure(told, folder, say)
     if told.kind == "cold":
         return cold.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
     from shipper_tools.bench import end_to_end

@@ -28,7 +28,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
 from shipper_tools.bench import spark_sink
-from shipper_tools.bench.files import Files, Shipment
+from shipper_tools.bench.files import FILES, Files, Shipment
 from shipper_tools.bench.machine import process_seconds
 from shipper_tools.bench.plan import SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
@@ -80,7 +80,7 @@ def measure(
                             measured.error = (
                                 f"{measured.records:,} of {case.lines:,} lines were delivered"
                             )
-                        measured.bytes = files.size_bytes[case.lines or 0]
+                        measured.bytes = files.size_bytes[case.lines or 0, FILES]
                         yield measured
 
 

@@ -31,6 +31,7 @@ _SERVICES_OF_FILES = (
     "payments",
     "search",
 )
+FILES = len(_SERVICES_OF_FILES)
 _HOUR = datetime(2026, 11, 1, 6, tzinfo=UTC)
 _LINES_AT_A_TIME = 50_000
 _SEED = 4
@@ -68,25 +69,25 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.config = folder / "config"
         self.pipelines: list[str] = []
-        self.size_bytes: dict[int, int] = {}
-        """Number of lines → bytes of the files without line ends."""
+        self.size_bytes: dict[tuple[int, int], int] = {}
+        """Numbers of lines and of files → bytes of the files without line ends."""
         self._folder = folder
         self._windows = 0
 
-    def folder(self, lines: int) -> Path:
-        """Return the folder with ``lines`` lines in eight files."""
-        path = self._folder / f"lines-{lines}"
-        if lines not in self.size_bytes:
-            self.size_bytes[lines] = _write_log_files(path, lines)
+    def folder(self, lines: int, files: int = FILES) -> Path:
+        """Return the folder with ``lines`` lines in so many files."""
+        path = self._folder / f"lines-{lines}-{files}"
+        if (lines, files) not in self.size_bytes:
+            self.size_bytes[lines, files] = _write_log_files(path, lines, files)
         return path
 
-    def window(self, lines: int) -> str:
+    def window(self, lines: int, files: int = FILES) -> str:
         """Return a new window, START/END, that holds them."""
         self._windows += 1
         day, hour = divmod(self._windows, 24)
         window = self._folder / "windows" / f"202601{day + 1:02d}{hour:02d}"
         window.mkdir(parents=True)
-        for path in sorted(self.folder(lines).iterdir()):
+        for path in sorted(self.folder(lines, files).iterdir()):
             os.link(path, window / path.name)
         start = f"2026-01-{day + 1:02d}T{hour:02d}:00"
         return f"{start}/{start[:-2]}59"
@@ -136,7 +137,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 def _log_lines(file: int, count: int) -> Iterator[bytes]:
     """Yield the lines of one file, in the order of their times within each portion; the same for
     the same arguments."""
-    name = _SERVICES_OF_FILES[file]
+    name = _SERVICES_OF_FILES[file % FILES]
     service = next(service for service in SERVICES if service.name == name)
     maker = service.prepare(Random(f"{_SEED} {name}"))
     rng = Random(f"{_SEED} {name} {file}")
@@ -150,13 +151,13 @@ def _log_lines(file: int, count: int) -> Iterator[bytes]:
         yield from (line.encode() for line in portion)
 
 
-def _write_log_files(folder: Path, lines: int) -> int:
-    """Write ``lines`` lines into eight files that settled long ago; return their bytes without line
+def _write_log_files(folder: Path, lines: int, files: int) -> int:
+    """Write ``lines`` lines into files that settled long ago; return their bytes without line
     ends."""
     folder.mkdir(parents=True)
-    files, size = len(_SERVICES_OF_FILES), 0
-    for file, service in enumerate(_SERVICES_OF_FILES):
-        path = folder / f"{file}-{service}.log"
+    size = 0
+    for file in range(files):
+        path = folder / f"{file}-{_SERVICES_OF_FILES[file % FILES]}.log"
         with path.open("wb") as out:
             stream = _log_lines(file, lines // files + (file < lines % files))
             while portion := list(itertools.islice(stream, _LINES_AT_A_TIME)):

@@ -22,7 +22,7 @@ class Scenario:
 
     name: str
     question: str
-    kind: Literal["bare", "end-to-end", "cold"]
+    kind: Literal["bare", "end-to-end", "cold", "scale"]
     rtt_ms: tuple[float, ...] = (0.0,)
     request_delay_ms: float = 0.0
     partitions: tuple[int, ...] = (1,)
@@ -78,6 +78,15 @@ SCENARIOS = {
             rtt_ms=_FAR_AND_NEAR,
             partitions=(16,),
             lines=(300_000, 2_000_000, 24_000_000),
+        ),
+        Scenario(
+            name="scale",
+            question="How does the rate of whole runs change with tasks, files and the ledger's "
+            "entries, and what do reading, zstd and the broker cost alone?",
+            kind="scale",
+            partitions=(16,),
+            lines=(4_000_000,),
+            rounds=2,
         ),
         Scenario(
             name="slow-broker",
