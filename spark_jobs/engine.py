@@ -96,13 +96,14 @@ class SparkEngine(Engine):
     def start_java(self) -> None:
         assert self._hadoop
 
-    def begin(self, bytes_to_read: int) -> None:
+    def begin(self, bytes_to_read: int, *, keep_java: bool = False) -> None:
         def try_to_start() -> None:
             with contextlib.suppress(Exception):
                 self._start(bytes_to_read)
 
-        if self._session is None and self._begun is None:
-            self._ends_java = bytes_to_read > _MUCH_BYTES
+        ends_java = bytes_to_read > _MUCH_BYTES
+        if self._session is None and self._begun is None and not (keep_java and ends_java):
+            self._ends_java = ends_java
             self._begun = threading.Thread(target=try_to_start, name="start Spark", daemon=True)
             self._begun.start()
 

@@ -146,10 +146,11 @@ class Engine(Protocol):
     def start_java(self) -> None:
         """Start Java, or wait for it if it is starting."""
 
-    def begin(self, bytes_to_read: int) -> None:
+    def begin(self, bytes_to_read: int, *, keep_java: bool = False) -> None:
         """Start Spark in a thread, for a step that will most likely need it and has other work
         meanwhile. Questions about files are answered as before. A failed start raises when Spark is
-        needed. ``bytes_to_read``: estimated size when unpacked; it decides how Java optimises."""
+        needed. ``bytes_to_read``: estimated size when unpacked; it decides how Java optimises, and
+        so whether Spark gets another Java. ``keep_java``: then do nothing."""
 
     def start(self, bytes_to_read: int) -> None:
         """Start Spark if it has not been started, and wait for it. Raises Spark's own errors."""

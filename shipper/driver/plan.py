@@ -334,6 +334,8 @@ def _ask_clusters(
     _note_left(result, asked)
     _refuse_unreadable(context, result)
     if any(file.left for file in result.files):
+        if context.ships:
+            context.engine.begin(result.bytes_to_read, keep_java=True)
         with context.phases("looking into files"):
             sample = context.engine.take_sample(result.files)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines

@@ -90,7 +90,7 @@ class NumberedEngine:
     def __init__(self, numbered: Numbered, run_tasks: RunTasks) -> None:
         self._numbered, self._run_tasks = numbered, run_tasks
 
-    def begin(self, bytes_to_read: int) -> None:
+    def begin(self, bytes_to_read: int, *, keep_java: bool = False) -> None:
         pass
 
     def start(self, bytes_to_read: int) -> None:
