@@ -51,7 +51,7 @@ class ShipperError(Exception):
     retriable = False
     """True if trying the same thing again later, unchanged, may work."""
     code = UNEXPECTED
-    """Key of :data:`shipper.error_codes.CODES`. An error whose remedy is not that of its class has
+    """Heading in docs/reference/errors.md. An error whose remedy is not that of its class has
     another one."""
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
