@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from shipper.config.yaml_file import KeyPath, Problem
+from shipper.config.rules import Fault
+from shipper.config.yaml_file import KeyPath
 
 ReferenceKind = Literal["environment", "file", "airflow"]
 #: Kinds that need not be known while DAGs are parsed, and for ``validate --no-secrets``.
@@ -164,18 +165,18 @@ def fill_in(
     leave: Collection[ReferenceKind] = (),
     left: Callable[[KeyPath, str], Any] = lambda path, text: text,
     path: KeyPath = (),
-) -> tuple[Any, list[Problem]]:
+) -> tuple[Any, list[Fault]]:
     """Return ``data`` with every reference in the strings at ``wanted`` paths replaced, and a
-    problem for each that cannot be.
+    fault for each that cannot be.
 
     Args:
         kinds: which kinds may stand here. leave: kinds that need not be known yet; files and
         connections of them are not even looked at. ``left`` then says what stands in
             the string's place; :data:`NOTHING`: its key is left out.
 
-    A string with a problem stays as it is.
+    A string with a fault stays as it is.
     """
-    problems: list[Problem] = []
+    faults: list[Fault] = []
     if isinstance(data, dict | list):
         filled: dict[Any, Any] = {}
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
@@ -183,9 +184,9 @@ def fill_in(
             filled[key], more = fill_in(
                 value, known, wanted, kinds=kinds, leave=leave, left=left, path=here
             )
-            problems += more
+            faults += more
         filled = {key: value for key, value in filled.items() if value is not NOTHING}
-        return (filled if isinstance(data, dict) else list(filled.values())), problems
+        return (filled if isinstance(data, dict) else list(filled.values())), faults
     if not isinstance(data, str) or not wanted(path):
         return data, []
     later = False
@@ -194,11 +195,10 @@ def fill_in(
         nonlocal later
         reference = _parsed(match)
         if isinstance(reference, str):
-            problems.append(Problem(path, reference))
+            faults.append((path, reference))
         elif reference.kind not in kinds:
-            problems.append(
-                Problem(path, f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here")
-            )
+            why = f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here"
+            faults.append((path, why))
         elif reference.kind in leave and reference.kind != "environment":
             later = True
         else:
@@ -208,12 +208,12 @@ def fill_in(
                 if reference.kind in leave:
                     later = True
                 else:
-                    problems.append(Problem(path, str(why)))
+                    faults.append((path, str(why)))
         return ""
 
     filled_in = _REFERENCE.sub(replace, data)
-    if problems:
-        return data, problems
+    if faults:
+        return data, faults
     return (left(path, data) if later else filled_in), []
 
 

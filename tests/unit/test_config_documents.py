@@ -54,7 +54,7 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
     files = sorted((CONFIG / folder).glob("*.yaml"))
     assert files
     for file in files:
-        validator(schema).validate(read_yaml(file).data)
+        validator(schema).validate(read_yaml(file, file.name).data)
         assert file.read_text().startswith(
             f"# yaml-language-server: $schema=../schema/{folder[:-1]}.json\n"
         )
