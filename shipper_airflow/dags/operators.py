@@ -22,7 +22,6 @@ from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
 from shipper.errors import ConfigError, WindowError
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
-from shipper_airflow.dags.graph import RESOLVE_WINDOW
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, window_url
 from shipper_airflow.window import opens_at, window_of_run
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from shipper_airflow.dags.step import Child, Failure
 
 log = logging.getLogger(__name__)
+RESOLVE_WINDOW = "resolve_window"
 T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
