@@ -3,7 +3,6 @@ values, shipper.kafka.schema_registry asks who numbers their schema."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StrictBool, field_validator, model_validator
 
-from shipper.config.rules import Fault, Model, password_fault, refuse
+from shipper.config.rules import Fault, Model, is_this_machine, password_fault, refuse
 from shipper.config.s3 import SecretText
 
 TOPIC = "{topic}"
@@ -167,20 +166,10 @@ class SchemaRegistry(Model):
         address = urlsplit(self.url)
         if (
             address.scheme == "http"
-            and not _is_loopback(address.hostname or "")
+            and not is_this_machine(address.hostname or "")
             and {"password", "token"} & self.model_fields_set
         ):
             yield (
                 ("url",),
                 "the password, or token, travels unencrypted to another machine; use https",
             )
-
-
-def _is_loopback(host: str) -> bool:
-    """Return True for loopback, and for a reference, which is not known yet."""
-    if host == "localhost" or "${" in host:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False

@@ -3,7 +3,6 @@ records travel there (`delivery`)."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +16,7 @@ from shipper.config.rules import (
     Fault,
     Model,
     bootstrap_fault,
+    is_this_machine,
     legal_topic,
     original,
     refuse,
@@ -314,14 +314,9 @@ def _values(properties: Properties) -> dict[str, PropertyValue | None]:
 
 
 def _on_this_machine(broker: str) -> bool:
-    """Return True if ``host:port`` is loopback, or a reference, which is not known yet."""
+    """Return True if ``host:port`` is on this machine, as far as is known."""
     host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
-    if host == "localhost" or "${" in broker:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
+    return is_this_machine(host) or "${" in broker
 
 
 def _plain(value: Any) -> Any:

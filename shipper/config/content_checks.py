@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
@@ -26,6 +25,8 @@ from shipper.config.rules import (
     TOPIC_COLUMN,
     Fault,
     Model,
+    check_ascending,
+    named_twice,
     refuse,
     sql_array,
     sql_column,
@@ -141,12 +142,7 @@ class AllowedCheck(RecordCheck):
     @field_validator("values")
     @classmethod
     def _values_differ(cls, values: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        texts = [str(value) for value in values]
-        refuse(
-            ((index,), f"{text!r} is named twice")
-            for index, text in enumerate(texts)
-            if text in texts[:index]
-        )
+        refuse(named_twice([str(value) for value in values]))
         return values
 
     def condition(self) -> str:
@@ -197,23 +193,13 @@ class LineLengthCheck(ContentCheck):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        named = {
+        bounds = {
             "min": self.min_bytes,
             "p50": self.p50_bytes,
             "p99": self.p99_bytes,
             "max": self.max_bytes,
         }
-        given = [(name, value) for name, value in named.items() if value is not None]
-        if not given:
-            raise ValueError(
-                f"it needs a bound, one of {', '.join(named)}: without one every length would pass"
-            )
-        for (low, small), (high, large) in pairwise(given):
-            if small > large:
-                raise ValueError(
-                    f"`{low}` ({write_size(small)}) is larger than `{high}` ({write_size(large)}): "
-                    f"they must ascend in the order {', '.join(named)}"
-                )
+        check_ascending(bounds, write_size)
         return self
 
 
@@ -227,10 +213,7 @@ class Share(Model):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(
-                f"`min` ({self.min}) is larger than `max` ({self.max}), so every share fails"
-            )
+        check_ascending({"min": self.min, "max": self.max})
         return self
 
 
@@ -312,14 +295,8 @@ class SchemaCheck(RecordCheck):
                 "`delimiter` and `fields` contradict each other: a JSON object has no delimiter; "
                 "remove one of them"
             )
-        if twice := sorted(
-            {
-                name
-                for name in (*self.fields, *self.optional)
-                if (*self.fields, *self.optional).count(name) > 1
-            }
-        ):
-            raise ValueError(f"{twice[0]!r} is named twice")
+        for _, why in named_twice((*self.fields, *self.optional)):
+            raise ValueError(why)
         return self
 
     def condition(self) -> str:

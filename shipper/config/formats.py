@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from shipper.config.rules import Fault, Model, refuse
+from shipper.config.rules import Fault, Model, named_twice, refuse
 
 Format = Literal["text", "jsonl", "csv", "parquet", "orc", "avro", "whole_file"]
 Codec = Literal["auto", "none", "gzip", "bzip2", "zstd", "lz4", "snappy", "hadoop_snappy"]
@@ -63,11 +63,7 @@ class Csv(Model):
     @field_validator("columns")
     @classmethod
     def _columns_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        refuse(
-            ((i,), f"{name!r} is named twice")
-            for i, name in enumerate(value or ())
-            if name in (value or ())[:i]
-        )
+        refuse(named_twice(value or ()))
         return value
 
 

@@ -21,6 +21,7 @@ from shipper.config.rules import (
     Model,
     check_topic,
     legal_topic,
+    named_twice,
     refuse,
     regex_groups,
     reserved_topics,
@@ -109,11 +110,7 @@ class Parse(Model):
                 "no named group: write (?<name>…) around each part of the line that is to be a "
                 "column"
             )
-        refuse(
-            ((), f"group {name!r} is named twice")
-            for name in dict.fromkeys(names)
-            if names.count(name) > 1
-        )
+        refuse(((), why) for _, why in named_twice(names))
         return value
 
     @field_validator("json_object")
@@ -176,15 +173,8 @@ def ddl_names(schema: str) -> list[str]:
             part = ""
         else:
             part += character
-    twice = [
-        name
-        for index, name in enumerate(names)
-        if name.lower() in (other.lower() for other in names[:index])
-    ]
-    if twice:
-        raise ValueError(
-            f"field {twice[0]!r} is named twice (SQL does not tell upper from lower case)"
-        )
+    for _, why in named_twice([name.lower() for name in names]):
+        raise ValueError(f"field {why} (SQL does not tell upper from lower case)")
     return names
 
 
@@ -283,14 +273,10 @@ class Records(Model):
     @field_validator("parse")
     @classmethod
     def _parsed_columns_are_new(cls, value: Parse | None) -> Parse | None:
-        taken = [
-            name
-            for name in (value.columns if value else ())
-            if name.lower() in (*GIVEN_COLUMNS, "key")
-        ]
         refuse(
             ((), f"{name!r} is taken: every record has it; name this column otherwise")
-            for name in taken
+            for name in _columns_of(value)
+            if name.lower() in (*GIVEN_COLUMNS, "key")
         )
         return value
 
@@ -304,55 +290,26 @@ class Records(Model):
     @field_validator("columns")
     @classmethod
     def _columns_can_be_named(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        faults: list[Fault] = []
-        seen: dict[str, str] = {}
         parse: Parse | None = info.data.get("parse")
-        parsed = {name.lower() for name in parse.columns} if parse else set()
+        taken = dict.fromkeys((*GIVEN_COLUMNS, "key"), "a column that every record has")
+        taken |= {name.lower(): "a column of `records.parse`" for name in _columns_of(parse)}
+        faults: list[Fault] = []
         for name in value:
-            first = seen.setdefault(name.lower(), name)
+            other = taken.setdefault(name.lower(), f"the column {name!r}")
             if not re.fullmatch(COLUMN_PATTERN, name):
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        "a name has letters, digits and '_' only, and does not begin with a digit",
-                    )
-                )
-            elif name.lower() in (*GIVEN_COLUMNS, "key"):
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        f"{name!r} is taken: every record has it; choose another name",
-                    )
-                )
-            elif name.lower() in parsed:
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        f"{name!r} is a column of `records.parse` already; choose another name",
-                    )
-                )
-            elif first != name:
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        f"differs from {first!r} in letter case only, which SQL does not tell "
-                        "apart",
-                    )
-                )
+                faults.append(((name, THE_KEY), PATTERN_MEANINGS[COLUMN_PATTERN]))
+            elif other != f"the column {name!r}":
+                why = f"{name!r} is {other} already, by the case of SQL; choose another name"
+                faults.append(((name, THE_KEY), why))
         refuse(faults)
         return value
 
     @field_validator("headers")
     @classmethod
     def _count_header_is_ours(cls, value: dict[str, str]) -> dict[str, str]:
-        taken = [name for name in value if name == LINES_HEADER]
-        refuse(
-            (
-                (name, THE_KEY),
-                f"{name!r} is set by shipper: how many lines a bundle holds; choose another name",
-            )
-            for name in taken
-        )
+        if LINES_HEADER in value:
+            why = f"{LINES_HEADER!r} is set by shipper: how many lines a bundle holds"
+            refuse([((LINES_HEADER, THE_KEY), f"{why}; choose another name")])
         return value
 
     @field_validator("bundle")
@@ -376,7 +333,11 @@ class Records(Model):
     @property
     def named_columns(self) -> tuple[str, ...]:
         """Columns that `parse` and `columns` make, in order."""
-        return (*(self.parse.columns if self.parse else ()), *self.columns)
+        return (*_columns_of(self.parse), *self.columns)
+
+
+def _columns_of(parse: Parse | None) -> tuple[str, ...]:
+    return parse.columns if parse else ()
 
 
 class Route(Model):
@@ -511,13 +472,12 @@ def as_targets(clusters: Any) -> Any:
         raise ValueError("the list is empty; it needs an entry at least")
     if isinstance(clusters, dict):
         return {name: {} if target is None else target for name, target in clusters.items()}
-    names = [(i, name) for i, name in enumerate(clusters) if isinstance(name, str)]
     refuse(
-        ((i,), f"found {name}; expected text; put it into quotes")
-        for i, name in enumerate(clusters)
-        if (i, name) not in names
+        ((index,), f"found {name}; expected text; put it into quotes")
+        for index, name in enumerate(clusters)
+        if not isinstance(name, str)
     )
-    refuse(((i,), f"{name!r} is named twice") for i, name in names if name in clusters[:i])
+    refuse(named_twice(clusters))
     return {name: {} for name in clusters}
 
 
@@ -544,10 +504,5 @@ class Quarantine(Model):
     @field_validator("topic")
     @classmethod
     def _legal_topic(cls, value: str) -> str:
-        if not legal_topic(value):
-            raise ValueError(
-                "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 "
-                "characters; no {column} here"
-            )
         check_topic(value)
         return value

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -48,6 +51,28 @@ def refuse(faults: Iterable[Fault]) -> None:
     ]
     if details:
         raise ValidationError.from_exception_data("", details)
+
+
+def named_twice(values: Sequence[str | int]) -> Iterator[Fault]:
+    """Yield a fault for each value that stands further up as well."""
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            yield (index,), f"{value!r} is named twice"
+
+
+def check_ascending(bounds: Mapping[str, float | None], shown: Callable[[Any], str] = str) -> None:
+    """Raise ValueError if there is no bound, or one is larger than a later one. ``bounds``: key →
+    bound, smallest first."""
+    given = [(name, value) for name, value in bounds.items() if value is not None]
+    keys = ", ".join(f"`{name}`" for name in bounds)
+    if not given:
+        raise ValueError(f"without any of {keys} everything passes; give one of them")
+    for (low, small), (high, large) in pairwise(given):
+        if small > large:
+            raise ValueError(
+                f"`{low}` ({shown(small)}) is larger than `{high}` ({shown(large)}), so nothing "
+                "passes"
+            )
 
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
@@ -431,6 +456,16 @@ class PathTime:
 # --- Addresses
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def is_this_machine(host: str) -> bool:
+    """Return True for loopback, and for a reference, which is not known yet."""
+    if host == "localhost" or "${" in host:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def bootstrap_fault(bootstrap: str) -> str | None:

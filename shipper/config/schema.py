@@ -89,7 +89,7 @@ def generated_files() -> dict[str, str]:
     texts = {
         f"{name}.json": json.dumps(
             {"$schema": _DIALECT, "title": f"shipper {name}", **schema},
-            indent=2,
+            indent=1,
             ensure_ascii=False,
         )
         + "\n"
@@ -146,13 +146,14 @@ def cluster_schema() -> Schema:
 
 
 def platform_schema() -> Schema:
-    """Return the schema of ``config/shipper.yaml``."""
+    """Return the schema of ``config/shipper.yaml``. Its defaults are as in a pipeline, whose schema
+    lies beside it, but any keys of a section may be missing."""
     schema = _published(_described(Platform))
-    keys = {
-        name: _partly(found)
-        for name, found in pipeline_schema()["properties"].items()
-        if name != "pipeline"
-    }
+    keys = {}
+    for name, found in pipeline_schema()["properties"].items():
+        partly = _partly(found)
+        keys[name] = partly if partly != found else {"$ref": f"pipeline.json#/properties/{name}"}
+    del keys["pipeline"]
     schema["properties"]["defaults"] |= {"additionalProperties": False, "properties": keys}
     return schema
 
