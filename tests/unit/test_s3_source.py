@@ -110,7 +110,7 @@ def test_a_password_in_the_endpoint_is_refused_and_not_shown(tmp_path: Path) -> 
 
 
 def test_s3_without_a_path_in_s3_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"begins with s3a://, and this one is hdfs://n/logs"):
+    with pytest.raises(ValueError, match=r"begins with s3a://, not for hdfs://n/logs"):
         pipeline({}, path="hdfs://n/logs")
 
 

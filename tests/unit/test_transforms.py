@@ -58,8 +58,8 @@ def pipeline(**more: Any) -> Pipeline:
             "5:20: records.redact[0]: found 'emial'; did you mean 'email'? allowed: email, ipv4, "
             "ipv6, card, bearer",
         ),
-        ("[{regex: a, rule: card}]", "`rule` and `regex` contradict each other"),
-        ("[{with: x}]", "a rule needs `rule` or `regex`"),
+        ("[{regex: a, rule: card}]", "either `rule` or `regex`"),
+        ("[{with: x}]", "either `rule` or `regex`"),
         (
             "[{rule: card, with: x, hash: {key: '${KEY}'}}]",
             "`with` and `hash` contradict each other",
