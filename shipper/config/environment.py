@@ -124,16 +124,13 @@ def read_secret(path: Path) -> str:
             if found.st_mode & others:
                 mode = f"0{stat.S_IMODE(found.st_mode):o}"
                 raise UnknownReference(
-                    f"{path} holds a secret and others may read it (mode {mode}): `chmod 600`, or "
-                    "`mode: 0400` where it is mounted"
+                    f"{path} holds a secret and others may read it (mode {mode}); `chmod 600`"
                 )
             content = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
         raise UnknownReference(f"{path} cannot be read: {error.strerror or error}") from error
     if len(content) > _LONGEST_FILE_BYTES:
-        raise UnknownReference(
-            f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes, which is too long for a secret"
-        )
+        raise UnknownReference(f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -234,8 +231,5 @@ def _parsed(match: re.Match[str]) -> Reference | str:
     if match["kind"] == "airflow":
         if _CONNECTION.fullmatch(match["what"]):
             return Reference("airflow", match["what"])
-        return (
-            "a connection of Airflow's is written ${airflow:CONNECTION.password}, or .login, "
-            ".host, .port, .schema, .extra.KEY"
-        )
+        return "a connection of Airflow's is written ${airflow:CONNECTION.password}"
     return "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"

@@ -496,12 +496,12 @@ def test_a_cron_that_never_fires_is_refused(cron: str, fires: bool) -> None:
 @pytest.mark.parametrize(
     ("bootstrap", "why"),
     [
-        ("kafka-1", "'kafka-1' has no port; write host:port"),
-        ("kafka-1:9092,kafka-2", "'kafka-2' has no port"),
-        ("kafka-1:99999", "a port is between 1 and 65535"),
+        ("kafka-1", "'kafka-1' is no host:port"),
+        ("kafka-1:9092,kafka-2", "'kafka-2' is no host:port"),
+        ("kafka-1:99999", "'kafka-1:99999' is no host:port"),
         ("http://kafka-1:9092", "is a URL; write host:port"),
         ("SASL_SSL://kafka-1:9092", "is a URL; write host:port"),
-        ("kafka-1:9092,", "an empty entry"),
+        ("kafka-1:9092,", "'' is no host:port"),
         ("kafka 1:9092", "is no host:port"),
     ],
 )
