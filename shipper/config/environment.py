@@ -16,8 +16,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,44 +67,27 @@ class UnknownReference(Exception):
     """Error of a reference whose value is not known here. The message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class ReferenceValues:
-    """Sources of the references' values. Holds secrets."""
-
-    environment: Mapping[str, str] = field(repr=False)
-    given: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Values from :data:`GIVEN_VARIABLE`."""
-
-    @classmethod
-    def here(cls) -> ReferenceValues:
-        """Return the values of this process's environment."""
+def look_up(reference: Reference) -> str:
+    """Return the value of a reference in this process. Raises UnknownReference."""
+    if reference.kind == "file":
+        return read_secret(Path(reference.name))
+    if reference.kind == "airflow":
         try:
-            given = json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")
-        except ValueError:
-            given = {}
-        return cls(os.environ, given if isinstance(given, dict) else {})
-
-    def value(self, reference: Reference) -> str:
-        """Look a reference up. Raises UnknownReference."""
-        if reference.kind == "file":
-            return read_secret(Path(reference.name))
-        if reference.kind == "airflow":
-            if str(reference) not in self.given:
-                raise UnknownReference(
-                    f"${{{reference}}}: Airflow's tasks look it up, and found no such connection "
-                    "or field; on the command line set "
-                    f'{GIVEN_VARIABLE} to {{"{reference}": "…"}}'
-                )
-            return str(self.given[str(reference)])
-        name, default = reference.name, reference.default
-        if default is not None:
-            return self.environment.get(name) or default
-        if name not in self.environment:
+            return str(json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")[str(reference)])
+        except (ValueError, LookupError, TypeError):
             raise UnknownReference(
-                f"the environment variable {name} is not set; set it, or write a default: "
-                f"${{{name}:-…}}"
-            )
-        return self.environment[name]
+                f"${{{reference}}}: Airflow's tasks look it up, and found no such connection or "
+                f'field; on the command line set {GIVEN_VARIABLE} to {{"{reference}": "…"}}'
+            ) from None
+    name, default = reference.name, reference.default
+    if default is not None:
+        return os.environ.get(name) or default
+    if name not in os.environ:
+        raise UnknownReference(
+            f"the environment variable {name} is not set; set it, or write a default: "
+            f"${{{name}:-…}}"
+        )
+    return os.environ[name]
 
 
 def read_secret(path: Path) -> str:
@@ -155,7 +138,6 @@ def references_in(
 
 def fill_in(
     data: Any,
-    known: ReferenceValues,
     wanted: Callable[[KeyPath], bool],
     *,
     kinds: Collection[ReferenceKind] = EVERYTHING,
@@ -179,7 +161,7 @@ def fill_in(
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             here = (*path, key)
             filled[key], more = fill_in(
-                value, known, wanted, kinds=kinds, leave=leave, left=left, path=here
+                value, wanted, kinds=kinds, leave=leave, left=left, path=here
             )
             faults += more
         filled = {key: value for key, value in filled.items() if value is not NOTHING}
@@ -200,7 +182,7 @@ def fill_in(
             later = True
         else:
             try:
-                return known.value(reference)
+                return look_up(reference)
             except UnknownReference as why:
                 if reference.kind in leave:
                     later = True

@@ -21,7 +21,6 @@ from shipper.config.environment import (
     NOTHING,
     Reference,
     ReferenceKind,
-    ReferenceValues,
     fill_in,
     references_in,
 )
@@ -445,15 +444,15 @@ class Folder(Generic[M]):
         return set(references_in(self.file(stem).data, wanted))
 
     def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Fault]]:
-        known, leave = ReferenceValues.here(), self._leave
+        leave = self._leave
         if self._model is Cluster:
-            return fill_in(file.data, known, lambda path: True, leave=leave, left=_not_known_yet)
+            return fill_in(file.data, lambda path: True, leave=leave, left=_not_known_yet)
         data, faults = fill_in(
-            file.data, known, _in_the_open, kinds=frozenset({"environment"}), leave=leave
+            file.data, _in_the_open, kinds=frozenset({"environment"}), leave=leave
         )
         if written_out := list(unnamed_keys(file.data.get("records"))):
             return data, [*faults, *written_out]
-        data, more = fill_in(data, known, _is_secret, leave=leave, left=lambda path, text: None)
+        data, more = fill_in(data, _is_secret, leave=leave, left=lambda path, text: None)
         return data, [*faults, *more]
 
 
