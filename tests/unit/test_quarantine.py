@@ -1,5 +1,4 @@
-"""Rules, parsing and quarantine: what is refused at load, what the digest covers, what the ledger
-says."""
+"""Rules, parsing and quarantine: what the digest covers, what the ledger says."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shipper.cli.ledger import _cell
-from shipper.config import load_all, load_pipeline
+from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
@@ -43,68 +42,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def written(config: Path, more: str) -> Path:
     (config / "pipelines" / "web.yaml").write_text(SHORTEST + more)
     return config
-
-
-def faults(config: Path, more: str) -> list[str]:
-    return [
-        str(fault).removeprefix("config/pipelines/web.yaml:")
-        for fault in load_all(written(config, more)).faults
-    ]
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        (
-            "quarantine: {topic: logs.web}\n",
-            "5:21: quarantine.topic",
-        ),
-        (
-            "quarantine: {topic: 'bad/name'}\n",
-            "5:21: quarantine.topic",
-        ),
-        (
-            "records: {parse: {regex: '(\\d+)'}}\n",
-            "5:26: records.parse.regex",
-        ),
-        (
-            "records: {parse: {regex: '(?P<a>x)'}}\n",
-            "5:26: records.parse.regex",
-        ),
-        (
-            "records: {parse: {regex: '(?<a_b>x)'}}\n",
-            "5:26: records.parse.regex",
-        ),
-        (
-            "records: {parse: {regex: '(?<a>x)(?<a>y)'}}\n",
-            "5:26: records.parse.regex",
-        ),
-        (
-            "records: {parse: {regex: '(?<a>x)', json: true}}\n",
-            "5:11: records.parse",
-        ),
-        ("records: {parse: {}}\n", "5:11: records.parse"),
-        (
-            "records: {parse: {json: 'status'}}\n",
-            "5:25: records.parse.json",
-        ),
-        (
-            "records: {parse: {regex: '(?<value>x)'}}\n",
-            "5:11: records.parse",
-        ),
-        (
-            "records:\n  parse: {regex: '(?<a>x)'}\n  columns: {A: value}\n",
-            "7:13: records.columns.A",
-        ),
-        (
-            "records: {drop: {Health Checks: 'true'}}\n",
-            "5:18: records.drop.Health Checks",
-        ),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expected: str) -> None:
-    [fault] = faults(config, more)
-    assert fault.startswith(f"{expected}: ")
 
 
 def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
