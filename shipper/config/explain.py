@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, Fault, suggestion
 from shipper.config.units import Unit, written
-from shipper.config.yaml_file import ConfigFault, KeyPath, YamlFile
+from shipper.config.yaml_file import ConfigFault, KeyPath, YamlFile, value_at
 
 _LONGEST_QUOTE = 60
 _KINDS = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
@@ -75,17 +75,8 @@ def _spot(location: tuple[str | int, ...], model: type[BaseModel], data: Any) ->
             spot = _Spot((*spot.path, step), None, item(here), spot.field)
         else:
             continue  # one of several scalar types; pydantic reports each of them
-        data = data if isinstance(data, str) else _at(data, (step,))
+        data = data if isinstance(data, str) else value_at(data, (step,))
     return spot
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    """Return the value at ``path``, None if there is none."""
-    for step in path:
-        if isinstance(data, list):
-            data = dict(enumerate(data))
-        data = data.get(step) if isinstance(data, dict) else None
-    return data
 
 
 def _fault(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Fault | None:
@@ -107,7 +98,7 @@ def _fault(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Fault | None:
         if tag is None:
             return path, f"`check` is missing{suggestion('', known)}"
         return (*path, "check"), f"unknown check {tag!r}{suggestion(str(tag), known)}"
-    value = _at(file.data, path)
+    value = value_at(file.data, path)
     if kind == "too_short" and value not in ([], {}):
         # pydantic counts the entries without an error only; the others are reported by themselves
         return None

@@ -93,6 +93,15 @@ def dotted(path: KeyPath) -> str:
     ).removeprefix(".")
 
 
+def value_at(data: Any, path: KeyPath) -> Any:
+    """Return the value at ``path``, None if there is none."""
+    for step in path:
+        if isinstance(data, list):
+            data = dict(enumerate(data))
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
 @dataclass(frozen=True)
 class YamlPlace:
     """Place of a key and its value."""
@@ -127,7 +136,8 @@ class YamlFile:
             for path, place in base.written.items()
             if path[: len(at)] == at and path != at
         }
-        return replace(self, data=data, written={**below, **self.written})
+        taken = {path: place for path, place in below.items() if value_at(data, path) is not None}
+        return replace(self, data=data, written={**taken, **self.written})
 
     def is_own(self, path: KeyPath) -> bool:
         return path in self.written and self.written[path].file == self.shown
