@@ -166,29 +166,12 @@ PINNED_PATTERN = (
 )
 #: Spark SQL's settings that say how work is done and not what comes out of it. All others count for
 #: the transform.
-_HARMLESS = (
-    "spark.sql.adaptive.*",
-    "spark.sql.shuffle.*",
-    "spark.sql.execution.*",
-    "spark.sql.codegen.*",
-    "spark.sql.ui.*",
-    "spark.sql.autoBroadcastJoinThreshold",
-    "spark.sql.broadcastTimeout",
-    "spark.sql.warehouse.dir",
-    "spark.sql.debug.*",
-    "spark.sql.catalogImplementation",
-    "spark.sql.inMemoryColumnarStorage.*",
-    "spark.sql.redaction.*",
-    "spark.sql.streaming.*",
-    "spark.sql.sources.parallelPartitionDiscovery.*",
-    "spark.sql.event.*",
-    "spark.sql.maxPlanStringLength",
-    "spark.sql.parquet.*",
-    "spark.sql.orc.*",
-    "spark.sql.hive.*",
-    "spark.sql.thriftServer.*",
-    "spark.sql.statistics.*",
-    "spark.sql.cbo.*",
+_HARMLESS = re.compile(
+    r"spark\.sql\.(adaptive|shuffle|execution|codegen|ui|debug|inMemoryColumnarStorage|redaction"
+    r"|streaming|sources\.parallelPartitionDiscovery|event|parquet|orc|hive|thriftServer"
+    r"|statistics|cbo)\..*"
+    r"|spark\.sql\.(autoBroadcastJoinThreshold|broadcastTimeout|warehouse\.dir"
+    r"|catalogImplementation|maxPlanStringLength)"
 )
 #: Spark 4.2's own defaults: written out they change nothing. They are set for every session, so
 #: that no `spark-defaults.conf` decides.
@@ -218,6 +201,6 @@ def deciding(conf: Mapping[str, str]) -> dict[str, str]:
         key: value.strip().lower()
         for key, value in sorted(conf.items())
         if key.startswith("spark.sql.")
-        and not any(fnmatchcase(key, pattern) for pattern in _HARMLESS)
+        and not _HARMLESS.fullmatch(key)
         and SQL_DEFAULTS.get(key, "").lower() != value.strip().lower()
     }
