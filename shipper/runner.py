@@ -128,6 +128,12 @@ class JobOptions:
     )
     brief: bool = _option(False, "leave the closing lines to the process that started this one")
 
+    def __post_init__(self) -> None:
+        """Take lists, as JSON and a command line give them, for tuples."""
+        for each in fields(JobOptions):
+            if isinstance(value := getattr(self, each.name), list):
+                setattr(self, each.name, tuple(value))
+
     def words(self) -> list[str]:
         """Return the options as arguments of ``python -m spark_jobs``."""
         told: list[str] = []
@@ -152,11 +158,7 @@ class JobOptions:
     def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
         """Return the options' names and values."""
         given = {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
-        return {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in given.items()
-            if value is not None
-        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _flag(option: Field[Any]) -> str:

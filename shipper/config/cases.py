@@ -133,20 +133,13 @@ class Case(Model):
     def _beside(cls, value: str | None) -> str | None:
         parts = PurePosixPath(value or "").parts
         if value and (SCHEME.match(value) or parts[:1] == ("/",) or ".." in parts):
-            raise ValueError(
-                "write a path below the folder of the tests, such as web_access/odd.log: a test "
-                "reads no other file"
-            )
+            raise ValueError("write a path below the folder of the tests, such as web/odd.log")
         return value
 
     @model_validator(mode="after")
     def _one_sample(self) -> Case:
         if (self.lines is None) == (self.file is None):
-            raise ValueError(
-                "`lines` and `file` contradict each other; keep one of them"
-                if self.lines
-                else "a case needs a sample: write `lines`, or name a `file`"
-            )
+            raise ValueError("a case has either `lines` or a `file`")
         return self
 
     def shown_path(self, config_dir: Path) -> str:
@@ -287,15 +280,11 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
                 f"`records.drop` has no rule {expected.dropped!r}{known}",
             )
         if expected.quarantined and pipeline.quarantine is None:
-            yield (
-                ("expect", index, "quarantined"),
-                "the pipeline has no `quarantine`, so such a record fails the run; write `fails`",
-            )
+            why = "the pipeline has no `quarantine`; write `fails`"
+            yield ("expect", index, "quarantined"), why
         if expected.fails and pipeline.quarantine is not None:
-            yield (
-                ("expect", index, "fails"),
-                "the pipeline has `quarantine`, so such a record fails no run; write `quarantined`",
-            )
+            why = "the pipeline has `quarantine`; write `quarantined`"
+            yield ("expect", index, "fails"), why
 
 
 def pipelines_with_tests(config_dir: Path) -> list[str]:

@@ -152,11 +152,8 @@ class FilesPerCheck(CountCheck):
             return
         pattern = pattern_of_source(facts.source_path)
         if pattern is None:
-            yield (
-                (),
-                "`time` is needed: `source.path` does not show where a file's path has its "
-                "time. Write it as in /%Y/%m/%d/%H/",
-            )
+            why = "`time` is needed: `source.path` does not show where a file's path has its time"
+            yield (), why
             return
         try:
             self.path_time(pattern)
@@ -186,10 +183,7 @@ class SizeVsHistoryCheck(SourceGateCheck):
     @model_validator(mode="after")
     def _enough_runs(self) -> Self:
         if self.min_runs > self.runs:
-            raise ValueError(
-                f"`min_runs` ({self.min_runs}) is larger than `runs` ({self.runs}): there would "
-                "never be enough of them to compare with"
-            )
+            raise ValueError(f"`min_runs` ({self.min_runs}) is larger than `runs` ({self.runs})")
         return self
 
     @property
@@ -253,11 +247,7 @@ class QuarantineRateCheck(GateCheck):
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
         if facts.quarantines is False:
-            yield (
-                ("check",),
-                "needs `quarantine`: without it no record goes there, and the first bad record "
-                "fails the run",
-            )
+            yield ("check",), "needs `quarantine`: without it no record goes there"
 
 
 class ReadBackCheck(GateCheck):

@@ -252,11 +252,7 @@ class RouteRateCheck(ContentCheck):
                     f"no route leads to topic {topic!r}{suggestion(topic, facts.topics)}",
                 )
         if not self.topics and all(TOPIC_COLUMN.search(topic) for topic in facts.topics):
-            yield (
-                (),
-                "there is no topic to check: every route's topic depends on the record. Name "
-                "topics under `topics`",
-            )
+            yield (), "there is no topic to check: every route's topic depends on the record"
 
 
 class SchemaCheck(RecordCheck):
@@ -280,21 +276,12 @@ class SchemaCheck(RecordCheck):
     @model_validator(mode="after")
     def _one_format(self) -> Self:
         if bool(self.fields) == (self.columns is not None):
-            raise ValueError(
-                "it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not "
-                "both"
-            )
+            raise ValueError("it needs either `fields` (of JSON objects) or `columns` (of lines)")
         of_json = [name for name in ("optional", "new_fields") if name in self.model_fields_set]
         if self.columns is not None and of_json:
-            raise ValueError(
-                f"`{of_json[0]}` and `columns` contradict each other: it is about JSON objects; "
-                "remove one of them"
-            )
+            raise ValueError(f"`{of_json[0]}` and `columns` contradict each other")
         if self.fields and "delimiter" in self.model_fields_set:
-            raise ValueError(
-                "`delimiter` and `fields` contradict each other: a JSON object has no delimiter; "
-                "remove one of them"
-            )
+            raise ValueError("`delimiter` and `fields` contradict each other")
         for _, why in named_twice((*self.fields, *self.optional)):
             raise ValueError(why)
         return self

@@ -337,23 +337,16 @@ class Route(Model):
         if not self.columns:
             for name in ("topics", "matching"):
                 if getattr(self, name):
-                    yield (
-                        (name,),
-                        f"`{name}` is for a topic with a {{column}} in it; {self.topic!r} is the "
-                        "only one here; remove it",
-                    )
+                    yield (name,), f"`{name}` is for a topic with a {{column}} in it; remove it"
         elif self.topics and self.matching is not None:
-            yield (
-                ("matching",),
-                "`topics` and `matching` contradict each other: keep the list, or the pattern",
-            )
+            yield ("matching",), "`topics` and `matching` contradict each other; keep one"
         elif not self.topics and self.matching is None:
             example = TOPIC_COLUMN.sub("a", self.topic)
+            prefix = re.escape(TOPIC_COLUMN.split(self.topic)[0])
             yield (
                 ("topic",),
-                f"any line could choose any topic: list the topics that {self.topic!r} may lead "
-                f"to, `topics: [{example}, …]`, or give a pattern, `matching: "
-                f"'{self._prefix()}[a-z0-9-]{{1,40}}'`",
+                f"any line could choose any topic: list them, `topics: [{example}, …]`, or give a "
+                f"pattern, `matching: '{prefix}[a-z0-9-]{{1,40}}'`",
             )
         for index, topic in enumerate(self.topics):
             try:
@@ -363,9 +356,6 @@ class Route(Model):
             else:
                 if self.columns and not self._made_from_columns(topic):
                     yield ("topics", index), f"{self.topic!r} never leads to {topic!r}"
-
-    def _prefix(self) -> str:
-        return re.escape(TOPIC_COLUMN.split(self.topic)[0])
 
     def _made_from_columns(self, topic: str) -> bool:
         parts = TOPIC_COLUMN.sub("{}", self.topic).split("{}")
@@ -393,16 +383,10 @@ def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> It
     unknown."""
     for index, route in enumerate(routes[:-1]):
         if route.when is None:
-            yield (
-                (index,),
-                f"the route to {route.topic!r} has no `when`, so the routes after it can never "
-                "match",
-            )
+            yield (index,), f"the route to {route.topic!r} has no `when`, and hides those after it"
     if routes and routes[-1].when is not None:
-        yield (
-            (len(routes) - 1, "when"),
-            "the last route must have no `when`: it takes the records that match none before it",
-        )
+        why = "the last route must have no `when`: it takes the records that match no other"
+        yield (len(routes) - 1, "when"), why
     for index, route in enumerate(routes):
         unknown = [
             column for column in route.columns if columns is not None and column not in columns

@@ -414,18 +414,7 @@ def job_of(
 
     options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    told: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
-    }
-    job = Job(
-        pipeline=pipeline,
-        config_dir=config_dir,
-        window_start=start,
-        window_end=end,
-        run_id=run["run_id"],
-        steps=steps,
-        **told,
-    )
+    job = Job(pipeline, config_dir, start, end, run["run_id"], steps, **options)
     return replace(job, runs_uri=dry_runs_uri(job)) if job.plan_only else job
 
 
@@ -435,10 +424,7 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
-    options: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
-    }
-    return JobOptions(**options)
+    return JobOptions(**given)
 
 
 def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
