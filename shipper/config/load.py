@@ -221,12 +221,9 @@ def _named_clusters(file: YamlFile) -> list[tuple[KeyPath, str]]:
     """Return the clusters that the pipeline names, each with its place. By the file and not by the
     model, so that another fault does not hide one here."""
     named = file.data.get("clusters")
-    places = enumerate(named) if isinstance(named, list) else dict.items(named or {})
-    return [
-        (("clusters", place), name)
-        for place, entry in places
-        if isinstance(name := entry if isinstance(named, list) else place, str)
-    ]
+    if isinstance(named, list):
+        return [(("clusters", i), name) for i, name in enumerate(named) if isinstance(name, str)]
+    return [(("clusters", name), name) for name in named] if isinstance(named, dict) else []
 
 
 def _former_names(file: YamlFile) -> dict[str, KeyPath]:
