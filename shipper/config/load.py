@@ -381,19 +381,8 @@ class Folder(Generic[M]):
             for stem, fault in self.misnamed():
                 if stem == name:
                     raise ConfigError(str(fault), code="SHIP-202")
-            path = Path(name)
-            word = path.stem if path.suffix.lower() in _ENDINGS else name
-            if word in stems:
-                raise ConfigError(
-                    f"{name!r} is the name of a file: the {self._key} in {self.show(word)} is "
-                    f"called {word!r}. Use that name.",
-                    code="SHIP-202",
-                )
-            raise ConfigError(
-                f"there is no {self._key} {name!r}"
-                f"{suggestion(word, stems, 'there are') or self.none_here()}",
-                code="SHIP-202",
-            )
+            known = suggestion(Path(name).stem, stems, "there are") or self.none_here()
+            raise ConfigError(f"there is no {self._key} {name!r}{known}", code="SHIP-202")
         return self.read(name)
 
     def none_here(self) -> str:
