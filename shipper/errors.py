@@ -51,7 +51,7 @@ class ShipperError(Exception):
     retriable = False
     """True if trying the same thing again later, unchanged, may work."""
     code = UNEXPECTED
-    """Key of :data:`shipper.error_codes.CODES`. An error whose remedy is not that of its class has
+    """Heading in docs/reference/errors.md. An error whose remedy is not that of its class has
     another one."""
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
@@ -118,6 +118,11 @@ class ArchiveMissing(ClusterError):
     retriable = False
 
 
+def _ledger(pipeline: str, cluster: str, topic: str) -> str:
+    where = f"cluster {cluster}: topic {topic}, " if cluster else ""
+    return f"{where}the ledger of {pipeline}{',' if cluster else ''}"
+
+
 class LedgerDamaged(ClusterError):
     code = "SHIP-501"
     retriable = False
@@ -141,16 +146,12 @@ class LedgerDamaged(ClusterError):
         """Make the error for a place in the ledger. ``why`` quotes nothing of the record but names
         of fields."""
         where = f"{'?' if partition is None else partition}:{offset}"
-        ledger = (
-            f"cluster {cluster}: topic {topic}, the ledger of {pipeline},"
-            if cluster
-            else f"the ledger of {pipeline}"
-        )
         error = cls(
-            f"{ledger} has a record that shipper did not write, or that cannot be right, at "
-            f"partition:offset {where}: {why}. Nothing was sent. Find out who writes to the "
-            f"topic. `shipper ledger verify {pipeline}` lists all such records, and `shipper "
-            f"ledger repair {pipeline} {cluster or 'CLUSTER'} --record {where}` repairs one."
+            f"{_ledger(pipeline, cluster, topic)} has a record that shipper did not write, or that "
+            f"cannot be right, at partition:offset {where}: {why}. Nothing was sent. Find out who "
+            f"writes to the topic. `shipper ledger verify {pipeline}` lists all such records, and "
+            f"`shipper ledger repair {pipeline} {cluster or 'CLUSTER'} --record {where}` repairs "
+            "one."
         )
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
         return error
@@ -163,18 +164,13 @@ class LedgerOutdated(ClusterError):
 
     @classmethod
     def of(cls, pipeline: str, *, cluster: str = "", topic: str = "") -> LedgerOutdated:
-        ledger = (
-            f"cluster {cluster}: topic {topic}, the ledger of {pipeline},"
-            if cluster
-            else f"the ledger of {pipeline}"
-        )
         error = cls(
-            f"{ledger} was written by a development version of shipper, before ledger format 1. "
-            "This version cannot read what was shipped, so nothing was sent. Finish the open "
-            "windows with the version that wrote the ledger. Then name a new topic in "
-            "`ledger.topic` of the cluster's file, and run once with --new-ledger. From then "
-            "on, this version ships every file of every window that is run, so begin after the "
-            "last window that the earlier version shipped (`schedule.start`)."
+            f"{_ledger(pipeline, cluster, topic)} was written by a development version of shipper, "
+            "before ledger format 1. This version cannot read what was shipped, so nothing was "
+            "sent. Finish the open windows with the version that wrote the ledger. Then name a new "
+            "topic in `ledger.topic` of the cluster's file, and run once with --new-ledger. From "
+            "then on, this version ships every file of every window that is run, so begin after "
+            "the last window that the earlier version shipped (`schedule.start`)."
         )
         error.pipeline = pipeline
         return error

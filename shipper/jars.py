@@ -113,13 +113,7 @@ def _download(pin: Pin, folder: Path, opener: urllib.request.OpenerDirector) -> 
         with opener.open(url, timeout=STALL_SECONDS) as answer:
             content = answer.read()
     except HTTPError as error:
-        if error.code == 404:
-            raise JarsUnavailable(
-                f"The Maven repository has no {pin.coordinate}. If {MIRROR_VARIABLE} names a "
-                f"mirror, the mirror may lack the jar. Without {MIRROR_VARIABLE}, Maven "
-                "Central is asked."
-            ) from error
-        raise _unreachable(pin, f"it answers {error.code} {error.reason}") from error
+        raise _unreachable(pin, f"it answers {error.code} {error.reason} for {url}") from error
     except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
         said = (

@@ -65,39 +65,25 @@ def read_lock(path: Path) -> tuple[Pin, ...]:
     starts a comment.
 
     Raises:
-        JarsUnavailable: the file is missing, empty or broken; says where.
+        JarsUnavailable: the file is missing or broken; says where.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        entries = [line.partition("#")[0].strip() for line in path.read_text().splitlines()]
     except OSError as problem:
         raise JarsUnavailable(
             f"The list of jars {path} cannot be read: {problem}.", code="SHIP-803"
         ) from problem
-    pins: dict[str, Pin] = {}
-    for number, line in enumerate(lines, start=1):
-        entry = line.partition("#")[0].strip()
-        if not entry:
-            continue
-        match = _LINE.fullmatch(entry)
-        if match is None:
-            raise JarsUnavailable(
-                f"{path}:{number}: found {entry!r}. A line is written `group:name:version "
-                "size_bytes sha256:hex`.",
-                code="SHIP-803",
-            )
-        pin = Pin(
-            match["group"], match["name"], match["version"], int(match["size"]), match["sha256"]
+    found = [(number, _LINE.fullmatch(entry)) for number, entry in enumerate(entries, 1) if entry]
+    if wrong := [number for number, match in found if match is None]:
+        raise JarsUnavailable(
+            f"{path}:{wrong[0]}: a line is written `group:name:version size_bytes sha256:hex`.",
+            code="SHIP-803",
         )
-        if pin.file_name in pins:
-            raise JarsUnavailable(
-                f"{path}:{number}: {pin.file_name} is locked twice, and a folder can hold only "
-                "one.",
-                code="SHIP-803",
-            )
-        pins[pin.file_name] = pin
-    if not pins:
-        raise JarsUnavailable(f"{path} locks no jars.", code="SHIP-803")
-    return tuple(pins.values())
+    return tuple(
+        Pin(match["group"], match["name"], match["version"], int(match["size"]), match["sha256"])
+        for _, match in found
+        if match
+    )
 
 
 def digest(pins: tuple[Pin, ...]) -> str:

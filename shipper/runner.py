@@ -49,13 +49,8 @@ SAMPLES = "samples"
 #: Place of an executor's Python, from its working folder, when the job brings an archive: Spark
 #: unpacks it there under this name.
 _UNPACKED = "environment"
-PLAN, GATE_SOURCE, SHIP, GATE_DELIVERY, REPORT = (
-    "plan",
-    "gate_source",
-    "ship",
-    "gate_delivery",
-    "report",
-)
+PLAN, GATE_SOURCE, SHIP = "plan", "gate_source", "ship"
+GATE_DELIVERY, REPORT = "gate_delivery", "report"
 #: Pseudo-step: shows what lines would become.
 PREVIEW = "preview"
 #: Pseudo-step: judges whether repaired records may leave quarantine.
@@ -133,6 +128,12 @@ class JobOptions:
     )
     brief: bool = _option(False, "leave the closing lines to the process that started this one")
 
+    def __post_init__(self) -> None:
+        """Take lists, as JSON and a command line give them, for tuples."""
+        for each in fields(JobOptions):
+            if isinstance(value := getattr(self, each.name), list):
+                setattr(self, each.name, tuple(value))
+
     def words(self) -> list[str]:
         """Return the options as arguments of ``python -m spark_jobs``."""
         told: list[str] = []
@@ -148,25 +149,16 @@ class JobOptions:
     @staticmethod
     def add_to(parser: argparse.ArgumentParser) -> None:
         """Add the options to a parser, so that its result has the options' names."""
+        actions = {False: "store_true", (): "append", None: "store"}
         for each in fields(JobOptions):
-            action = (
-                "store_true"
-                if each.default is False
-                else "append"
-                if each.default == ()
-                else "store"
-            )
+            action = actions[each.default]
             parser.add_argument(_flag(each), action=action, help=each.metadata["help"])
 
     @staticmethod
     def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
         """Return the options' names and values."""
         given = {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
-        return {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in given.items()
-            if value is not None
-        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _flag(option: Field[Any]) -> str:
@@ -208,37 +200,19 @@ class Job(JobOptions):
         """Return the argv of the process that runs the steps. Holds no secret: those are read from
         the config by the job itself."""
         runner = self.pipeline.runner
-        arguments = [
-            *(
-                "--config",
-                str(self.config_dir),
-                "--pipeline",
-                self.pipeline.name,
-                "--run-id",
-                self.run_id,
-            ),
-            *("--window", f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"),
-            *self.words(),
-            *self.steps,
-        ]
+        window = f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"
+        arguments = ["--config", str(self.config_dir), "--pipeline", self.pipeline.name]
+        arguments += ["--run-id", self.run_id, "--window", window, *self.words(), *self.steps]
         if runner.spark_submit is None:
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
         main = Path(__file__).resolve().parents[1] / "spark_jobs" / "__main__.py"
         more = s3a_jars(self.pipeline, _spark_home(runner.spark_submit))
-        conf = {
-            **runner.conf,
-            **carried(runner, more),
-        }  # Spark's driver has started when spark_jobs could say so
-        settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-        options = [
-            "--master",
-            runner.spark_master,
-            "--deploy-mode",
-            "client",
-            "--driver-memory",
-            runner.driver_memory,
-        ]
-        return [runner.spark_submit, *options, *settings, str(main), *arguments]
+        # Spark's driver has started when spark_jobs could say so.
+        conf = {**runner.conf, **carried(runner, more)}
+        options = ["--master", runner.spark_master, "--deploy-mode", "client"]
+        options += ["--driver-memory", runner.driver_memory]
+        options += [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        return [runner.spark_submit, *options, str(main), *arguments]
 
 
 def _spark_home(spark_submit: str) -> Path:
@@ -248,16 +222,11 @@ def _spark_home(spark_submit: str) -> Path:
 def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
     """Return the settings by which Spark takes to the executors what tasks need: the reader's jar,
     ``more`` jars and, if there is one, the archive with their Python."""
-    found = {
-        "spark.jars": ",".join(
-            filter(None, (str(READER_JAR), *map(str, more), runner.conf.get("spark.jars")))
-        )
-    }
+    jars = [str(READER_JAR), *map(str, more), runner.conf.get("spark.jars")]
+    found = {"spark.jars": ",".join(filter(None, jars))}
     if runner.archive is not None:
-        archive = f"{runner.archive}#{_UNPACKED}"
-        found["spark.archives"] = ",".join(
-            filter(None, (archive, runner.conf.get("spark.archives")))
-        )
+        archives = [f"{runner.archive}#{_UNPACKED}", runner.conf.get("spark.archives")]
+        found["spark.archives"] = ",".join(filter(None, archives))
     return found
 
 
@@ -288,11 +257,9 @@ def why_no_spark(runner: Runner) -> str | None:
 
 def task_python(runner: Runner) -> str:
     """Return the Python of Spark's workers, as an executor finds it."""
-    return (
-        f"./{_UNPACKED}/bin/python"
-        if runner.archive is not None
-        else runner.python or sys.executable
-    )
+    if runner.archive is not None:
+        return f"./{_UNPACKED}/bin/python"
+    return runner.python or sys.executable
 
 
 def environment(runner: Runner, also: Iterable[str] = ()) -> dict[str, str]:

@@ -29,17 +29,15 @@ from shipper.config import load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.errors import UsageError
 from shipper.report.results import RunReport
-from shipper.runner import PLAN, REPORT
+from shipper.runner import REPORT
 from shipper_airflow.dags.build import (
     RETRIES,
-    Broken,
-    Ready,
+    CatalogEntry,
     add_tasks,
     delivered_asset,
     read_catalog,
 )
 from shipper_airflow.dags.faults import LastGood
-from shipper_airflow.dags.graph import DELIVERED
 from shipper_airflow.dags.notice import RunEnded, check_notifiers
 from shipper_airflow.dags.operators import PipelineOperator, folder_of, job_of, leaves_word, receipt
 from shipper_airflow.place import config_dir
@@ -84,17 +82,17 @@ class ShipTaskGroup(TaskGroup):
         (:func:`delivered_asset`)."""
         super().__init__(group_id=group_id or pipeline, **kwargs)
         folder = _folder(config)
-        [entry] = read_catalog(folder, only=pipeline) or [Broken(pipeline, ())]
-        if isinstance(entry, Ready):
+        [entry] = read_catalog(folder, only=pipeline) or [CatalogEntry(pipeline)]
+        if entry.pipeline and not entry.faults:
             LastGood(folder).keep(pipeline)
         # A file that was never right is the DAG's import error.
         found = entry.pipeline or load_pipeline(folder, pipeline, EVERYTHING)
         check_notifiers(found, folder)
         with self:
             asks = _asks(window_start, window_end, clusters, rate_limit)
-            tasks = add_tasks(found, folder, entry.faults, entry.pools, asks)
-        tasks[PLAN].add_inlets(inlets)
-        tasks[DELIVERED].add_outlets(outlets)
+            plan, delivered = add_tasks(found, folder, entry.faults, entry.pools, asks)
+        plan.add_inlets(inlets)
+        delivered.add_outlets(outlets)
 
 
 class ShipOperator(PipelineOperator):

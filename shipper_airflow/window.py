@@ -12,10 +12,6 @@ from shipper.errors import WindowError
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_moment
 
-_REMEDY = (
-    'trigger it with {"window_start": "2026-11-01T06:00:00Z", "window_end": "2026-11-01T07:00:00Z"}'
-)
-
 
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
     """Return when the last file that belongs to a window has settled: a run that plans earlier
@@ -57,17 +53,12 @@ def window_of_run(
     )
     if schedule and settled:
         return Ticks(schedule).last_closed(settled)
-    if opens and closes:
-        raise WindowError(
-            "this run has no window: its data interval is empty, as it is with Airflow's "
-            "plain cron schedules, and the pipeline has no `schedule`. Give the DAG a "
-            "CronDataIntervalTimetable, give `window_start` and `window_end` (both may be "
-            f"templates), or {_REMEDY}.",
-            code="SHIP-224",
-        )
     raise WindowError(
-        "this run has no window: it has no data interval, and the pipeline has no `schedule`. "
-        f"To give it one, {_REMEDY}.",
+        "this run has no window: it has no data interval, or an empty one as with Airflow's plain "
+        "cron schedules, and the pipeline has no `schedule`. Give the DAG a "
+        "CronDataIntervalTimetable, give `window_start` and `window_end` (both may be "
+        'templates), or trigger it with {"window_start": "2026-11-01T06:00:00Z", "window_end": '
+        '"2026-11-01T07:00:00Z"}.',
         code="SHIP-224",
     )
 

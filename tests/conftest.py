@@ -14,7 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], 
 
 
 #: Both wait for Great Expectations, which a worker imports in seconds: one worker runs them.
-_TOGETHER = {"tests/unit/test_gates_suite.py": "tests/unit/test_gates_source.py"}
+_TOGETHER = {"tests/unit/test_gates_judging.py": "tests/unit/test_gates_source.py"}
 
 
 @pytest.hookimpl(optionalhook=True)

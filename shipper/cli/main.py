@@ -69,7 +69,6 @@ from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.runner import Runner
 from shipper.error_codes import code_of, with_code
-from shipper.error_codes import reference as error_reference
 from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
 from shipper.report.markup import plural
 from shipper.report.message import message
@@ -343,10 +342,8 @@ def schema(
     ] = False,
 ) -> None:
     """Write the JSON Schemas for editors, the schema of report.json and the option reference to
-    CONFIG/schema/. In a clone of the project, also write docs/reference/errors.md."""
+    CONFIG/schema/."""
     files = {config / "schema" / name: text for name, text in schema_texts().items()}
-    if (config.parent / "shipper" / "error_codes.py").is_file():  # a clone
-        files[config.parent / "docs" / "reference" / "errors.md"] = error_reference()
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:
         for path in stale:

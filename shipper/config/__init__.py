@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shipper.config.cluster import Cluster
-    from shipper.config.explain import ConfigFault
     from shipper.config.load import (
         LoadedConfig,
         load_all,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from shipper.config.pipeline import Pipeline
     from shipper.config.rules import resolve_uri
     from shipper.config.schema import generated_files
+    from shipper.config.yaml_file import ConfigFault
 
 __all__ = [
     "Cluster",
@@ -40,7 +40,7 @@ __all__ = [
 
 _MODULES = {
     "Cluster": "cluster",
-    "ConfigFault": "explain",
+    "ConfigFault": "yaml_file",
     "Pipeline": "pipeline",
     "generated_files": "schema",
     "resolve_uri": "rules",

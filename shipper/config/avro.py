@@ -3,7 +3,6 @@ values, shipper.kafka.schema_registry asks who numbers their schema."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StrictBool, field_validator, model_validator
 
-from shipper.config.rules import Fault, Model, password_fault, refuse
+from shipper.config.rules import Fault, Model, is_this_machine, password_fault, refuse
 from shipper.config.s3 import SecretText
 
 TOPIC = "{topic}"
@@ -48,10 +47,7 @@ class Avro(Model):
             or not value.get("name")
             or not isinstance(value.get("fields"), list)
         ):
-            raise ValueError(
-                "the schema must be a record's: {type: record, name: …, fields: [{name: …, "
-                "type: …}, …]}"
-            )
+            raise ValueError("the schema must be a record's: {type: record, name: …, fields: […]}")
         return value
 
     @field_validator("subject")
@@ -75,10 +71,6 @@ class Avro(Model):
     def subjects(self, topics: Sequence[str]) -> list[str]:
         """Return the subjects of these topics, each once."""
         return list(dict.fromkeys(map(self.subject_of, topics or ("",))))
-
-    def decides(self) -> dict[str, Any]:
-        """Return the part that the transform's digest includes."""
-        return {"schema": self.schema_}
 
     def open_topics_fault(self) -> str:
         """Return why it does not go with a route whose topic depends on the records; empty if it
@@ -119,15 +111,8 @@ class SchemaRegistry(Model):
     @classmethod
     def _an_address(cls, value: str) -> str:
         if password_fault(value):
-            refuse(
-                [
-                    (
-                        (),
-                        "the address contains a password, and addresses are shown. Use "
-                        "`username` and `password`",
-                    )
-                ]
-            )
+            why = "the address contains a password, and is shown; use `username` and `password`"
+            refuse([((), why)])
         if "${" not in value and not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#]*)?", value):
             raise ValueError("an address is written https://HOST:PORT")
         return value.rstrip("/")
@@ -136,10 +121,7 @@ class SchemaRegistry(Model):
     def _one_way_in(self) -> SchemaRegistry:
         given = self.model_fields_set
         if "token" in given and {"username", "password"} & given:
-            raise ValueError(
-                "`token` and `username` contradict each other: keep the one that the registry asks "
-                "for"
-            )
+            raise ValueError("`token` and `username` contradict each other; keep one")
         for name, other in (
             ("username", "password"),
             ("password", "username"),
@@ -152,14 +134,10 @@ class SchemaRegistry(Model):
     def credentials(self) -> dict[str, str | None]:
         """Return `username` and `password`, or `token`, in the clear, for a request alone; None: a
         reference that is not known here."""
-        given = {
-            name: getattr(self, name)
+        return {
+            name: None if (value := getattr(self, name)) is None else value.get_secret_value()
             for name in ("username", "password", "token")
             if name in self.model_fields_set
-        }
-        return {
-            name: None if value is None else value.get_secret_value()
-            for name, value in given.items()
         }
 
     def warnings(self) -> Iterator[Fault]:
@@ -167,20 +145,10 @@ class SchemaRegistry(Model):
         address = urlsplit(self.url)
         if (
             address.scheme == "http"
-            and not _is_loopback(address.hostname or "")
+            and not is_this_machine(address.hostname or "")
             and {"password", "token"} & self.model_fields_set
         ):
             yield (
                 ("url",),
                 "the password, or token, travels unencrypted to another machine; use https",
             )
-
-
-def _is_loopback(host: str) -> bool:
-    """Return True for loopback, and for a reference, which is not known yet."""
-    if host == "localhost" or "${" in host:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False

@@ -12,15 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from pydantic import Field, Secret, ValidationError, field_validator, model_validator
+from pydantic import Field, Secret, field_validator, model_validator
 
 from shipper.config.environment import EVERYTHING
-from shipper.config.explain import ConfigFault, problems_of
-from shipper.config.load import LoadedConfig, in_order, load_pipeline, missing_folder, show
+from shipper.config.load import (
+    LoadedConfig,
+    ignored,
+    load_pipeline,
+    missing_folder,
+    show,
+    validated,
+)
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, Fault, Model, refuse, resolve_uri, suggestion
 from shipper.config.units import Moment
-from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
+from shipper.config.yaml_file import ConfigFault, YamlFile, in_order, read_yaml
 from shipper.errors import ConfigError
 
 FOLDER = "tests"
@@ -127,20 +133,13 @@ class Case(Model):
     def _beside(cls, value: str | None) -> str | None:
         parts = PurePosixPath(value or "").parts
         if value and (SCHEME.match(value) or parts[:1] == ("/",) or ".." in parts):
-            raise ValueError(
-                "write a path below the folder of the tests, such as web_access/odd.log: a test "
-                "reads no other file"
-            )
+            raise ValueError("write a path below the folder of the tests, such as web/odd.log")
         return value
 
     @model_validator(mode="after")
     def _one_sample(self) -> Case:
         if (self.lines is None) == (self.file is None):
-            raise ValueError(
-                "`lines` and `file` contradict each other; keep one of them"
-                if self.lines
-                else "a case needs a sample: write `lines`, or name a `file`"
-            )
+            raise ValueError("a case has either `lines` or a `file`")
         return self
 
     def shown_path(self, config_dir: Path) -> str:
@@ -160,7 +159,6 @@ class PipelineTests(Model):
 class CaseFile:
     """One file of tests, without a fault."""
 
-    shown: str
     yaml: YamlFile
     folder: Path
     """The folder that `file` of a case is relative to."""
@@ -179,7 +177,7 @@ class CaseFile:
         """Return file, line and column of a case or of something in it, for people and for
         editors."""
         line, column = self.yaml.position(("cases", case, *below))
-        return f"{self.shown}:{line}:{column}"
+        return f"{self.yaml.shown}:{line}:{column}"
 
 
 def cases_path(config_dir: Path, pipeline: str) -> Path:
@@ -232,34 +230,24 @@ def case_faults(
         elif path.exists() and name not in loaded.broken:
             known = suggestion(name, [*loaded.pipelines], "there are")
             why = f"there is no pipeline {name!r} to test{known}; rename or delete the file"
-            faults.append(ConfigFault(show(config_dir, path), None, None, "", why))
+            faults.append(ConfigFault.of_file(show(config_dir, path), why))
     return faults
 
 
 def _read(config_dir: Path, pipeline: Pipeline) -> CaseFile | list[ConfigFault]:
     """Read the tests of ``pipeline``. Return their faults if there are any."""
     path = cases_path(config_dir, pipeline.name)
-    shown = show(config_dir, path)
-    file = read_yaml(path)
-    problems, found = list(file.problems), None
+    file = read_yaml(path, show(config_dir, path))
+    faults, found = list(file.faults), None
     if file.parsed:
-        try:
-            found = PipelineTests.model_validate(file.data, by_alias=True, by_name=False)
-        except ValidationError as error:
-            known = {problem.path for problem in problems}
-            problems += [
-                problem
-                for problem in problems_of(error, PipelineTests, file)
-                if problem.path not in known
-            ]
-    for case_name, case in found.cases.items() if found else ():
-        problems += (
-            Problem(("cases", case_name, *place), why)
-            for place, why in _faults(case, pipeline, path.parent)
-        )
-    if problems or found is None:
-        return [*in_order(ConfigFault.of(problem, file, shown) for problem in problems)]
-    return CaseFile(shown, file, path.parent, pipeline, found.cases)
+        found, more = validated(PipelineTests, file, faults)
+        faults += more
+    for name, case in found.cases.items() if found else ():
+        for place, why in _faults(case, pipeline, path.parent):
+            faults.append(file.fault(("cases", name, *place), why))
+    if faults or found is None:
+        return [*in_order(faults)]
+    return CaseFile(file, path.parent, pipeline, found.cases)
 
 
 def _encoding(pipeline: Pipeline) -> str:
@@ -267,7 +255,7 @@ def _encoding(pipeline: Pipeline) -> str:
     return pipeline.source.csv.encoding if pipeline.source.csv else "UTF-8"
 
 
-def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyPath, str]]:
+def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
     """Yield expectations that contradict the pipeline or name missing parts of it."""
     if case.file is not None:
         sample = folder / case.file
@@ -292,15 +280,11 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[tuple[KeyP
                 f"`records.drop` has no rule {expected.dropped!r}{known}",
             )
         if expected.quarantined and pipeline.quarantine is None:
-            yield (
-                ("expect", index, "quarantined"),
-                "the pipeline has no `quarantine`, so such a record fails the run; write `fails`",
-            )
+            why = "the pipeline has no `quarantine`; write `fails`"
+            yield ("expect", index, "quarantined"), why
         if expected.fails and pipeline.quarantine is not None:
-            yield (
-                ("expect", index, "fails"),
-                "the pipeline has `quarantine`, so such a record fails no run; write `quarantined`",
-            )
+            why = "the pipeline has `quarantine`; write `quarantined`"
+            yield ("expect", index, "fails"), why
 
 
 def pipelines_with_tests(config_dir: Path) -> list[str]:
@@ -318,13 +302,7 @@ def _files(config_dir: Path) -> list[Path]:
 def _ignored(config_dir: Path) -> list[ConfigFault]:
     folder = config_dir / FOLDER
     return [
-        ConfigFault(
-            show(config_dir, path),
-            None,
-            None,
-            "",
-            f"ignored because of its ending; rename it to {path.stem}.yaml",
-        )
+        ignored(path, show(config_dir, folder))
         for path in sorted(folder.iterdir() if folder.is_dir() else ())
-        if path.suffix.lower() == ".yml" or path.suffix == ".YAML"
+        if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"
     ]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, field_validator, model_validator
 
-from shipper.config.rules import Fault, Model, PathTime, pattern_of_source, refuse
+from shipper.config.rules import Fault, Model, PathTime, check_ascending, pattern_of_source, refuse
 from shipper.config.units import Bytes, Seconds, write_duration, write_size
 
 
@@ -74,15 +74,7 @@ class CountCheck(SourceGateCheck):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError(
-                "`min: null` without `max` accepts every number; give one of them, or leave the "
-                "check out"
-            )
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(
-                f"`min` ({self.min}) is larger than `max` ({self.max}), so every number fails"
-            )
+        check_ascending({"min": self.min, "max": self.max})
         return self
 
 
@@ -103,17 +95,7 @@ class TotalBytesCheck(SourceGateCheck):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        low, high = self.min_bytes, self.max_bytes
-        if low is None and high is None:
-            raise ValueError(
-                "without `min` and `max` every size passes; give one of them, or leave the "
-                "check out"
-            )
-        if low is not None and high is not None and low > high:
-            raise ValueError(
-                f"`min` ({write_size(low)}) is larger than `max` ({write_size(high)}), so every "
-                "size fails"
-            )
+        check_ascending({"min": self.min_bytes, "max": self.max_bytes}, write_size)
         return self
 
 
@@ -170,11 +152,8 @@ class FilesPerCheck(CountCheck):
             return
         pattern = pattern_of_source(facts.source_path)
         if pattern is None:
-            yield (
-                (),
-                "`time` is needed: `source.path` does not show where a file's path has its "
-                "time. Write it as in /%Y/%m/%d/%H/",
-            )
+            why = "`time` is needed: `source.path` does not show where a file's path has its time"
+            yield (), why
             return
         try:
             self.path_time(pattern)
@@ -204,10 +183,7 @@ class SizeVsHistoryCheck(SourceGateCheck):
     @model_validator(mode="after")
     def _enough_runs(self) -> Self:
         if self.min_runs > self.runs:
-            raise ValueError(
-                f"`min_runs` ({self.min_runs}) is larger than `runs` ({self.runs}): there would "
-                "never be enough of them to compare with"
-            )
+            raise ValueError(f"`min_runs` ({self.min_runs}) is larger than `runs` ({self.runs})")
         return self
 
     @property
@@ -271,11 +247,7 @@ class QuarantineRateCheck(GateCheck):
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
         if facts.quarantines is False:
-            yield (
-                ("check",),
-                "needs `quarantine`: without it no record goes there, and the first bad record "
-                "fails the run",
-            )
+            yield ("check",), "needs `quarantine`: without it no record goes there"
 
 
 class ReadBackCheck(GateCheck):

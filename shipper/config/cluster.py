@@ -3,7 +3,6 @@ records travel there (`delivery`)."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +16,7 @@ from shipper.config.rules import (
     Fault,
     Model,
     bootstrap_fault,
+    is_this_machine,
     legal_topic,
     original,
     refuse,
@@ -131,14 +131,10 @@ class Delivery(Model):
             self.memory_bytes,
         )
         if batch and chunk and batch > chunk:
-            raise ValueError(
-                "`batch_size` is larger than `chunk_size`: a chunk is one transaction, so such a "
-                "batch could never fill"
-            )
+            raise ValueError("`batch_size` is larger than `chunk_size`, and could never fill")
         if (chunk or batch or 0) * (lanes or 1) > memory:
             raise ValueError(
-                "`lanes` × `chunk_size` is more than `memory`: every lane holds the chunk that it "
-                "sends, so they would not fit; raise `memory` or lower one of them"
+                "`lanes` × `chunk_size` is more than `memory`: each lane holds its chunk"
             )
         if (
             self.stall_timeout_seconds is not None
@@ -146,19 +142,13 @@ class Delivery(Model):
         ):
             raise ValueError(
                 "`stall_timeout` is not longer than `metadata_wait` and `transaction_timeout` "
-                "together: a ship would be stopped while it rightly waits for a topic; raise it, "
-                "or lower one of them"
+                "together: a ship would be stopped while it rightly waits for a topic"
             )
         if isinstance(self.partitions, tuple) and (
-            min(self.partitions, default=0) < 0 or len(set(self.partitions)) < len(self.partitions)
+            min(self.partitions, default=-1) < 0 or len(set(self.partitions)) < len(self.partitions)
         ):
             raise ValueError(
-                "`partitions` names a partition twice, or one below 0; they are numbered from 0"
-            )
-        if self.partitions == ():
-            raise ValueError(
-                "`partitions` is an empty list: records without a key could go nowhere; name some, "
-                "or write `all`"
+                "`partitions` must name each partition once, by its number from 0; or write `all`"
             )
         return self
 
@@ -314,14 +304,9 @@ def _values(properties: Properties) -> dict[str, PropertyValue | None]:
 
 
 def _on_this_machine(broker: str) -> bool:
-    """Return True if ``host:port`` is loopback, or a reference, which is not known yet."""
+    """Return True if ``host:port`` is on this machine, as far as is known."""
     host = broker.strip().rpartition("://")[2].rpartition(":")[0].strip("[]").lower()
-    if host == "localhost" or "${" in broker:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
+    return is_this_machine(host) or "${" in broker
 
 
 def _plain(value: Any) -> Any:

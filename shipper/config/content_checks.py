@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
@@ -26,6 +25,8 @@ from shipper.config.rules import (
     TOPIC_COLUMN,
     Fault,
     Model,
+    check_ascending,
+    named_twice,
     refuse,
     sql_array,
     sql_column,
@@ -141,12 +142,7 @@ class AllowedCheck(RecordCheck):
     @field_validator("values")
     @classmethod
     def _values_differ(cls, values: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        texts = [str(value) for value in values]
-        refuse(
-            ((index,), f"{text!r} is named twice")
-            for index, text in enumerate(texts)
-            if text in texts[:index]
-        )
+        refuse(named_twice([str(value) for value in values]))
         return values
 
     def condition(self) -> str:
@@ -197,23 +193,13 @@ class LineLengthCheck(ContentCheck):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        named = {
+        bounds = {
             "min": self.min_bytes,
             "p50": self.p50_bytes,
             "p99": self.p99_bytes,
             "max": self.max_bytes,
         }
-        given = [(name, value) for name, value in named.items() if value is not None]
-        if not given:
-            raise ValueError(
-                f"it needs a bound, one of {', '.join(named)}: without one every length would pass"
-            )
-        for (low, small), (high, large) in pairwise(given):
-            if small > large:
-                raise ValueError(
-                    f"`{low}` ({write_size(small)}) is larger than `{high}` ({write_size(large)}): "
-                    f"they must ascend in the order {', '.join(named)}"
-                )
+        check_ascending(bounds, write_size)
         return self
 
 
@@ -227,10 +213,7 @@ class Share(Model):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(
-                f"`min` ({self.min}) is larger than `max` ({self.max}), so every share fails"
-            )
+        check_ascending({"min": self.min, "max": self.max})
         return self
 
 
@@ -269,11 +252,7 @@ class RouteRateCheck(ContentCheck):
                     f"no route leads to topic {topic!r}{suggestion(topic, facts.topics)}",
                 )
         if not self.topics and all(TOPIC_COLUMN.search(topic) for topic in facts.topics):
-            yield (
-                (),
-                "there is no topic to check: every route's topic depends on the record. Name "
-                "topics under `topics`",
-            )
+            yield (), "there is no topic to check: every route's topic depends on the record"
 
 
 class SchemaCheck(RecordCheck):
@@ -297,29 +276,14 @@ class SchemaCheck(RecordCheck):
     @model_validator(mode="after")
     def _one_format(self) -> Self:
         if bool(self.fields) == (self.columns is not None):
-            raise ValueError(
-                "it needs `fields` (JSON objects) or `columns` (lines cut at a delimiter), and not "
-                "both"
-            )
+            raise ValueError("it needs either `fields` (of JSON objects) or `columns` (of lines)")
         of_json = [name for name in ("optional", "new_fields") if name in self.model_fields_set]
         if self.columns is not None and of_json:
-            raise ValueError(
-                f"`{of_json[0]}` and `columns` contradict each other: it is about JSON objects; "
-                "remove one of them"
-            )
+            raise ValueError(f"`{of_json[0]}` and `columns` contradict each other")
         if self.fields and "delimiter" in self.model_fields_set:
-            raise ValueError(
-                "`delimiter` and `fields` contradict each other: a JSON object has no delimiter; "
-                "remove one of them"
-            )
-        if twice := sorted(
-            {
-                name
-                for name in (*self.fields, *self.optional)
-                if (*self.fields, *self.optional).count(name) > 1
-            }
-        ):
-            raise ValueError(f"{twice[0]!r} is named twice")
+            raise ValueError("`delimiter` and `fields` contradict each other")
+        for _, why in named_twice((*self.fields, *self.optional)):
+            raise ValueError(why)
         return self
 
     def condition(self) -> str:

@@ -16,12 +16,13 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shipper.config.yaml_file import KeyPath, Problem
+from shipper.config.rules import Fault
+from shipper.config.yaml_file import KeyPath
 
 ReferenceKind = Literal["environment", "file", "airflow"]
 #: Kinds that need not be known while DAGs are parsed, and for ``validate --no-secrets``.
@@ -66,44 +67,27 @@ class UnknownReference(Exception):
     """Error of a reference whose value is not known here. The message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class ReferenceValues:
-    """Sources of the references' values. Holds secrets."""
-
-    environment: Mapping[str, str] = field(repr=False)
-    given: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Values from :data:`GIVEN_VARIABLE`."""
-
-    @classmethod
-    def here(cls) -> ReferenceValues:
-        """Return the values of this process's environment."""
+def look_up(reference: Reference) -> str:
+    """Return the value of a reference in this process. Raises UnknownReference."""
+    if reference.kind == "file":
+        return read_secret(Path(reference.name))
+    if reference.kind == "airflow":
         try:
-            given = json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")
-        except ValueError:
-            given = {}
-        return cls(os.environ, given if isinstance(given, dict) else {})
-
-    def value(self, reference: Reference) -> str:
-        """Look a reference up. Raises UnknownReference."""
-        if reference.kind == "file":
-            return read_secret(Path(reference.name))
-        if reference.kind == "airflow":
-            if str(reference) not in self.given:
-                raise UnknownReference(
-                    f"${{{reference}}}: Airflow's tasks look it up, and found no such connection "
-                    "or field; on the command line set "
-                    f'{GIVEN_VARIABLE} to {{"{reference}": "…"}}'
-                )
-            return str(self.given[str(reference)])
-        name, default = reference.name, reference.default
-        if default is not None:
-            return self.environment.get(name) or default
-        if name not in self.environment:
+            return str(json.loads(os.environ.get(GIVEN_VARIABLE) or "{}")[str(reference)])
+        except (ValueError, LookupError, TypeError):
             raise UnknownReference(
-                f"the environment variable {name} is not set; set it, or write a default: "
-                f"${{{name}:-…}}"
-            )
-        return self.environment[name]
+                f"${{{reference}}}: Airflow's tasks look it up, and found no such connection or "
+                f'field; on the command line set {GIVEN_VARIABLE} to {{"{reference}": "…"}}'
+            ) from None
+    name, default = reference.name, reference.default
+    if default is not None:
+        return os.environ.get(name) or default
+    if name not in os.environ:
+        raise UnknownReference(
+            f"the environment variable {name} is not set; set it, or write a default: "
+            f"${{{name}:-…}}"
+        )
+    return os.environ[name]
 
 
 def read_secret(path: Path) -> str:
@@ -123,16 +107,13 @@ def read_secret(path: Path) -> str:
             if found.st_mode & others:
                 mode = f"0{stat.S_IMODE(found.st_mode):o}"
                 raise UnknownReference(
-                    f"{path} holds a secret and others may read it (mode {mode}): `chmod 600`, or "
-                    "`mode: 0400` where it is mounted"
+                    f"{path} holds a secret and others may read it (mode {mode}); `chmod 600`"
                 )
             content = file.read(_LONGEST_FILE_BYTES + 1)
     except OSError as error:
         raise UnknownReference(f"{path} cannot be read: {error.strerror or error}") from error
     if len(content) > _LONGEST_FILE_BYTES:
-        raise UnknownReference(
-            f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes, which is too long for a secret"
-        )
+        raise UnknownReference(f"{path} is longer than {_LONGEST_FILE_BYTES:,} bytes")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -157,35 +138,34 @@ def references_in(
 
 def fill_in(
     data: Any,
-    known: ReferenceValues,
     wanted: Callable[[KeyPath], bool],
     *,
     kinds: Collection[ReferenceKind] = EVERYTHING,
     leave: Collection[ReferenceKind] = (),
     left: Callable[[KeyPath, str], Any] = lambda path, text: text,
     path: KeyPath = (),
-) -> tuple[Any, list[Problem]]:
+) -> tuple[Any, list[Fault]]:
     """Return ``data`` with every reference in the strings at ``wanted`` paths replaced, and a
-    problem for each that cannot be.
+    fault for each that cannot be.
 
     Args:
         kinds: which kinds may stand here. leave: kinds that need not be known yet; files and
         connections of them are not even looked at. ``left`` then says what stands in
             the string's place; :data:`NOTHING`: its key is left out.
 
-    A string with a problem stays as it is.
+    A string with a fault stays as it is.
     """
-    problems: list[Problem] = []
+    faults: list[Fault] = []
     if isinstance(data, dict | list):
         filled: dict[Any, Any] = {}
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             here = (*path, key)
             filled[key], more = fill_in(
-                value, known, wanted, kinds=kinds, leave=leave, left=left, path=here
+                value, wanted, kinds=kinds, leave=leave, left=left, path=here
             )
-            problems += more
+            faults += more
         filled = {key: value for key, value in filled.items() if value is not NOTHING}
-        return (filled if isinstance(data, dict) else list(filled.values())), problems
+        return (filled if isinstance(data, dict) else list(filled.values())), faults
     if not isinstance(data, str) or not wanted(path):
         return data, []
     later = False
@@ -194,26 +174,25 @@ def fill_in(
         nonlocal later
         reference = _parsed(match)
         if isinstance(reference, str):
-            problems.append(Problem(path, reference))
+            faults.append((path, reference))
         elif reference.kind not in kinds:
-            problems.append(
-                Problem(path, f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here")
-            )
+            why = f"${{{reference.kind}:…}} is for cluster files; use ${{NAME}} here"
+            faults.append((path, why))
         elif reference.kind in leave and reference.kind != "environment":
             later = True
         else:
             try:
-                return known.value(reference)
+                return look_up(reference)
             except UnknownReference as why:
                 if reference.kind in leave:
                     later = True
                 else:
-                    problems.append(Problem(path, str(why)))
+                    faults.append((path, str(why)))
         return ""
 
     filled_in = _REFERENCE.sub(replace, data)
-    if problems:
-        return data, problems
+    if faults:
+        return data, faults
     return (left(path, data) if later else filled_in), []
 
 
@@ -234,8 +213,5 @@ def _parsed(match: re.Match[str]) -> Reference | str:
     if match["kind"] == "airflow":
         if _CONNECTION.fullmatch(match["what"]):
             return Reference("airflow", match["what"])
-        return (
-            "a connection of Airflow's is written ${airflow:CONNECTION.password}, or .login, "
-            ".host, .port, .schema, .extra.KEY"
-        )
+        return "a connection of Airflow's is written ${airflow:CONNECTION.password}"
     return "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"

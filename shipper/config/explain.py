@@ -1,5 +1,4 @@
-"""Explanation of faults in a configuration, in a user's words: pydantic's errors as problems at the
-user's own paths, and problems as faults with file, line and column.
+"""Explanation of pydantic's errors in a user's words, at the user's own paths.
 
 pydantic describes places by the models' structure: shorthands written out, the `check` of a gate as
 one more step. A user sees the path that is in the file. The allowed values at a path are read from
@@ -9,7 +8,7 @@ the models' annotations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -18,79 +17,28 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, suggestion
+from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, Fault, suggestion
 from shipper.config.units import Unit, written
-from shipper.config.yaml_file import KeyPath, Problem, YamlFile
+from shipper.config.yaml_file import ConfigFault, KeyPath, YamlFile, value_at
 
 _LONGEST_QUOTE = 60
 _KINDS = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-@dataclass(frozen=True)
-class ConfigFault:
-    """One thing that is wrong. ``str()`` of it is the line that a user reads; no secret is
-    in it."""
-
-    file: str
-    line: int | None
-    """Line, from 1, as is ``column``; None if the fault has no place in a file: a folder that is
-    missing, for instance."""
-    column: int | None
-    field: str
-    """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a
-    whole."""
-    message: str
-    repeats: bool = False
-    """True if it tells of a fault in another file, which is listed by itself where all files
-    are."""
-
-    def __str__(self) -> str:
-        place = ":".join(
-            str(part) for part in (self.file, self.line, self.column) if part is not None
-        )
-        return (
-            f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
-        )
-
-    @classmethod
-    def of(cls, problem: Problem, file: YamlFile, shown: str) -> ConfigFault:
-        """Make a fault of ``problem`` of ``file``, with the file's path as ``shown``."""
-        if problem.position is None and (origin := file.origin(problem.path)):
-            other, name, path = origin
-            return cls(
-                name,
-                *other.position(path),
-                dotted(path),
-                f"{problem.message} (as a default of {shown})",
-            )
-        line, column = problem.position or (
-            file.position(problem.path) if file.parsed else (None, None)
-        )
-        return cls(shown, line, column, dotted(problem.path), problem.message, problem.repeats)
-
-
-def dotted(path: KeyPath) -> str:
-    """Write ``("routes", 1, "when")`` as ``"routes[1].when"``."""
-    return "".join(
-        f"[{step}]" if isinstance(step, int) else f".{step}" for step in path
-    ).removeprefix(".")
-
-
-def problems_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[Problem]:
+def faults_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[ConfigFault]:
     """Return all errors about ``file.data``, which was validated as ``model``; in pydantic's order,
     each once."""
     found = []
     for details in error.errors():
         location = details["loc"]
         of_key = location[-1:] == (THE_KEY,)
-        problem = _problem(
-            details, _spot(location[:-1] if of_key else location, model, file.data), file
-        )
-        if problem is not None:
-            found.append(
-                replace(problem, position=file.key_position(problem.path)) if of_key else problem
-            )
+        spot = _spot(location[:-1] if of_key else location, model, file.data)
+        if fault := _fault(details, spot, file):
+            path, why = fault
+            of_key = of_key or details["type"] == "extra_forbidden"
+            position = file.position(path, of_key=True) if of_key and file.is_own(path) else None
+            found.append(file.fault(path, why, position))
     return list(dict.fromkeys(found))
 
 
@@ -127,55 +75,38 @@ def _spot(location: tuple[str | int, ...], model: type[BaseModel], data: Any) ->
             spot = _Spot((*spot.path, step), None, item(here), spot.field)
         else:
             continue  # one of several scalar types; pydantic reports each of them
-        data = data if isinstance(data, str) else _at(data, (step,))
+        data = data if isinstance(data, str) else value_at(data, (step,))
     return spot
 
 
-def _at(data: Any, path: KeyPath) -> Any:
-    """Return the value at ``path``, None if there is none."""
-    for step in path:
-        if isinstance(data, dict):
-            data = data.get(step)
-        else:
-            data = (
-                data[step]
-                if isinstance(data, list) and isinstance(step, int) and step < len(data)
-                else None
-            )
-    return data
-
-
-def _problem(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Problem | None:
+def _fault(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Fault | None:
     """Return ``error`` in a user's words; None if it only repeats others."""
     kind, context, path = error["type"], error.get("ctx", {}), spot.path
     if kind == "fault":
-        return Problem(path, str(context["why"]))
+        return path, str(context["why"])
     if kind == "extra_forbidden":
-        return Problem(path, _unknown_key(spot), file.key_position(path))
+        return path, _unknown_key(spot)
     if kind == "missing":
         if spot.owner is Pipeline and path == ("routes",):
-            return Problem(
-                ("topic",),
+            return ("topic",), (
                 "missing: every record needs a topic; write `topic: NAME`, or a table under "
-                "`routes`",
+                "`routes`"
             )
-        return Problem(path, "missing; it has no default")
+        return path, "missing; it has no default"
     if kind.startswith("union_tag_"):
-        known = list(variants(spot.annotation))
-        if "tag" not in context:
-            return Problem(path, f"`check` is missing{suggestion('', known)}")
-        return Problem(
-            (*path, "check"),
-            f"unknown check {context['tag']!r}{suggestion(str(context['tag']), known)}",
-        )
-    if kind == "too_short" and _at(file.data, path) not in ([], {}):
+        known, tag = list(variants(spot.annotation)), context.get("tag")
+        if tag is None:
+            return path, f"`check` is missing{suggestion('', known)}"
+        return (*path, "check"), f"unknown check {tag!r}{suggestion(str(tag), known)}"
+    value = value_at(file.data, path)
+    if kind == "too_short" and value not in ([], {}):
         # pydantic counts the entries without an error only; the others are reported by themselves
         return None
-    found = _found(kind, spot, file)
+    found = _found(kind, spot, value, file)
     if enumerated := words(bare(spot.annotation)):
-        return Problem(path, f"{found}{suggestion(file.text(path) or '', enumerated)}")
-    allowed = _allowed(kind, context, spot, _at(file.data, path)) or error["msg"]
-    return Problem(path, f"{found}; {allowed}" if found else allowed)
+        return path, f"{found}{suggestion(file.text(path) or '', enumerated)}"
+    allowed = _allowed(kind, context, spot, value) or error["msg"]
+    return path, f"{found}; {allowed}" if found else allowed
 
 
 def _unknown_key(spot: _Spot) -> str:
@@ -202,10 +133,9 @@ def _unknown_key(spot: _Spot) -> str:
     return f"unknown key{suggestion(key, keys)}"
 
 
-def _found(kind: str, spot: _Spot, file: YamlFile) -> str:
+def _found(kind: str, spot: _Spot, value: Any, file: YamlFile) -> str:
     """Return the value in the file; empty if the model keeps it out of its own repr, as it does
     with secrets."""
-    value = _at(file.data, spot.path)
     if isinstance(value, dict | list):
         what = "a section" if isinstance(value, dict) else "a list"
         return f"found {what}" if kind.endswith("_type") else ""

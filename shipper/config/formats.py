@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from shipper.config.rules import Fault, Model, refuse
+from shipper.config.rules import Fault, Model, named_twice, refuse
 
 Format = Literal["text", "jsonl", "csv", "parquet", "orc", "avro", "whole_file"]
 Codec = Literal["auto", "none", "gzip", "bzip2", "zstd", "lz4", "snappy", "hadoop_snappy"]
@@ -63,40 +63,24 @@ class Csv(Model):
     @field_validator("columns")
     @classmethod
     def _columns_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        refuse(
-            ((i,), f"{name!r} is named twice")
-            for i, name in enumerate(value or ())
-            if name in (value or ())[:i]
-        )
+        refuse(named_twice(value or ()))
         return value
 
 
 def source_faults(format: Format, codec: Codec, csv: Csv | None) -> Iterator[Fault]:
     """Yield contradictions between the fields of `source`."""
     if csv is not None and format != "csv":
-        yield (
-            ("csv",),
-            f"`csv` and `format: {format}` contradict each other: set `format: csv`, or remove "
-            "`csv`",
-        )
+        yield ("csv",), f"`csv` and `format: {format}` contradict each other; remove one"
     if codec != "auto" and format in TABLES:
-        yield (
-            ("codec",),
-            f"`codec` and `format: {format}` contradict each other: such files are packed inside, "
-            "and say how; remove `codec`",
-        )
+        why = f"`codec` and `format: {format}` contradict each other: such files say how"
+        yield ("codec",), why
 
 
 def starts_with_fault(format: Format) -> str:
     """Return why records cannot begin by a pattern; empty if they can."""
-    return (
-        ""
-        if format == "text"
-        else (
-            f"`starts_with` and `source.format: {format}` contradict each other: it is for "
-            "text; remove one"
-        )
-    )
+    if format == "text":
+        return ""
+    return f"`starts_with` and `source.format: {format}` contradict each other: it is for text"
 
 
 def with_objects_asked_for(data: dict[str, Any]) -> dict[str, Any]:

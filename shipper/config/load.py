@@ -21,24 +21,29 @@ from shipper.config.environment import (
     NOTHING,
     Reference,
     ReferenceKind,
-    ReferenceValues,
     fill_in,
     references_in,
 )
-from shipper.config.explain import ConfigFault, dotted, problems_of
+from shipper.config.explain import faults_of
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
 from shipper.config.redact import unnamed_keys
-from shipper.config.rules import Model, check_topic, suggestion
+from shipper.config.rules import Fault, Model, check_topic, suggestion
 from shipper.config.s3 import SECRETS
-from shipper.config.yaml_file import BEGINNING, KeyPath, Problem, YamlFile, read_yaml
+from shipper.config.yaml_file import (
+    BEGINNING,
+    ConfigFault,
+    KeyPath,
+    YamlFile,
+    dotted,
+    in_order,
+    read_yaml,
+)
 from shipper.errors import ConfigError
 
 M = TypeVar("M", bound=Model)
 _SHORTHANDS = {"routes[0].topic": "topic", "source.path": "source", "schedule.cron": "schedule"}
-_S3 = ("source", "s3")
-_PROPERTIES = ("properties",)
-_REGISTRY = ("schema_registry",)
+_ENDINGS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -65,15 +70,9 @@ def load_pipeline(config_dir: Path, name: str, leave: Collection[ReferenceKind] 
     ``leave``: kinds of references whose values may be unknown for now, see
     :mod:`shipper.config.environment`.
     """
-    file = _pipelines(config_dir, leave).one(name)
-    clusters = _clusters(config_dir)
-    more = (
-        *_cluster_faults(file, clusters, {}),
-        *_ledger_faults(file, _ledgers(clusters, file)),
-        *_registry_faults(file, clusters),
-        *_former_faults(file, _pipelines(config_dir)),
-    )
-    return _right(file, more)
+    folder = _pipelines(config_dir, leave)
+    file = folder.one(name)
+    return _right(file, _cross_faults(file, folder, _clusters(config_dir, EVERYTHING)))
 
 
 def load_pipeline_alone(
@@ -100,24 +99,18 @@ def references(config_dir: Path, pipeline: str) -> set[Reference]:
     """Return all references of the pipeline's file and of its clusters' files, known or not. Never
     raises."""
     pipelines, clusters = _pipelines(config_dir), _clusters(config_dir)
-    named = pipelines.file(pipeline).data.get("clusters")
-    names = (
-        [name for name in named if isinstance(name, str)] if isinstance(named, list | dict) else []
-    )
+    named = [name for _, name in _named_clusters(pipelines.file(pipeline))]
     return pipelines.references(pipeline).union(
-        *(clusters.references(name) for name in names if name in clusters.stems())
+        *(clusters.references(name) for name in named if name in clusters.stems())
     )
 
 
 def hash_keys(config_dir: Path, pipeline: str) -> list[str]:
     """Return the references that name the keys of `records.redact`, as written, in the order of the
     rules. Never raises."""
-    file = _pipelines(config_dir).file(pipeline)
-    records = file.data.get("records")
-    rules = records.get("redact") if isinstance(records, dict) else None
-    count = len(rules) if isinstance(rules, list) else 0
-    found = (file.text(("records", "redact", index, "hash", "key")) for index in range(count))
-    return [key for key in found if key is not None]
+    written = _pipelines(config_dir).file(pipeline).written
+    keys = [place.text for path, place in written.items() if _is_hash_key(path)]
+    return [key for key in keys if key is not None]
 
 
 def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedConfig:
@@ -127,94 +120,70 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
         return LoadedConfig({}, {}, (missing_folder(config_dir),), {})
     of_clusters, of_pipelines = _clusters(config_dir, leave), _pipelines(config_dir, leave)
     clusters = {stem: of_clusters.read(stem) for stem in of_clusters.stems()}
-    reasons = {stem: file.faults[0] for stem, file in clusters.items() if file.faults}
-    pipelines, broken = _read_pipelines(of_pipelines, of_clusters, reasons)
-    faults = [fault for file in clusters.values() for fault in file.faults]
+    pipelines: dict[str, Pipeline] = {}
+    broken: dict[str, tuple[ConfigFault, ...]] = {}
+    for stem in of_pipelines.stems():
+        file = of_pipelines.read(stem)
+        of_others = _cross_faults(file, of_pipelines, of_clusters, clusters)
+        if found := in_order((*file.faults, *of_others)):
+            broken[stem] = found
+        elif file.model is not None:
+            pipelines[stem] = file.model
+    for stem, fault in of_pipelines.misnamed():
+        if stem not in pipelines:
+            broken[stem] = (*broken.get(stem, ()), fault)
+    faults = [fault for read in clusters.values() for fault in read.faults]
     faults += [fault for found in broken.values() for fault in found if not fault.repeats]
     # A file with the wrong ending beside one with the right ending breaks nothing, but is a fault.
     faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
     faults += of_pipelines.platform.faults if of_pipelines.platform else ()
     if not pipelines and not broken:
         message = "no pipeline here; a pipeline is a file NAME.yaml in this folder"
-        faults.append(ConfigFault(of_pipelines.shown, None, None, "", message))
-    right = {stem: file.model for stem, file in clusters.items() if file.model is not None}
+        faults.append(ConfigFault.of_file(of_pipelines.shown, message))
+    right = {stem: read.model for stem, read in clusters.items() if read.model is not None}
     warnings = [
-        clusters[stem].fault(path, why)
+        clusters[stem].yaml.fault(path, why)
         for stem, model in right.items()
         for path, why in model.warnings()
     ]
     return LoadedConfig(pipelines, right, in_order(faults), broken, in_order(warnings))
 
 
-def _read_pipelines(
-    folder: Folder[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
-) -> tuple[dict[str, Pipeline], dict[str, tuple[ConfigFault, ...]]]:
-    """Return the pipelines that are right, and the faults of those that are broken."""
-    pipelines: dict[str, Pipeline] = {}
-    broken: dict[str, tuple[ConfigFault, ...]] = {}
-    ledgers: dict[str, str] = {}
-    for stem in folder.stems():
-        file = folder.read(stem)
-        ledgers |= _ledgers(clusters, file, ledgers)
-        of_clusters = (
-            *_cluster_faults(file, clusters, reasons),
-            *_ledger_faults(file, ledgers),
-            *_registry_faults(file, clusters),
-            *_former_faults(file, folder),
-        )
-        faults = in_order((*file.faults, *of_clusters))
-        if file.model is not None and not faults:
-            pipelines[stem] = file.model
-        else:
-            broken[stem] = faults
-    for stem, fault in folder.misnamed():
-        if stem not in pipelines:
-            broken[stem] = (*broken.get(stem, ()), fault)
-    return pipelines, broken
-
-
 def pipeline_names(config_dir: Path) -> set[str] | None:
     """Return the names of the pipelines that have a file, right or not; None if there is no folder
     of them, or it cannot be read."""
     try:
-        names = {
-            path.stem
-            for path in (config_dir / "pipelines").iterdir()
-            if path.suffix.lower() in (".yaml", ".yml")
-        }
+        files = [*(config_dir / "pipelines").iterdir()]
     except OSError:
         return None
-    return {name for name in names if not name.startswith(".")}
+    return {file.stem for file in files if _is_yaml(file)}
 
 
 def locate(config_dir: Path, pipeline: str, field: str, message: str) -> ConfigFault:
     """Return a fault that another program found in a pipeline, Spark in ``routes[1].when`` for
     instance, with file, line and column."""
-    folder = _pipelines(config_dir)
-    file = folder.file(pipeline)
-    paths = {dotted(path): path for path in file.paths()}
+    return _fault_at(_pipelines(config_dir).file(pipeline), field, message)
+
+
+def _fault_at(file: YamlFile, field: str, message: str) -> ConfigFault:
+    paths = {dotted(path): path for path in file.written}
     written = field if field in paths else _SHORTHANDS.get(field, field)
     around = written
-    while (
-        around and around not in paths
-    ):  # what is not in the file is shown at the section that it would be in
+    while around and around not in paths:
+        # What is not in the file is shown at the section that it would be in.
         around = around[: max(around.rfind("."), around.rfind("["), 0)]
-    if file.origin(paths.get(around, ())):
-        return ConfigFault.of(Problem(paths[around], message), file, folder.show(pipeline))
-    return ConfigFault(
-        folder.show(pipeline), *file.position(paths.get(around, ())), written, message
-    )
+    fault = file.fault(paths.get(around, ()), message)
+    return replace(fault, field=written) if fault.file == file.shown else fault
 
 
 def locate_property(config_dir: Path, cluster: str, message: str) -> ConfigFault:
     """Return a Kafka client's complaint about a cluster's properties, at the property that the
     complaint names, if any."""
-    folder = _clusters(config_dir)
-    file = read_yaml(folder.path(cluster))
-    written = [path for path in file.paths() if len(path) == 2 and path[0] == "properties"]
+    file = _clusters(config_dir).file(cluster)
+    written = [path for path in file.written if len(path) == 2 and path[0] == "properties"]
     named = [path for path in written if str(path[1]) in message]
     path = max(named, key=lambda path: len(str(path[1])), default=written[0][:1] if written else ())
-    return ConfigFault.of(Problem(path, message), file, folder.show(cluster))
+    return file.fault(path, message)
 
 
 def load_platform(config_dir: Path) -> Platform:
@@ -222,7 +191,7 @@ def load_platform(config_dir: Path) -> Platform:
     file."""
     found = _platform(config_dir)
     if found.faults:
-        raise ConfigError("\n".join(str(fault) for fault in found.faults))
+        raise ConfigError("\n".join(map(str, found.faults)))
     return found.platform
 
 
@@ -241,153 +210,111 @@ def _clusters(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> Folder
 def _right(file: ConfigFile[M], more: Iterable[ConfigFault] = ()) -> M:
     faults = in_order((*file.faults, *more))
     if file.model is None or faults:
-        raise ConfigError("\n".join(str(fault) for fault in faults))
+        raise ConfigError("\n".join(map(str, faults)))
     return file.model
 
 
-def _cluster_faults(
-    file: ConfigFile[Pipeline], clusters: Folder[Cluster], reasons: Mapping[str, ConfigFault]
-) -> list[ConfigFault]:
-    """Return the faults of clusters that the pipeline names and that have no file, or, by
-    ``reasons``, a broken one. Looks at the file's text and not at the model, so that another fault
-    does not hide these."""
-    names = file.yaml.data.get("clusters")
+# --- What files say of each other
+
+
+def _named_clusters(file: YamlFile) -> list[tuple[KeyPath, str]]:
+    """Return the clusters that the pipeline names, each with its place. By the file and not by the
+    model, so that another fault does not hide one here."""
+    named = file.data.get("clusters")
+    if isinstance(named, list):
+        return [(("clusters", i), name) for i, name in enumerate(named) if isinstance(name, str)]
+    return [(("clusters", name), name) for name in named] if isinstance(named, dict) else []
+
+
+def _former_names(file: YamlFile) -> dict[str, KeyPath]:
+    """Return the names in `formerly`, each with its place."""
+    return {
+        place.text: path
+        for path, place in file.written.items()
+        if path[:1] == ("formerly",) and place.text
+    }
+
+
+def _cross_faults(
+    file: ConfigFile[Pipeline],
+    pipelines: Folder[Pipeline],
+    clusters: Folder[Cluster],
+    read: Mapping[str, ConfigFile[Cluster]] | None = None,
+) -> Iterator[ConfigFault]:
+    """Yield what does not fit between a pipeline and other files. ``read``: the clusters, if their
+    faults count too; by default it only counts that they have a file."""
     stems = clusters.stems()
-    faults = []
-    places = (
-        names.items()
-        if isinstance(names, dict)
-        else enumerate(names)
-        if isinstance(names, list)
-        else ()
-    )
-    for place, entry in places:
-        name = place if isinstance(names, dict) else entry
-        if isinstance(name, str) and (name not in stems or name in reasons):
-            unknown = (
-                f"no cluster {name!r}{suggestion(name, stems, 'there are') or clusters.none_here()}"
-            )
-            message = f"cluster {name!r} is broken: {reasons[name]}" if name in reasons else unknown
-            fault = file.fault(("clusters", place), message)
-            faults.append(replace(fault, repeats=name in reasons))
-    return faults
-
-
-def _ledgers(
-    clusters: Folder[Cluster], file: ConfigFile[Pipeline], known: Collection[str] = ()
-) -> dict[str, str]:
-    """Return cluster → its `ledger.topic`, of the pipeline's clusters that set one; as written,
-    since a cluster's secrets need not be known for that."""
-    found = {}
-    for name in file.model.clusters if file.model else ():
-        path = clusters.path(name)
-        if name not in known and path.is_file():
-            ledger = read_yaml(path).data.get("ledger")
-            topic = ledger.get("topic") if isinstance(ledger, dict) else None
-            found[name] = topic if isinstance(topic, str) else ""
-    return found
-
-
-def _ledger_faults(file: ConfigFile[Pipeline], ledgers: Mapping[str, str]) -> Iterator[ConfigFault]:
-    """Yield faults of topics for records that are ledgers of one of the pipeline's clusters."""
+    for path, name in _named_clusters(file.yaml):
+        if name not in stems:
+            known = suggestion(name, stems, "there are") or clusters.none_here()
+            yield file.yaml.fault(path, f"no cluster {name!r}{known}")
+        elif read and read[name].faults:
+            why = f"cluster {name!r} is broken: {read[name].faults[0]}"
+            yield file.yaml.fault(path, why, repeats=True)
     if file.model is None:
         return
-    named = [ledgers[cluster] for cluster in file.model.clusters if ledgers.get(cluster)]
-    places: list[tuple[KeyPath, str]] = []
-    for index, route in enumerate(file.model.routes):
-        if not route.columns:
-            places.append(
-                (
-                    ("routes", index, "topic") if "routes" in file.yaml.data else ("topic",),
-                    route.topic,
-                )
-            )
-        places += [
-            (("routes", index, "topics", number), topic)
-            for number, topic in enumerate(route.topics)
-        ]
-    for name, target in file.model.targets.items():
-        for index, route in enumerate(target.routes):
-            place = ("clusters", name, "routes", index)
-            places += [((*place, "topic"), route.topic)] if not route.columns else []
-            places += [
-                ((*place, "topics", number), topic) for number, topic in enumerate(route.topics)
-            ]
-    if file.model.quarantine:
-        places.append((("quarantine", "topic"), file.model.quarantine.topic))
-    for path, topic in places if named else ():
-        try:
-            check_topic(topic, *named)
-        except ValueError as error:
-            yield file.fault(path, str(error))
-
-
-def _registry_faults(
-    file: ConfigFile[Pipeline], clusters: Folder[Cluster]
-) -> Iterator[ConfigFault]:
-    """Yield faults of clusters without a registry, if the pipeline needs one; as written, as in
-    :func:`_ledgers`."""
-    if file.model is None or file.model.records.avro is None:
-        return
-    for name in file.model.clusters:
-        path = clusters.path(name)
-        if path.is_file() and not read_yaml(path).data.get("schema_registry"):
+    found = {
+        name: (read[name] if read else clusters.read(name)).model
+        for name in file.model.clusters
+        if name in stems
+    }
+    models = {name: model for name, model in found.items() if model is not None}
+    yield from _ledger_faults(file.yaml, file.model, [*models.values()])
+    for name, model in models.items():
+        if file.model.records.avro and model.schema_registry is None:
             why = (
                 f"cluster {name!r} has no `schema_registry`, which numbers the schema: say in "
                 f"{clusters.show(name)} where it is"
             )
-            yield file.fault(("records", "avro"), why)
+            yield file.yaml.fault(("records", "avro"), why)
+    yield from _former_faults(file.yaml, file.model.name, pipelines)
 
 
-def _former_faults(file: ConfigFile[Pipeline], folder: Folder[Pipeline]) -> Iterator[ConfigFault]:
+def _ledger_faults(
+    file: YamlFile, pipeline: Pipeline, clusters: Collection[Cluster]
+) -> Iterator[ConfigFault]:
+    """Yield faults of topics for records that are ledgers of one of the clusters."""
+    named = [("quarantine.topic", pipeline.quarantine.topic)] if pipeline.quarantine else []
+    for place, route in pipeline.all_routes():
+        named += [] if route.columns else [(f"{place}.topic", route.topic)]
+        named += ((f"{place}.topics[{index}]", name) for index, name in enumerate(route.topics))
+    for field, topic in named:
+        try:
+            check_topic(topic, *(cluster.ledger.topic for cluster in clusters))
+        except ValueError as error:
+            yield _fault_at(file, field, str(error))
+
+
+def _former_faults(
+    file: YamlFile, pipeline: str, folder: Folder[Pipeline]
+) -> Iterator[ConfigFault]:
     """Yield faults of names in `formerly` that another pipeline has, or had before: two would write
     to one ledger, and each would take the other's windows for its own. A circle of names is such a
     case: one of them has a file."""
-    if file.model is None or not file.model.formerly:
-        return
-    stems = folder.stems()
-    others = {stem: _former(folder.file(stem).data) for stem in stems if stem != file.model.name}
-    single = isinstance(file.yaml.data.get("formerly"), str)
-    for index, name in enumerate(file.model.formerly):
-        place: KeyPath = ("formerly",) if single else ("formerly", index)
-        if name in stems:
-            yield file.fault(
-                place,
-                f"pipeline {name!r} exists: a name that it had before can have no file; rename "
-                "that file, or remove this",
+    former = _former_names(file)
+    for stem in folder.stems() if former else ():
+        if stem in former:
+            why = (
+                f"pipeline {stem!r} exists: a name that it had before can have no file; rename "
+                "that file, or remove this"
             )
-        for stem, names in others.items():
-            if name in names:
-                why = (
-                    f"pipeline {stem!r} was formerly {name!r} too, and one ledger belongs to one "
-                    "pipeline; remove the name from one of them"
-                )
-                yield file.fault(place, why)
-
-
-def _former(data: Mapping[str, Any]) -> list[str]:
-    found = data.get("formerly")
-    return (
-        [found]
-        if isinstance(found, str)
-        else [name for name in found if isinstance(name, str)]
-        if isinstance(found, list)
-        else []
-    )
+            yield file.fault(former[stem], why)
+        theirs = _former_names(folder.file(stem)) if stem != pipeline else {}
+        for name in former.keys() & theirs.keys():
+            why = (
+                f"pipeline {stem!r} was formerly {name!r} too, and one ledger belongs to one "
+                "pipeline; remove the name from one of them"
+            )
+            yield file.fault(former[name], why)
 
 
 @dataclass(frozen=True)
 class ConfigFile(Generic[M]):
     """One file that was read: its model, unless there are faults."""
 
-    shown: str
     yaml: YamlFile
     model: M | None
     faults: tuple[ConfigFault, ...]
-
-    def fault(self, path: KeyPath, message: str) -> ConfigFault:
-        """Return another program's complaint about ``path`` as a fault."""
-        return ConfigFault.of(Problem(path, message), self.yaml, self.shown)
 
 
 class Folder(Generic[M]):
@@ -433,19 +360,16 @@ class Folder(Generic[M]):
         by_lower: dict[str, str] = {}
         for path in self._files():
             if path.suffix != ".yaml":
-                message = f"ignored because of its ending; rename it to {path.stem}.yaml"
-                yield path.stem, ConfigFault(f"{self.shown}/{path.name}", None, None, "", message)
+                yield path.stem, ignored(path, self.shown)
                 continue
             first = by_lower.setdefault(path.stem.lower(), path.stem)
             if first != path.stem:
                 message = f"differs from {first}.yaml in letter case only; rename one of them"
-                yield path.stem, ConfigFault(self.show(path.stem), None, None, "", message)
+                yield path.stem, ConfigFault.of_file(self.show(path.stem), message)
 
     def _files(self) -> list[Path]:
-        if not self._folder.is_dir():
-            return []
-        files = (path for path in self._folder.iterdir() if not path.name.startswith("."))
-        return sorted(path for path in files if path.suffix.lower() in (".yaml", ".yml"))
+        files = self._folder.iterdir() if self._folder.is_dir() else ()
+        return sorted(filter(_is_yaml, files))
 
     def one(self, name: str) -> ConfigFile[M]:
         """Return the file of the pipeline or cluster ``name``. Raises ConfigError if there is
@@ -457,19 +381,8 @@ class Folder(Generic[M]):
             for stem, fault in self.misnamed():
                 if stem == name:
                     raise ConfigError(str(fault), code="SHIP-202")
-            path = Path(name)
-            word = path.stem if path.suffix.lower() in (".yaml", ".yml") else name
-            if word in stems:
-                raise ConfigError(
-                    f"{name!r} is the name of a file: the {self._key} in {self.show(word)} is "
-                    f"called {word!r}. Use that name.",
-                    code="SHIP-202",
-                )
-            raise ConfigError(
-                f"there is no {self._key} {name!r}"
-                f"{suggestion(word, stems, 'there are') or self.none_here()}",
-                code="SHIP-202",
-            )
+            known = suggestion(Path(name).stem, stems, "there are") or self.none_here()
+            raise ConfigError(f"there is no {self._key} {name!r}{known}", code="SHIP-202")
         return self.read(name)
 
     def none_here(self) -> str:
@@ -478,106 +391,80 @@ class Folder(Generic[M]):
 
     def read(self, stem: str) -> ConfigFile[M]:
         """Read the file and its faults. Never raises for a faulty file."""
-        file, shown = self.file(stem), self.show(stem)
-        problems, model = list(file.problems), None
+        file = self.file(stem)
+        faults, model = list(file.faults), None
         if self.platform and self.platform.faults:  # it might forbid what stands here
-            problems.append(
-                Problem(
-                    (),
-                    f"the platform's file is broken: {self.platform.faults[0]}",
-                    BEGINNING,
-                    repeats=True,
-                )
-            )
+            why = f"the platform's file is broken: {self.platform.faults[0]}"
+            faults.append(file.fault((), why, BEGINNING, repeats=True))
         if file.parsed:
             data, missing = self._filled_in(file)
-            problems = [
-                _without_secret(problem) if self._model is Cluster else problem
-                for problem in (*problems, *missing)
-            ]
-            known = {problem.path for problem in problems}
-            try:
-                # Only keys of the YAML are allowed here: `chunk_size_bytes`, a name in the code, is
-                # an unknown key.
-                model = self._model.model_validate(data, by_alias=True, by_name=False)
-            except ValidationError as error:
-                # A value that is known to be wrong needs no second complaint from pydantic.
-                problems += [
-                    problem
-                    for problem in problems_of(error, self._model, file)
-                    if problem.path not in known
-                ]
+            faults += (file.fault(path, why) for path, why in missing)
+            model, more = validated(self._model, replace(file, data=data), faults)
+            faults += more
             if data.get(self._key, stem) != stem and all(
-                problem.path != (self._key,) for problem in problems
+                fault.field != self._key for fault in faults
             ):
-                problems.append(self._other_name(stem, file))
+                why = (
+                    f"found {file.text((self._key,))!r}, but the file is {stem}.yaml; the two must "
+                    "be the same: rename the file or change the name"
+                )
+                faults.append(file.fault((self._key,), why))
         if self.platform and isinstance(model, Pipeline):
-            problems += self.platform.beyond(file, model, self._config_dir)
-        faults = in_order(ConfigFault.of(problem, file, shown) for problem in problems)
-        return ConfigFile(shown, file, None if faults else model, faults)
+            beyond = self.platform.beyond(file, model, self._config_dir)
+            faults += (file.fault(path, why) for path, why in beyond)
+        return ConfigFile(file, None if faults else model, in_order(faults))
 
     def file(self, stem: str) -> YamlFile:
         """Return the file's data and places; of a pipeline, with the platform's defaults below
         it."""
-        own = read_yaml(self.path(stem))
+        own = read_yaml(self.path(stem), self.show(stem))
         return self.platform.merged(own) if self.platform else own
 
     def references(self, stem: str) -> set[Reference]:
-        """Return all references of the file; none if it cannot be read."""
-        return set(
-            references_in(
-                self.file(stem).data, _anything if self._model is Cluster else _pipeline_refers
-            )
-        )
+        """Return all references of the file; none if it cannot be read. A pipeline may have none in
+        SQL, expressions and globs, where `${` may mean something else."""
 
-    def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Problem]]:
-        if self._model is not Cluster:
-            data, problems = fill_in(
-                file.data,
-                ReferenceValues.here(),
-                _in_the_open,
-                kinds=frozenset[ReferenceKind]({"environment"}),
-                leave=self._leave,
-            )
-            written_out = [
-                Problem(path, why) for path, why in unnamed_keys(file.data.get("records"))
-            ]
-            if written_out:
-                return data, [*problems, *written_out]
-            data, more = fill_in(
-                data,
-                ReferenceValues.here(),
-                _is_secret,
-                leave=self._leave,
-                left=lambda path, text: None,
-            )
-            return data, [*problems, *more]
-        return fill_in(
-            file.data,
-            ReferenceValues.here(),
-            _anything,
-            kinds=EVERYTHING,
-            leave=self._leave,
-            left=_not_known_yet,
-        )
+        def wanted(path: KeyPath) -> bool:
+            return self._model is Cluster or _in_the_open(path) or _is_secret(path)
 
-    def _other_name(self, stem: str, file: YamlFile) -> Problem:
-        found = file.text((self._key,))
-        message = (
-            f"found {found!r}, but the file is {stem}.yaml; the two must be the same: rename the "
-            "file or change the name"
+        return set(references_in(self.file(stem).data, wanted))
+
+    def _filled_in(self, file: YamlFile) -> tuple[dict[str, Any], list[Fault]]:
+        leave = self._leave
+        if self._model is Cluster:
+            return fill_in(file.data, lambda path: True, leave=leave, left=_not_known_yet)
+        data, faults = fill_in(
+            file.data, _in_the_open, kinds=frozenset({"environment"}), leave=leave
         )
-        return Problem((self._key,), message)
+        if written_out := list(unnamed_keys(file.data.get("records"))):
+            return data, [*faults, *written_out]
+        data, more = fill_in(data, _is_secret, leave=leave, left=lambda path, text: None)
+        return data, [*faults, *more]
 
 
-def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
-    """Return ``faults`` by file, line and column, each once."""
-    return tuple(
-        sorted(
-            dict.fromkeys(faults),
-            key=lambda fault: (fault.file, fault.line or 0, fault.column or 0),
-        )
-    )
+def validated(
+    model: type[M], file: YamlFile, faults: Collection[ConfigFault]
+) -> tuple[M | None, list[ConfigFault]]:
+    """Return what the file says as ``model``, and the faults besides ``faults``: a value that is
+    known to be wrong needs no second complaint from pydantic."""
+    try:
+        # Only keys of the YAML are allowed here: `chunk_size_bytes`, a name in the code, is an
+        # unknown key.
+        return model.model_validate(file.data, by_alias=True, by_name=False), []
+    except ValidationError as error:
+        known = {(fault.file, fault.field) for fault in faults}
+        found = faults_of(error, model, file)
+        return None, [fault for fault in found if (fault.file, fault.field) not in known]
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
+
+
+def ignored(path: Path, folder: str) -> ConfigFault:
+    """Return the fault of a file that looks like ours, in ``folder``, and is not read."""
+    message = f"ignored because of its ending; rename it to {path.stem}.yaml"
+    return ConfigFault.of_file(f"{folder}/{path.name}", message)
 
 
 def missing_folder(config_dir: Path) -> ConfigFault:
@@ -585,45 +472,32 @@ def missing_folder(config_dir: Path) -> ConfigFault:
     message = (
         f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
     )
-    return ConfigFault(str(config_dir), None, None, "", message)
-
-
-def _pipeline_refers(path: KeyPath) -> bool:
-    """Return True where a pipeline may have references: not in SQL, expressions and globs, where
-    `${` may mean something else."""
-    return _in_the_open(path) or _is_secret(path)
+    return ConfigFault.of_file(str(config_dir), message)
 
 
 def _in_the_open(path: KeyPath) -> bool:
-    return path in (("source",), ("source", "path"), ("runs_uri",)) or (
-        path[:2] == _S3 and not _is_secret(path)
-    )
+    """Return True for a pipeline's keys that may refer to the environment, and are shown."""
+    of_s3 = path[:2] == ("source", "s3") and not _is_secret(path)
+    return of_s3 or path in (("source",), ("source", "path"), ("runs_uri",))
 
 
 def _is_secret(path: KeyPath) -> bool:
     """Return True for a pipeline's keys that are not shown, nor needed while DAGs are parsed."""
-    of_s3 = path[:2] == _S3 and len(path) == 3 and path[2] in SECRETS
-    return of_s3 or (path[:2] == ("records", "redact") and path[3:] == ("hash", "key"))
+    of_s3 = path[:2] == ("source", "s3") and len(path) == 3 and path[2] in SECRETS
+    return of_s3 or _is_hash_key(path)
 
 
-def _anything(path: KeyPath) -> bool:
-    return True
+def _is_hash_key(path: KeyPath) -> bool:
+    return path[:2] == ("records", "redact") and path[3:] == ("hash", "key")
 
 
 def _not_known_yet(path: KeyPath, text: str) -> Any:
     """Return a stand-in for a reference of a cluster file: None for a property, the reference
     itself where it is text, else the default."""
-    if path[:1] == _PROPERTIES or (path[:1] == _REGISTRY and path[1:] != ("url",)):
+    url = ("schema_registry", "url")
+    if path[:1] == ("properties",) or (path[:1] == url[:1] and path != url):
         return None
-    return text if path in (("cluster",), ("bootstrap",), (*_REGISTRY, "url")) else NOTHING
-
-
-def _without_secret(problem: Problem) -> Problem:
-    """Shorten a problem's path: a password that begins with ``{`` is a section to YAML, and then
-    part of the path."""
-    if problem.path[:1] != _PROPERTIES or len(problem.path) < 3:
-        return problem
-    return Problem(problem.path[:2], "expected text, a number, true or false; put it into quotes")
+    return text if path in (("cluster",), ("bootstrap",), url) else NOTHING
 
 
 def show(config_dir: Path, path: Path) -> str:

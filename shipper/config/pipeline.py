@@ -13,9 +13,17 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from shipper.config.checks import PipelineFacts
 from shipper.config.cluster import Delivery
@@ -44,11 +52,13 @@ from shipper.config.records import (
 from shipper.config.rules import (
     CLASS_PATTERN,
     NAME_PATTERN,
+    PATTERN_MEANINGS,
     SCHEME,
     TAR,
     Fault,
     Model,
     check_source_placeholders,
+    named_twice,
     password_fault,
     refuse,
     source_fault,
@@ -72,6 +82,13 @@ def _one_or_several(schema: dict[str, Any]) -> None:
         schema["default"] = default[0]
 
 
+OneOrSeveral = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(json_schema_extra=_one_or_several),
+]
+
+
 class Source(Model):
     """Place and format of a window's files. A bare string is taken as `path`."""
 
@@ -85,12 +102,8 @@ class Source(Model):
     s3: S3 | None = None
     """Settings of the S3 server for a `path` with `s3a://`: endpoint, region, credentials by
     reference. S3A's jars are fetched automatically."""
-    include_globs: tuple[str, ...] = Field(
-        default=("*",),
-        alias="include",
-        min_length=1,
-        examples=[["*.log", "*.log.gz"]],
-        json_schema_extra=_one_or_several,
+    include_globs: OneOrSeveral = Field(
+        default=("*",), alias="include", min_length=1, examples=[["*.log", "*.log.gz"]]
     )
     """Globs on file names: one, or a list, any of which may match. Files whose name begins with `_`
     or `.`, or ends in `._COPYING_`, `.inprogress`, `.tmp` or `.part`, are not taken; [every
@@ -168,25 +181,16 @@ class Source(Model):
     notes them. Set this once if the files moved before shipper noted folders. `[]`: the files here
     are not those that lay there."""
 
-    @field_validator("include_globs", mode="before")
-    @classmethod
-    def _one_glob_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
     @field_validator("include_globs")
     @classmethod
     def _globs_on_names(cls, globs: tuple[str, ...]) -> tuple[str, ...]:
         for glob in globs:
             if not glob or "/" in glob:
                 raise ValueError(
-                    f"{glob!r} matches no name of a file; folders belong into `path`, and "
-                    "`recursive: true` reads those below it"
+                    f"{glob!r} matches no file name; set `path` and `recursive` for folders"
                 )
             if re.search(r"\{[^}]*,|,\s*\*", glob):
-                raise ValueError(
-                    f"{glob!r} is one glob, in which `,` and braces are only characters; write a "
-                    "list: ['*.log', '*.gz']"
-                )
+                raise ValueError(f"{glob!r} is one glob; write a list: ['*.log', '*.gz']")
         return globs
 
     @model_validator(mode="after")
@@ -195,8 +199,7 @@ class Source(Model):
         refuse(
             (
                 ("include", index) if len(self.include_globs) > 1 else ("include",),
-                f"{glob!r} matches tar archives, whose headers would become records; unpack them "
-                "before they come into the folder",
+                f"{glob!r} matches tar archives, whose headers would become records",
             )
             for index, glob in enumerate(self.include_globs)
             if self.format != "whole_file" and TAR.search(glob)
@@ -216,10 +219,7 @@ class Source(Model):
     @field_validator("formerly")
     @classmethod
     def _formerly_are_folders(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        why = (
-            "write the whole folder, with scheme: hdfs://host:8020/logs/, s3a://bucket/logs/ or "
-            "file:/mnt/logs/"
-        )
+        why = "write the whole folder, with its scheme: s3a://bucket/logs/, file:/mnt/logs/"
         refuse(((index,), why) for index, root in enumerate(value or ()) if not SCHEME.match(root))
         return value and tuple(
             re.sub(r"^file:/+", "file:/", root).rstrip("/") + "/" for root in value
@@ -228,13 +228,9 @@ class Source(Model):
     @field_validator("window_by")
     @classmethod
     def _one_way_to_find_a_window(cls, value: str, info: ValidationInfo) -> str:
-        why = (
-            "`modified` and the placeholder in `path` contradict each other: a file would have "
-            "to lie in the window's folder and be modified in the window too; remove one of them"
-        )
-        refuse(
-            [((), why)] if value == "modified" and "{window_" in info.data.get("path", "") else []
-        )
+        if value == "modified" and "{window_" in info.data.get("path", ""):
+            why = "`modified` and the placeholder in `path` contradict each other; remove one"
+            refuse([((), why)])
         return value
 
     @field_validator("s3")
@@ -242,10 +238,7 @@ class Source(Model):
     def _s3_has_a_path(cls, value: S3 | None, info: ValidationInfo) -> S3 | None:
         path = info.data.get("path", "s3a://")
         if value is not None and not path.startswith(("s3a://", "${")):
-            raise ValueError(
-                f"`s3` is for a `path` that begins with s3a://, and this one is {path}; leave it "
-                "out, or correct the path"
-            )
+            raise ValueError(f"`s3` is for a `path` that begins with s3a://, not for {path}")
         return value
 
     @field_validator("path")
@@ -300,7 +293,7 @@ class Pipeline(Model):
     """Name of the pipeline and of its file. The DAG's id, every transactional.id and every ledger
     key contain it. A renamed pipeline is a new one with an empty ledger, unless `formerly` gives
     its earlier name."""
-    formerly: tuple[str, ...] = Field(default=(), json_schema_extra=_one_or_several)
+    formerly: OneOrSeveral = ()
     """Earlier names of the pipeline, the latest first; one name needs no brackets. The pipeline
     continues where the earlier one ended: with its ledger, results, history and the beginning of
     its schedule, which all keep the first of its names. Nothing is shipped again, and no window is
@@ -364,55 +357,39 @@ class Pipeline(Model):
     # The validators below check fields and not the whole, so that a fault elsewhere in the file
     # does not hide theirs. Each sees the fields above its own, if those are right.
 
-    @field_validator("formerly", mode="before")
-    @classmethod
-    def _one_former_name(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
     @field_validator("formerly")
     @classmethod
     def _former_names(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        why = (
-            "not a valid name of a pipeline: begin with a letter, and use letters, digits, "
-            "`-` and `_`"
-        )
         refuse(
-            ((index,), why)
+            ((index,), PATTERN_MEANINGS[NAME_PATTERN])
             for index, name in enumerate(names)
             if not re.fullmatch(NAME_PATTERN, name)
         )
-        known = [info.data.get("name"), *names]
         refuse(
-            ((index,), f"{name!r} is listed twice, or is the pipeline's present name")
+            ((index,), f"{name!r} is the pipeline's present name")
             for index, name in enumerate(names)
-            if name in known[: index + 1]
+            if name == info.data.get("name")
         )
+        refuse(named_twice(names))
         return names
 
     @field_validator("source")
     @classmethod
-    def _lookback_needs_a_schedule(cls, source: Source, info: ValidationInfo) -> Source:
-        if (
-            "lookback_seconds" in source.model_fields_set
-            and source.lookback_seconds
-            and info.data.get("schedule", True) is None
-        ):
-            refuse([(("lookback",), "needs `schedule`: only a run of the schedule looks back")])
-        return source
-
-    @field_validator("source")
-    @classmethod
-    def _settles_before_the_deadline(cls, source: Source, info: ValidationInfo) -> Source:
-        schedule: Schedule | None = info.data.get("schedule")
-        within, settle = schedule and schedule.deliver_within_seconds, source.settle_seconds
+    def _source_fits_the_schedule(cls, source: Source, info: ValidationInfo) -> Source:
+        if "schedule" not in info.data:
+            return source
+        schedule, given = info.data["schedule"], source.model_fields_set
+        if schedule is None:
+            if "lookback_seconds" in given and source.lookback_seconds:
+                refuse([(("lookback",), "needs `schedule`: only a run of the schedule looks back")])
+            return source
+        within, settle = schedule.deliver_within_seconds, source.settle_seconds
         if within and within <= settle:
-            place = ("settle",) if "settle_seconds" in source.model_fields_set else ()
             why = (
-                f"every run would be late: a file is read {format_duration(settle)} after it was "
-                "modified at the earliest (`settle`), and `schedule.deliver_within` ends "
-                f"{format_duration(within)} after the window; raise that, or lower `settle`"
+                f"every run would be late: files settle for {format_duration(settle)} (`settle`), "
+                f"and `schedule.deliver_within` is {format_duration(within)}"
             )
-            refuse([(place, why)])
+            refuse([(("settle",) if "settle_seconds" in given else (), why)])
         return source
 
     @field_validator("records")
@@ -443,8 +420,7 @@ class Pipeline(Model):
             )
         elif not late:
             raise ValueError(
-                "`schedule.deliver_within` is set, but no `notify` has `on: [late]`, so nobody "
-                "would be told; add one, or leave it out"
+                "`schedule.deliver_within` needs a `notify` with `on: [late]`: else nobody is told"
             )
         return notify
 
@@ -485,17 +461,11 @@ class Pipeline(Model):
         routes: tuple[Route, ...] = info.data.get("routes", ())
         source: Source | None = info.data.get("source")
         if quarantine is None and source and source.on_unreadable == "quarantine":
-            raise ValueError(
-                "`source.on_unreadable: quarantine` needs `quarantine`: there is no topic for what "
-                "cannot be read"
-            )
+            raise ValueError("`source.on_unreadable: quarantine` needs `quarantine`")
         targets: dict[str, Target] = info.data.get("targets", {})
         routes = (*routes, *(route for target in targets.values() for route in target.routes))
         if quarantine and any(quarantine.topic in (route.topic, *route.topics) for route in routes):
-            why = (
-                f"{quarantine.topic!r} is a route's topic too, so its records could not be told "
-                "from those in quarantine; name another topic"
-            )
+            why = f"{quarantine.topic!r} is a route's topic too; name another topic"
             refuse([(("topic",), why)])
         return quarantine
 
@@ -507,8 +477,8 @@ class Pipeline(Model):
         chunk = delivery.chunk_size_bytes
         if chunk and bundle and "max_bytes" in bundle.model_fields_set and bundle.max_bytes > chunk:
             raise ValueError(
-                "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: a chunk's lines "
-                "are bundled, so such a bundle could never fill"
+                "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: such a bundle "
+                "could never fill"
             )
         return delivery
 
@@ -622,15 +592,14 @@ class Pipeline(Model):
             **deciding_format(self.source.format, self.source.codec, self.source.csv),
             "split_size": self.split_size_bytes,
             "records": self.records.model_dump(exclude={"bundle", "redact", "avro", *unused}),
-            **(
-                {"redact": [rule.decides() for rule in self.records.redact]}
-                if self.records.redact
-                else {}
-            ),
-            **({"avro": self.records.avro.decides()} if self.records.avro else {}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],
-            **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),
         }
+        if self.records.redact:
+            decides["redact"] = [rule.decides() for rule in self.records.redact]
+        if self.records.avro:
+            decides["avro"] = {"schema": self.records.avro.schema_}
+        if spark := deciding(self.runner.conf):
+            decides["spark"] = spark
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -5,19 +5,19 @@ Optional; without it, authors of pipelines are trusted as operators of the platf
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from shipper.config.explain import ConfigFault, bare, is_model, problems_of, yaml_keys
+from shipper.config.explain import bare, faults_of, is_model, yaml_keys
 from shipper.config.pipeline import SHORTHANDS, Pipeline
-from shipper.config.rules import SCHEME, Model, lies_below, resolve_uri
+from shipper.config.rules import SCHEME, Fault, Model, lies_below, resolve_uri
 from shipper.config.s3 import S3
 from shipper.config.units import Seconds
-from shipper.config.yaml_file import KeyPath, Problem, YamlFile, read_yaml
+from shipper.config.yaml_file import ConfigFault, KeyPath, YamlFile, read_yaml
 
 NAME = "shipper.yaml"
 #: Settings that neither load code nor read secrets nor send anything anywhere.
@@ -130,9 +130,8 @@ class Platform(Model):
 
 @dataclass(frozen=True)
 class PlatformFile:
-    """File and its content, or the fact that there is none."""
+    """The platform's file and its content, or the fact that there is none."""
 
-    shown: str
     file: YamlFile
     platform: Platform
     faults: tuple[ConfigFault, ...] = ()
@@ -141,85 +140,47 @@ class PlatformFile:
         """Return a pipeline's file with the defaults below it."""
         if not self.platform.defaults or self.faults or not own.parsed:
             return own
-        data = merge(self.platform.defaults, own.data)
-        return replace(
-            own, data=data, base=self.file, base_shown=self.shown, base_path=("defaults",)
-        )
+        return own.over(self.file, ("defaults",), merge(self.platform.defaults, own.data))
 
-    def beyond(self, own: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[Problem]:
-        """Yield what the pipeline's own file says and may not say."""
+    def beyond(self, own: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[Fault]:
+        """Yield what the pipeline's own file says and may not say. Quotes no value of `source.s3`:
+        it may be a secret."""
         allow = self.platform.allow
         if allow is None:
             return
-        runner = pipeline.runner
-        yield from self._outside(own, ("runner", "kind"), runner.kind, "runners", allow.runners)
-        for key, program in (
-            ("python", runner.python),
-            ("archive", runner.archive),
-            ("spark_submit", runner.spark_submit),
-        ):
-            yield from self._outside(own, ("runner", key), program, "programs", allow.programs)
-        for setting in runner.conf:
-            yield from self._outside(
-                own, ("runner", "conf", setting), setting, "spark_settings", allow.spark_settings
-            )
-        for index, notify in enumerate(pipeline.notify):
-            yield from self._outside(
-                own, ("notify", index, "notifier"), notify.notifier, "notifiers", allow.notifiers
-            )
-        yield from self._beyond_s3(own, pipeline, allow.s3)
-        source = ("source",) if own.text(("source",)) is not None else ("source", "path")
-        for path, uri, name, roots in (
-            (source, pipeline.source.path, "sources", allow.sources),
-            (("runs_uri",), pipeline.runs_uri, "runs", allow.runs),
-        ):
-            if roots is not None:
-                below = any(
-                    lies_below(resolve_uri(config_dir, uri), resolve_uri(config_dir, root))
-                    for root in roots
-                )
-                yield from self._outside(own, path, uri, name, roots, inside=below)
-
-    def _beyond_s3(
-        self, own: YamlFile, pipeline: Pipeline, allowed: tuple[str, ...]
-    ) -> Iterator[Problem]:
-        """Yield S3 settings beyond the bounds. Quotes no value: it may be a secret."""
-        for key in yaml_keys(S3) if pipeline.source.s3 else ():
-            path = ("source", "s3", key)
-            if key not in allowed and path in own.own_paths():
-                line = self.file.position(("allow", "s3")).line
-                yield Problem(
+        runner, source = pipeline.runner, pipeline.source
+        at_source = ("source",) if own.text(("source",)) is not None else ("source", "path")
+        programs = ("python", "archive", "spark_submit")
+        named: list[tuple[KeyPath, str | None, str]] = [
+            (("runner", "kind"), runner.kind, "runners"),
+            *((("runner", key), getattr(runner, key), "programs") for key in programs),
+            *((("runner", "conf", name), name, "spark_settings") for name in runner.conf),
+            *(
+                (("notify", index, "notifier"), entry.notifier, "notifiers")
+                for index, entry in enumerate(pipeline.notify)
+            ),
+            *((("source", "s3", key), key, "s3") for key in yaml_keys(S3)),
+            (at_source, source.path, "sources"),
+            (("runs_uri",), pipeline.runs_uri, "runs"),
+        ]
+        for path, value, name in named:
+            allowed: tuple[str, ...] | None = getattr(allow, name)
+            if value is None or allowed is None or not own.is_own(path):
+                continue
+            if name in ("sources", "runs"):
+                uri = resolve_uri(config_dir, value)
+                is_allowed = any(lies_below(uri, resolve_uri(config_dir, root)) for root in allowed)
+            else:
+                is_allowed = any(fnmatchcase(value, pattern) for pattern in allowed)
+            if not is_allowed:
+                shown = f"`{value}`" if name == "s3" else repr(own.text(path) or value)
+                line = self.file.position(("allow", name)).line
+                yield (
                     path,
-                    f"{self.shown}:{line} does not allow `{key}` here (`allow.s3`: "
-                    f"{', '.join(allowed) or 'none'}); leave it out, or ask the owner of the "
-                    "platform's file",
+                    f"{shown} is not allowed by {self.file.shown}:{line} (`allow.{name}`: "
+                    f"{', '.join(allowed) or 'none'}); choose an allowed value, or ask the owner "
+                    "of the platform's file",
                 )
-
-    def _outside(
-        self,
-        own: YamlFile,
-        path: KeyPath,
-        value: str | None,
-        name: str,
-        allowed: tuple[str, ...],
-        *,
-        inside: bool | None = None,
-    ) -> Iterator[Problem]:
-        if value is None or path not in own.own_paths():
-            return
-        if (
-            inside
-            if inside is not None
-            else any(fnmatchcase(value, pattern) for pattern in allowed)
-        ):
-            return
-        line = self.file.position(("allow", name)).line
-        yield Problem(
-            path,
-            f"{own.text(path) or value!r} is not allowed by {self.shown}:{line} (`allow.{name}`: "
-            f"{', '.join(allowed) or 'none'}); choose an allowed value, or ask the owner of the "
-            "platform's file",
-        )
 
 
 def read_platform(config_dir: Path, shown: str) -> PlatformFile:
@@ -227,18 +188,16 @@ def read_platform(config_dir: Path, shown: str) -> PlatformFile:
     its faults."""
     path = config_dir / NAME
     if not path.exists():
-        return PlatformFile(shown, YamlFile(), Platform())
-    file = read_yaml(path)
-    problems, platform = list(file.problems), Platform()
+        return PlatformFile(YamlFile(shown), Platform())
+    file = read_yaml(path, shown)
+    faults, platform = list(file.faults), Platform()
     if file.parsed:
         try:
             platform = Platform.model_validate(file.data, by_alias=True, by_name=False)
-            problems += _faults_of_defaults(platform.defaults, file)
+            faults += _faults_of_defaults(platform.defaults, file)
         except ValidationError as error:
-            problems += problems_of(error, Platform, file)
-    return PlatformFile(
-        shown, file, platform, tuple(ConfigFault.of(problem, file, shown) for problem in problems)
-    )
+            faults += faults_of(error, Platform, file)
+    return PlatformFile(file, platform, tuple(faults))
 
 
 def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -259,23 +218,15 @@ def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             value = {SHORTHANDS[key]: value}
         if isinstance(below, str) and isinstance(value, dict) and key in SHORTHANDS:
             below = {SHORTHANDS[key]: below}
-        found[key] = (
-            _deep(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-        )
+        found[key] = _deep(below, value)
     return found
 
 
-def _deep(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = {
-        key: _deep(below[key], above[key])
-        for key in below.keys() & above.keys()
-        if _are_maps(below[key], above[key])
-    }
+def _deep(below: Any, above: Any) -> Any:
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    both = {key: _deep(below[key], above[key]) for key in below.keys() & above.keys()}
     return {**below, **above, **both}
-
-
-def _are_maps(*values: Any) -> bool:
-    return all(isinstance(value, dict) for value in values)
 
 
 def _lacks(key: str, value: Any) -> bool:
@@ -289,7 +240,7 @@ def _lacks(key: str, value: Any) -> bool:
     )
 
 
-def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Problem]:
+def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[ConfigFault]:
     """Return the faults of ``defaults`` in a pipeline whose other settings are valid.
     Contradictions with the other settings are found in each pipeline."""
     rest: dict[str, Any] = {"pipeline": "any", "source": "/any", "clusters": ["any"]}
@@ -301,13 +252,10 @@ def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Proble
         "quarantine": {"topic": "any.other"},
     }
     rest |= {key: needed for key, needed in required.items() if isinstance(defaults.get(key), dict)}
-    whole = merge(rest, defaults)
+    whole = YamlFile("").over(file, ("defaults",), merge(rest, defaults))
     try:
-        Pipeline.model_validate(whole, by_alias=True, by_name=False)
+        Pipeline.model_validate(whole.data, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = problems_of(
-            error, Pipeline, YamlFile(data=whole, base=file, base_path=("defaults",))
-        )
-        there = [Problem(("defaults", *problem.path), problem.message) for problem in found]
-        return [problem for problem in there if problem.path in file.own_paths()]
+        found = faults_of(error, Pipeline, whole)
+        return [fault for fault in found if fault.file == file.shown]
     return []

@@ -16,100 +16,90 @@ from typing import Any
 
 from shipper.config.rules import THE_KEY, Fault
 
-#: Allowed in `properties`: settings that find, reach and convince the brokers. None decides what is
-#: written or read, or how lost connections are detected.
-ALLOWED: dict[str, str] = {
-    "security.protocol": (
-        "`ssl` or `sasl_ssl` in production; the others send passwords and records in the clear"
+#: What for → properties that are allowed: settings that find, reach and convince the brokers. None
+#: decides what is written or read, or how lost connections are detected.
+_WHAT_FOR = {
+    "`ssl` or `sasl_ssl` in production; the others send passwords and records in the clear": (
+        "security.protocol"
     ),
-    "sasl.mechanisms": (
-        "how to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`"
+    "how to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `GSSAPI`; both names "
+    "are one": "sasl.mechanisms sasl.mechanism",
+    "for `PLAIN` and `SCRAM`; a password as a reference": "sasl.username sasl.password",
+    "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell": (
+        "sasl.kerberos.service.name sasl.kerberos.principal sasl.kerberos.keytab"
     ),
-    "sasl.mechanism": "the same as `sasl.mechanisms`",
-    "sasl.username": "for `PLAIN` and `SCRAM`",
-    "sasl.password": "for `PLAIN` and `SCRAM`; write a reference",
-    "sasl.kerberos.service.name": (
-        "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell"
+    "how often the Kerberos ticket is renewed": "sasl.kerberos.min.time.before.relogin",
+    "`oidc`: get tokens from `sasl.oauthbearer.token.endpoint.url`": "sasl.oauthbearer.method",
+    "for `oidc`: every client asks there for its token": "sasl.oauthbearer.token.endpoint.url",
+    "for `oidc`; a secret as a reference": (
+        "sasl.oauthbearer.client.id sasl.oauthbearer.client.credentials.client.id "
+        "sasl.oauthbearer.client.secret sasl.oauthbearer.client.credentials.client.secret "
+        "sasl.oauthbearer.scope sasl.oauthbearer.extensions sasl.oauthbearer.sub.claim.name "
+        "sasl.oauthbearer.grant.type"
     ),
-    "sasl.kerberos.principal": (
-        "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell"
+    "for `oidc` with an assertion; a key and its passphrase as references": (
+        "sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.private.key.file "
+        "sasl.oauthbearer.assertion.private.key.passphrase "
+        "sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.assertion.file "
+        "sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds "
+        "sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include "
+        "sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub "
+        "sasl.oauthbearer.assertion.jwt.template.file"
     ),
-    "sasl.kerberos.keytab": (
-        "for `GSSAPI`; letters, digits and `. _ - / @ :` only, since librdkafka hands it to a shell"
+    "authorities that sign the brokers' certificates: a file or folder, or as text": (
+        "ssl.ca.location ssl.ca.pem"
     ),
-    "sasl.kerberos.min.time.before.relogin": "how often the Kerberos ticket is renewed",
-    "sasl.oauthbearer.method": "`oidc`: get tokens from `sasl.oauthbearer.token.endpoint.url`",
-    "sasl.oauthbearer.client.id": "for `oidc`",
-    "sasl.oauthbearer.client.credentials.client.id": "the same as `sasl.oauthbearer.client.id`",
-    "sasl.oauthbearer.client.secret": "for `oidc`; write a reference",
-    "sasl.oauthbearer.client.credentials.client.secret": "the same as `sasl.oauthbearer.client.secret`",  # noqa: E501
-    "sasl.oauthbearer.scope": "for `oidc`",
-    "sasl.oauthbearer.extensions": "for `oidc`",
-    "sasl.oauthbearer.token.endpoint.url": "for `oidc`: every client asks there for its token",
-    "sasl.oauthbearer.sub.claim.name": "for `oidc`",
-    "sasl.oauthbearer.grant.type": "for `oidc`",
-    "sasl.oauthbearer.assertion.algorithm": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.private.key.file": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.private.key.passphrase": "for `oidc` with an assertion; write a reference",  # noqa: E501
-    "sasl.oauthbearer.assertion.private.key.pem": "for `oidc` with an assertion; write a reference",
-    "sasl.oauthbearer.assertion.file": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.claim.aud": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.claim.exp.seconds": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.claim.iss": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.claim.jti.include": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.claim.nbf.seconds": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.claim.sub": "for `oidc` with an assertion",
-    "sasl.oauthbearer.assertion.jwt.template.file": "for `oidc` with an assertion",
-    "ssl.ca.location": "file or folder of the authorities that sign the brokers' certificates",
-    "ssl.ca.pem": "the same as text",
-    "ssl.certificate.location": "this client's certificate",
-    "ssl.certificate.pem": "the same as text",
-    "ssl.key.location": "this client's private key",
-    "ssl.key.pem": "the same as text; write a reference",
-    "ssl.key.password": "of the private key; write a reference",
-    "ssl.keystore.location": "this client's certificate and key as PKCS#12",
-    "ssl.keystore.password": "of the keystore; write a reference",
-    "ssl.crl.location": "revoked certificates",
-    "ssl.cipher.suites": "cipher suites that the client is willing to use, up to TLS 1.2",
-    "ssl.curves.list": "curves that the client is willing to use",
-    "ssl.sigalgs.list": "signature algorithms that the client is willing to use",
-    "ssl.endpoint.identification.algorithm": "`https` by default: the broker's name must be in its certificate; `none` is warned of",  # noqa: E501
-    "enable.ssl.certificate.verification": "`true` by default: the broker's certificate is verified; `false` is warned of",  # noqa: E501
-    "https.ca.location": "authorities for the token endpoint",
-    "https.ca.pem": "the same as text",
-    "client.id": "`shipper` by default; brokers' quotas and logs go by it",
-    "client.dns.lookup": "how broker names become addresses",
-    "broker.address.family": "IPv4, IPv6 or both",
-    "broker.address.ttl": "how long a broker's address is remembered",
-    "socket.timeout.ms": (
-        "when a request counts as lost; shipper hears of it and begins a new epoch"
+    "this client's certificate: a file, or as text": (
+        "ssl.certificate.location ssl.certificate.pem"
     ),
-    "socket.connection.setup.timeout.ms": "how long a connection may take to come up",
-    "socket.keepalive.enable": "on by default",
-    "socket.nagle.disable": "when bytes leave, not which",
-    "socket.send.buffer.bytes": "for long fat links",
-    "socket.receive.buffer.bytes": "for long fat links",
-    "connections.max.idle.ms": (
-        "0 or at least 310000: a shorter one closes connections that wait "
-        "for an answer, and nobody hears of it"
+    "this client's private key: a file, or as text (a reference); and its password (a reference)": (
+        "ssl.key.location ssl.key.pem ssl.key.password"
     ),
-    "reconnect.backoff.ms": "20 by default",
-    "reconnect.backoff.max.ms": "2000 by default",
-    "retry.backoff.ms": (
-        "how soon a request is repeated; the broker knows a repeated batch by its number"
+    "this client's certificate and key as PKCS#12, and its password (a reference)": (
+        "ssl.keystore.location ssl.keystore.password"
     ),
-    "retry.backoff.max.ms": "as `retry.backoff.ms`",
-    "topic.metadata.refresh.interval.ms": "how often leaders are asked for unprompted",
-    "topic.metadata.refresh.fast.interval.ms": "how often leaders are asked for while one is missing",  # noqa: E501
-    "topic.metadata.refresh.sparse": "whether all topics are asked for",
-    "topic.metadata.propagation.max.ms": "how long a new topic may be unknown to some broker",
-    "metadata.max.age.ms": "how long what is known of topics counts",
-    "metadata.recovery.strategy": "what to do when no broker that is known answers",
-    "metadata.recovery.rebootstrap.trigger.ms": "as `metadata.recovery.strategy`",
-    "api.version.request.timeout.ms": "how long a broker may take to say what it can do",
-    "compression.level": "of the pipeline's `delivery.compression`",
-    "enable.metrics.push": "whether the brokers may ask for this client's metrics",
+    "revoked certificates": "ssl.crl.location",
+    "what the client is willing to use (cipher suites: up to TLS 1.2)": (
+        "ssl.cipher.suites ssl.curves.list ssl.sigalgs.list"
+    ),
+    "`https` by default: the broker's name must be in its certificate; `none` is warned of": (
+        "ssl.endpoint.identification.algorithm"
+    ),
+    "`true` by default: the broker's certificate is verified; `false` is warned of": (
+        "enable.ssl.certificate.verification"
+    ),
+    "authorities for the token endpoint: a file, or as text": "https.ca.location https.ca.pem",
+    "`shipper` by default; brokers' quotas and logs go by it": "client.id",
+    "how a broker's name becomes an address, which kind, and how long it is remembered": (
+        "client.dns.lookup broker.address.family broker.address.ttl"
+    ),
+    "when a request counts as lost; shipper hears of it and begins a new epoch": (
+        "socket.timeout.ms"
+    ),
+    "how long a connection may take to come up": "socket.connection.setup.timeout.ms",
+    "when bytes leave, not which": "socket.keepalive.enable socket.nagle.disable",
+    "for long fat links": "socket.send.buffer.bytes socket.receive.buffer.bytes",
+    "0 or at least 310000: a shorter one closes connections that wait for an answer, and nobody "
+    "hears of it": "connections.max.idle.ms",
+    "20 to 2000 by default": "reconnect.backoff.ms reconnect.backoff.max.ms",
+    "how soon a request is repeated; the broker knows a repeated batch by its number": (
+        "retry.backoff.ms retry.backoff.max.ms"
+    ),
+    "how often leaders are asked for, unprompted or while one is missing, and for which topics": (
+        "topic.metadata.refresh.interval.ms topic.metadata.refresh.fast.interval.ms "
+        "topic.metadata.refresh.sparse"
+    ),
+    "how long a new topic may be unknown to some broker": "topic.metadata.propagation.max.ms",
+    "how long what is known of topics counts": "metadata.max.age.ms",
+    "what to do when no broker that is known answers": (
+        "metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms"
+    ),
+    "how long a broker may take to say what it can do": "api.version.request.timeout.ms",
+    "of the pipeline's `delivery.compression`": "compression.level",
+    "whether the brokers may ask for this client's metrics": "enable.metrics.push",
 }
+#: Property → what it is for.
+ALLOWED = {name: why for why, names in _WHAT_FOR.items() for name in names.split()}
 
 _HARMLESS_TO_A_SHELL = re.compile(r"[\w./@:-]+", re.ASCII)
 #: Properties whose value counts as well; the reason in `ALLOWED` says which are taken.
@@ -176,29 +166,12 @@ PINNED_PATTERN = (
 )
 #: Spark SQL's settings that say how work is done and not what comes out of it. All others count for
 #: the transform.
-_HARMLESS = (
-    "spark.sql.adaptive.*",
-    "spark.sql.shuffle.*",
-    "spark.sql.execution.*",
-    "spark.sql.codegen.*",
-    "spark.sql.ui.*",
-    "spark.sql.autoBroadcastJoinThreshold",
-    "spark.sql.broadcastTimeout",
-    "spark.sql.warehouse.dir",
-    "spark.sql.debug.*",
-    "spark.sql.catalogImplementation",
-    "spark.sql.inMemoryColumnarStorage.*",
-    "spark.sql.redaction.*",
-    "spark.sql.streaming.*",
-    "spark.sql.sources.parallelPartitionDiscovery.*",
-    "spark.sql.event.*",
-    "spark.sql.maxPlanStringLength",
-    "spark.sql.parquet.*",
-    "spark.sql.orc.*",
-    "spark.sql.hive.*",
-    "spark.sql.thriftServer.*",
-    "spark.sql.statistics.*",
-    "spark.sql.cbo.*",
+_HARMLESS = re.compile(
+    r"spark\.sql\.(adaptive|shuffle|execution|codegen|ui|debug|inMemoryColumnarStorage|redaction"
+    r"|streaming|sources\.parallelPartitionDiscovery|event|parquet|orc|hive|thriftServer"
+    r"|statistics|cbo)\..*"
+    r"|spark\.sql\.(autoBroadcastJoinThreshold|broadcastTimeout|warehouse\.dir"
+    r"|catalogImplementation|maxPlanStringLength)"
 )
 #: Spark 4.2's own defaults: written out they change nothing. They are set for every session, so
 #: that no `spark-defaults.conf` decides.
@@ -228,6 +201,6 @@ def deciding(conf: Mapping[str, str]) -> dict[str, str]:
         key: value.strip().lower()
         for key, value in sorted(conf.items())
         if key.startswith("spark.sql.")
-        and not any(fnmatchcase(key, pattern) for pattern in _HARMLESS)
+        and not _HARMLESS.fullmatch(key)
         and SQL_DEFAULTS.get(key, "").lower() != value.strip().lower()
     }

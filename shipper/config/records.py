@@ -21,6 +21,7 @@ from shipper.config.rules import (
     Model,
     check_topic,
     legal_topic,
+    named_twice,
     refuse,
     regex_groups,
     reserved_topics,
@@ -35,17 +36,6 @@ GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
 LINES_HEADER = "shipper-lines"
 #: Rules and reasons share a byte per record.
 MOST_RULES = 60
-_WHY_NOT_BUNDLED = {
-    "key": (
-        "lines of a bundle may have different keys, and a record has one; remove `key`, or "
-        "ship each line as a record"
-    ),
-    "timestamp": (
-        "lines of a bundle have different times, and a record has one; remove "
-        "`timestamp`, or ship each line as a record"
-    ),
-    "avro": "a bundle joins lines of text, and these are no text; remove `bundle`",
-}
 #: Reasons of records in quarantine, besides the names of checks with severity `quarantine`.
 UNPARSEABLE, UNROUTABLE, TOO_LARGE, TOO_MANY_TOPICS = (
     "unparseable",
@@ -97,43 +87,24 @@ class Parse(Model):
         ]
         if wrong:
             raise ValueError(
-                f"{wrong[0]!r} is not a valid name of a group: Java allows letters and digits, a "
-                "letter first"
+                f"{wrong[0]!r} names no group: Java allows letters and digits, a letter first"
             )
         if "(?P<" in value:
             raise ValueError(
                 "a named group is written (?<name>…) here, as in Java, not (?P<name>…)"
             )
         if not names:
-            raise ValueError(
-                "no named group: write (?<name>…) around each part of the line that is to be a "
-                "column"
-            )
-        refuse(
-            ((), f"group {name!r} is named twice")
-            for name in dict.fromkeys(names)
-            if names.count(name) > 1
-        )
+            raise ValueError("no named group: write (?<name>…) around each column's part")
+        refuse(((), why) for _, why in named_twice(names))
         return value
 
     @field_validator("json_object")
     @classmethod
     def _fields_can_be_named(cls, value: Literal[True] | str | None) -> Literal[True] | str | None:
         if isinstance(value, str):
-            try:
-                names = ddl_names(value)
-            except ValueError as error:
-                refuse([((), str(error))])
-                raise
-            refuse(
-                (
-                    (),
-                    f"field {name!r}: a column's name has letters, digits and '_' only, and does "
-                    "not begin with a digit",
-                )
-                for name in names
-                if not re.fullmatch(COLUMN_PATTERN, name)
-            )
+            for name in ddl_names(value):
+                if not re.fullmatch(COLUMN_PATTERN, name):
+                    raise ValueError(f"field {name!r}: {PATTERN_MEANINGS[COLUMN_PATTERN]}")
         return value
 
     @model_validator(mode="after")
@@ -144,11 +115,7 @@ class Parse(Model):
             if way is not None
         ]
         if len(given) != 1:
-            both = (
-                "`regex` and `json` contradict each other: a line is parsed in one way; remove "
-                "one of them"
-            )
-            raise ValueError(both if given else "`parse` needs `regex` or `json`")
+            raise ValueError("`parse` has either `regex` or `json`")
         return self
 
     @property
@@ -168,23 +135,13 @@ def ddl_names(schema: str) -> list[str]:
         if character == "," and depth == 0:
             found = _DDL_NAME.match(part)
             if found is None:
-                raise ValueError(
-                    f"{part.strip()!r} is not a field: a schema is written `service STRING, "
-                    "status INT`"
-                )
+                raise ValueError(f"{part.strip()!r} is not a field such as `service STRING`")
             names.append(found[1].strip("`"))
             part = ""
         else:
             part += character
-    twice = [
-        name
-        for index, name in enumerate(names)
-        if name.lower() in (other.lower() for other in names[:index])
-    ]
-    if twice:
-        raise ValueError(
-            f"field {twice[0]!r} is named twice (SQL does not tell upper from lower case)"
-        )
+    for _, why in named_twice([name.lower() for name in names]):
+        raise ValueError(f"field {why} (SQL does not tell upper from lower case)")
     return names
 
 
@@ -274,23 +231,16 @@ class Records(Model):
         except re.error:  # Java's to judge
             always = False
         if always:
-            raise ValueError(
-                "the expression matches the empty text, so every line would begin a record; "
-                "leave it out, or describe how a record's first line begins"
-            )
+            raise ValueError("matches the empty text, so every line would begin a record")
         return value
 
     @field_validator("parse")
     @classmethod
     def _parsed_columns_are_new(cls, value: Parse | None) -> Parse | None:
-        taken = [
-            name
-            for name in (value.columns if value else ())
-            if name.lower() in (*GIVEN_COLUMNS, "key")
-        ]
         refuse(
             ((), f"{name!r} is taken: every record has it; name this column otherwise")
-            for name in taken
+            for name in _columns_of(value)
+            if name.lower() in (*GIVEN_COLUMNS, "key")
         )
         return value
 
@@ -304,55 +254,26 @@ class Records(Model):
     @field_validator("columns")
     @classmethod
     def _columns_can_be_named(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        faults: list[Fault] = []
-        seen: dict[str, str] = {}
         parse: Parse | None = info.data.get("parse")
-        parsed = {name.lower() for name in parse.columns} if parse else set()
+        taken = dict.fromkeys((*GIVEN_COLUMNS, "key"), "a column that every record has")
+        taken |= {name.lower(): "a column of `records.parse`" for name in _columns_of(parse)}
+        faults: list[Fault] = []
         for name in value:
-            first = seen.setdefault(name.lower(), name)
+            other = taken.setdefault(name.lower(), f"the column {name!r}")
             if not re.fullmatch(COLUMN_PATTERN, name):
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        "a name has letters, digits and '_' only, and does not begin with a digit",
-                    )
-                )
-            elif name.lower() in (*GIVEN_COLUMNS, "key"):
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        f"{name!r} is taken: every record has it; choose another name",
-                    )
-                )
-            elif name.lower() in parsed:
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        f"{name!r} is a column of `records.parse` already; choose another name",
-                    )
-                )
-            elif first != name:
-                faults.append(
-                    (
-                        (name, THE_KEY),
-                        f"differs from {first!r} in letter case only, which SQL does not tell "
-                        "apart",
-                    )
-                )
+                faults.append(((name, THE_KEY), PATTERN_MEANINGS[COLUMN_PATTERN]))
+            elif other != f"the column {name!r}":
+                why = f"{name!r} is {other} already, by the case of SQL; choose another name"
+                faults.append(((name, THE_KEY), why))
         refuse(faults)
         return value
 
     @field_validator("headers")
     @classmethod
     def _count_header_is_ours(cls, value: dict[str, str]) -> dict[str, str]:
-        taken = [name for name in value if name == LINES_HEADER]
-        refuse(
-            (
-                (name, THE_KEY),
-                f"{name!r} is set by shipper: how many lines a bundle holds; choose another name",
-            )
-            for name in taken
-        )
+        if LINES_HEADER in value:
+            why = f"{LINES_HEADER!r} is set by shipper: how many lines a bundle holds"
+            refuse([((LINES_HEADER, THE_KEY), f"{why}; choose another name")])
         return value
 
     @field_validator("bundle")
@@ -360,12 +281,11 @@ class Records(Model):
     def _bundled_lines_have_nothing_of_their_own(
         cls, value: Bundle | None, info: ValidationInfo
     ) -> Bundle | None:
-        if value is not None:
-            own = [name for name in ("key", "timestamp", "avro") if info.data.get(name) is not None]
-            refuse(
-                ((), f"`bundle` and `{name}` contradict each other: {_WHY_NOT_BUNDLED[name]}")
-                for name in own
-            )
+        refuse(
+            ((), f"`bundle` and `{name}` contradict each other: a bundle is many lines of text")
+            for name in ("key", "timestamp", "avro")
+            if value is not None and info.data.get(name) is not None
+        )
         return value
 
     @property
@@ -376,7 +296,11 @@ class Records(Model):
     @property
     def named_columns(self) -> tuple[str, ...]:
         """Columns that `parse` and `columns` make, in order."""
-        return (*(self.parse.columns if self.parse else ()), *self.columns)
+        return (*_columns_of(self.parse), *self.columns)
+
+
+def _columns_of(parse: Parse | None) -> tuple[str, ...]:
+    return parse.columns if parse else ()
 
 
 class Route(Model):
@@ -413,23 +337,16 @@ class Route(Model):
         if not self.columns:
             for name in ("topics", "matching"):
                 if getattr(self, name):
-                    yield (
-                        (name,),
-                        f"`{name}` is for a topic with a {{column}} in it; {self.topic!r} is the "
-                        "only one here; remove it",
-                    )
+                    yield (name,), f"`{name}` is for a topic with a {{column}} in it; remove it"
         elif self.topics and self.matching is not None:
-            yield (
-                ("matching",),
-                "`topics` and `matching` contradict each other: keep the list, or the pattern",
-            )
+            yield ("matching",), "`topics` and `matching` contradict each other; keep one"
         elif not self.topics and self.matching is None:
             example = TOPIC_COLUMN.sub("a", self.topic)
+            prefix = re.escape(TOPIC_COLUMN.split(self.topic)[0])
             yield (
                 ("topic",),
-                f"any line could choose any topic: list the topics that {self.topic!r} may lead "
-                f"to, `topics: [{example}, …]`, or give a pattern, `matching: "
-                f"'{self._prefix()}[a-z0-9-]{{1,40}}'`",
+                f"any line could choose any topic: list them, `topics: [{example}, …]`, or give a "
+                f"pattern, `matching: '{prefix}[a-z0-9-]{{1,40}}'`",
             )
         for index, topic in enumerate(self.topics):
             try:
@@ -439,9 +356,6 @@ class Route(Model):
             else:
                 if self.columns and not self._made_from_columns(topic):
                     yield ("topics", index), f"{self.topic!r} never leads to {topic!r}"
-
-    def _prefix(self) -> str:
-        return re.escape(TOPIC_COLUMN.split(self.topic)[0])
 
     def _made_from_columns(self, topic: str) -> bool:
         parts = TOPIC_COLUMN.sub("{}", self.topic).split("{}")
@@ -469,16 +383,10 @@ def route_faults(routes: Sequence[Route], columns: Collection[str] | None) -> It
     unknown."""
     for index, route in enumerate(routes[:-1]):
         if route.when is None:
-            yield (
-                (index,),
-                f"the route to {route.topic!r} has no `when`, so the routes after it can never "
-                "match",
-            )
+            yield (index,), f"the route to {route.topic!r} has no `when`, and hides those after it"
     if routes and routes[-1].when is not None:
-        yield (
-            (len(routes) - 1, "when"),
-            "the last route must have no `when`: it takes the records that match none before it",
-        )
+        why = "the last route must have no `when`: it takes the records that match no other"
+        yield (len(routes) - 1, "when"), why
     for index, route in enumerate(routes):
         unknown = [
             column for column in route.columns if columns is not None and column not in columns
@@ -511,13 +419,12 @@ def as_targets(clusters: Any) -> Any:
         raise ValueError("the list is empty; it needs an entry at least")
     if isinstance(clusters, dict):
         return {name: {} if target is None else target for name, target in clusters.items()}
-    names = [(i, name) for i, name in enumerate(clusters) if isinstance(name, str)]
     refuse(
-        ((i,), f"found {name}; expected text; put it into quotes")
-        for i, name in enumerate(clusters)
-        if (i, name) not in names
+        ((index,), f"found {name}; expected text; put it into quotes")
+        for index, name in enumerate(clusters)
+        if not isinstance(name, str)
     )
-    refuse(((i,), f"{name!r} is named twice") for i, name in names if name in clusters[:i])
+    refuse(named_twice(clusters))
     return {name: {} for name in clusters}
 
 
@@ -544,10 +451,5 @@ class Quarantine(Model):
     @field_validator("topic")
     @classmethod
     def _legal_topic(cls, value: str) -> str:
-        if not legal_topic(value):
-            raise ValueError(
-                "a topic name has letters, digits, '.', '_' and '-' only, and at most 249 "
-                "characters; no {column} here"
-            )
         check_topic(value)
         return value

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -48,6 +51,28 @@ def refuse(faults: Iterable[Fault]) -> None:
     ]
     if details:
         raise ValidationError.from_exception_data("", details)
+
+
+def named_twice(values: Sequence[str | int]) -> Iterator[Fault]:
+    """Yield a fault for each value that stands further up as well."""
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            yield (index,), f"{value!r} is named twice"
+
+
+def check_ascending(bounds: Mapping[str, float | None], shown: Callable[[Any], str] = str) -> None:
+    """Raise ValueError if there is no bound, or one is larger than a later one. ``bounds``: key →
+    bound, smallest first."""
+    given = [(name, value) for name, value in bounds.items() if value is not None]
+    keys = ", ".join(f"`{name}`" for name in bounds)
+    if not given:
+        raise ValueError(f"without any of {keys} everything passes; give one of them")
+    for (low, small), (high, large) in pairwise(given):
+        if small > large:
+            raise ValueError(
+                f"`{low}` ({shown(small)}) is larger than `{high}` ({shown(large)}), so nothing "
+                "passes"
+            )
 
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,63}$"
@@ -199,26 +224,19 @@ def check_cron(expression: str) -> None:
         return
     if (count := len(expression.split())) != 5:
         raise ValueError(
-            f"{count} fields; a cron expression has five: minute, hour, day of month, month, day "
-            f"of week; or it is one of {', '.join(CRON_PRESETS)}"
+            f"{count} fields; a cron expression has five, or is one of {', '.join(CRON_PRESETS)}"
         )
     if re.search(r"\b[hr]\b", expression, re.IGNORECASE):
-        raise ValueError(
-            "`H` and `R` are random numbers, and change at each reading; write the number"
-        )
+        raise ValueError("`H` and `R` are random at each reading; write the number")
     # Imported late: most pipelines have a preset, and the library takes 0.2 s to import.
     from croniter import CroniterBadDateError, CroniterError, croniter
 
     try:
         croniter(expression, dt.datetime(2024, 1, 1)).get_next()
     except CroniterBadDateError:
-        raise ValueError(
-            "the schedule never fires: no month that it names has such a day"
-        ) from None
+        raise ValueError("the schedule never fires: no month has such a day") from None
     except CroniterError as error:
-        raise ValueError(
-            f"{error}; a field has numbers or names, *, */n, a-b, and commas between these"
-        ) from error
+        raise ValueError(str(error)) from error
 
 
 def check_timezone(name: str) -> None:
@@ -230,13 +248,8 @@ def check_timezone(name: str) -> None:
         ValueError,
         OSError,
     ) as error:  # OSError: "Europe" is a folder of time zones
-        close = difflib.get_close_matches(name, available_timezones(), n=1)
-        guess = (
-            f"; did you mean {close[0]!r}?"
-            if close
-            else "; use an IANA name such as UTC or Europe/Berlin"
-        )
-        raise ValueError(f"not a time zone{guess}") from error
+        close = difflib.get_close_matches(name, available_timezones(), n=1) or ["Europe/Berlin"]
+        raise ValueError(f"not the IANA name of a time zone, such as {close[0]!r}") from error
 
 
 # --- Dates in paths
@@ -276,6 +289,7 @@ _PLAIN_IN_URIS = "/:@&=+$,!~*'()-._;"
 _WHOLE_DATES = ({"Y", "m", "d"}, {"Y", "j"})
 _PLACEHOLDER = re.compile(r"\{window_start:([^}]*)\}")
 _GLOB = re.compile(r"[*?\[\]{}]")
+_WRITTEN_SO = "a placeholder is written {window_start:%Y-%m-%d} or {window_end:…}"
 
 
 def check_source_placeholders(path: str) -> None:
@@ -285,19 +299,11 @@ def check_source_placeholders(path: str) -> None:
     Braces with a comma in them are left alone: ``{a,b}`` is an alternative in a glob.
     """
     for name, pattern in _SOURCE_PLACEHOLDER.findall(path):
-        if name not in ("window_start", "window_end"):
-            raise ValueError(
-                f"unknown placeholder {{{name}}}; allowed: {{window_start:%Y-%m-%d}}, "
-                "{window_end:…}"
-            )
-        if "%" not in pattern:
-            raise ValueError(f"{{{name}}} needs a date pattern, for example {{{name}:%Y-%m-%d}}")
+        if name not in ("window_start", "window_end") or "%" not in pattern:
+            raise ValueError(f"{{{name}…}} is no placeholder; {_WRITTEN_SO}")
         directives(pattern)
     if re.search(r"\{[^\w{]*+window", _SOURCE_PLACEHOLDER.sub("", path)):
-        raise ValueError(
-            "a placeholder is written {window_start:%Y-%m-%d}: a name, a colon, a date pattern, "
-            "braces around"
-        )
+        raise ValueError(_WRITTEN_SO)
 
 
 def directives(pattern: str) -> list[str]:
@@ -387,29 +393,24 @@ class PathTime:
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
-        parts = _DIRECTIVE.split(self.pattern)
-        regex = "".join(
-            f"(?P<{part.removeprefix('-')}>{_DIRECTIVES[part][0]})" if i % 2 else re.escape(part)
-            for i, part in enumerate(parts)
-        )
-        # Without a digit before or after it: 20261101 is no time in 12026110123.
-        return re.compile(
-            ("" if parts[0] else r"(?<!\d)") + regex + ("" if parts[-1] else r"(?!\d)"), re.ASCII
-        )
+        return re.compile(self._written(str), re.ASCII)
 
     @property
     def in_spark(self) -> tuple[str, str]:
         """The same for Spark: a Java regular expression over a percent-encoded path, with a group
         for each directive; and how the groups, joined by ``-``, are read as a timestamp."""
+        regex = self._written(lambda text: quote(text, safe=_PLAIN_IN_URIS))
+        return regex, "-".join(_IN_SPARK[name] for name in self._used)
+
+    def _written(self, text: Callable[[str], str]) -> str:
+        """Return a regular expression with a group for each directive. Without a digit before or
+        after it: 20261101 is no time in 12026110123."""
         parts = _DIRECTIVE.split(self.pattern)
         groups = (
-            f"({_DIRECTIVES[part][0]})" if i % 2 else re.escape(quote(part, safe=_PLAIN_IN_URIS))
+            f"({_DIRECTIVES[part][0]})" if i % 2 else re.escape(text(part))
             for i, part in enumerate(parts)
         )
-        regex = (
-            ("" if parts[0] else r"(?<!\d)") + "".join(groups) + ("" if parts[-1] else r"(?!\d)")
-        )
-        return regex, "-".join(_IN_SPARK[name] for name in self._used)
+        return ("" if parts[0] else r"(?<!\d)") + "".join(groups) + ("" if parts[-1] else r"(?!\d)")
 
     def find(self, path: str) -> dt.datetime | None:
         """Return the last time in the path, UTC; None if there is none, or if it is no date (a 13th
@@ -417,20 +418,27 @@ class PathTime:
         matches = list(self._regex.finditer(path))
         if not matches:
             return None
-        used = self._used
-        text, pattern = (
-            "-".join(matches[-1][name] for name in used),
-            "-".join(f"%{name}" for name in used),
-        )
+        pattern = "-".join(f"%{name}" for name in self._used)
         try:
-            return dt.datetime.strptime(text, pattern).replace(tzinfo=dt.UTC)
+            found = dt.datetime.strptime("-".join(matches[-1].groups()), pattern)
         except ValueError:
             return None
+        return found.replace(tzinfo=dt.UTC)
 
 
 # --- Addresses
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def is_this_machine(host: str) -> bool:
+    """Return True for loopback, and for a reference, which is not known yet."""
+    if host == "localhost" or "${" in host:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def bootstrap_fault(bootstrap: str) -> str | None:
@@ -439,22 +447,11 @@ def bootstrap_fault(bootstrap: str) -> str | None:
         text = server.strip()
         if "${" in text:  # not filled in yet
             continue
-        if not text:
-            return "an empty entry; write host:port, separated by commas"
         if "://" in text:
-            return (
-                f"{text!r} is a URL; write host:port. Encryption is `security.protocol` in "
-                "`properties`"
-            )
+            return f"{text!r} is a URL; write host:port, and `security.protocol` in `properties`"
         found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):(\d{1,5})", text)
-        if found is None:
-            return (
-                f"{text!r} has no port; write host:port"
-                if ":" not in text
-                else f"{text!r} is no host:port"
-            )
-        if not 0 < int(found[1]) < 65_536:
-            return f"{text!r}: a port is between 1 and 65535"
+        if found is None or not 0 < int(found[1]) < 65_536:
+            return f"{text!r} is no host:port, with a port between 1 and 65535"
     return None
 
 
@@ -463,10 +460,7 @@ def password_fault(uri: str) -> str | None:
     reports and in logs. Quotes no part of it."""
     if re.search(r"://[^/@]*:[^/@]*@", uri) is None:
         return None
-    return (
-        "the address contains a password, and addresses are shown; give the password to Hadoop "
-        "(`runner.conf`, core-site.xml) or fsspec instead"
-    )
+    return "the address contains a password, and is shown; give it to Hadoop or fsspec instead"
 
 
 #: Schemes of `source` that tests cover. For others it is unknown what their listing leaves out.
@@ -484,14 +478,10 @@ def source_fault(path: str) -> str | None:
     if scheme in _SOURCE_SCHEMES:
         return None
     like = _SCHEME_INSTEAD.get(scheme.lower(), scheme.lower())
-    remedy = (
-        f"write `{like}://`"
-        if like in _SOURCE_SCHEMES
-        else "copy the files to one of these, or mount them as a folder"
-    )
     return (
-        f"files are read from {', '.join(f'`{one}`' for one in _SOURCE_SCHEMES)} and from paths "
-        f"without scheme; for `{scheme}` {remedy}"
+        f"write `{like}://` instead of `{scheme}`"
+        if like in _SOURCE_SCHEMES
+        else f"files are not read from `{scheme}`; copy the files to {', '.join(_SOURCE_SCHEMES)}"
     )
 
 

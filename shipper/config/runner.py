@@ -54,19 +54,9 @@ class Runner(Model):
         if needs and self.master is None:
             raise ValueError(f"`kind: {self.kind}` needs `master`")
         if not needs and self.master is not None:
-            raise ValueError(
-                f"`master` and `kind: {self.kind}` contradict each other; remove `master` or "
-                "change `kind`"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _archive_is_for_executors(self) -> Runner:
+            raise ValueError(f"`master` and `kind: {self.kind}` contradict each other; remove one")
         if self.archive is not None and self.kind == "local":
-            raise ValueError(
-                "`archive` and `kind: local` contradict each other; without executors elsewhere "
-                "remove `archive`"
-            )
+            raise ValueError("`archive` and `kind: local` contradict each other; remove one")
         return self
 
     @field_validator("conf")

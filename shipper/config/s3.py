@@ -119,39 +119,29 @@ class S3(Model):
             raise ValueError("`access_key` and `secret_key` need each other")
         if keys and self.credentials not in ("auto", "keys"):
             raise ValueError(
-                f"`credentials: {self.credentials}` and `{keys[0]}` contradict each other; leave "
-                "one of them out"
+                f"`credentials: {self.credentials}` and `{keys[0]}` contradict each other"
             )
         if self.credentials == "keys" and not keys:
             raise ValueError("`credentials: keys` needs `access_key` and `secret_key`")
         if self.credential_provider is not None and (
             keys or self.credentials not in ("auto", "provider")
         ):
-            raise ValueError(
-                "`credential_provider` and other credentials contradict each other; leave one of "
-                "them out"
-            )
+            raise ValueError("`credential_provider` and other credentials contradict each other")
         if self.credentials == "provider" and self.credential_provider is None:
             raise ValueError("`credentials: provider` needs `credential_provider`")
         if self.profile is not None and self.credentials != "profile":
             raise ValueError("`profile` needs `credentials: profile`")
         if self.role is not None and self.credentials == "anonymous":
-            raise ValueError(
-                "`role` needs credentials with which to assume it; `anonymous` has none"
-            )
+            raise ValueError("`role` needs credentials; `anonymous` has none")
         return self
 
     def settings(self) -> dict[str, str]:
         """Return the settings for Hadoop, without the secrets."""
         kind = self.credentials
-        if kind == "auto":
-            kind = (
-                "keys"
-                if "access_key" in self.model_fields_set
-                else "provider"
-                if self.credential_provider is not None
-                else "auto"
-            )
+        if kind == "auto" and "access_key" in self.model_fields_set:
+            kind = "keys"
+        elif kind == "auto" and self.credential_provider is not None:
+            kind = "provider"
         provider = _PROVIDERS.get(kind)
         found = {
             "fs.s3a.endpoint": self.endpoint,

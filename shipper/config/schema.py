@@ -89,7 +89,7 @@ def generated_files() -> dict[str, str]:
     texts = {
         f"{name}.json": json.dumps(
             {"$schema": _DIALECT, "title": f"shipper {name}", **schema},
-            indent=2,
+            indent=1,
             ensure_ascii=False,
         )
         + "\n"
@@ -146,13 +146,14 @@ def cluster_schema() -> Schema:
 
 
 def platform_schema() -> Schema:
-    """Return the schema of ``config/shipper.yaml``."""
+    """Return the schema of ``config/shipper.yaml``. Its defaults are as in a pipeline, whose schema
+    lies beside it, but any keys of a section may be missing."""
     schema = _published(_described(Platform))
-    keys = {
-        name: _partly(found)
-        for name, found in pipeline_schema()["properties"].items()
-        if name != "pipeline"
-    }
+    keys = {}
+    for name, found in pipeline_schema()["properties"].items():
+        partly = _partly(found)
+        keys[name] = partly if partly != found else {"$ref": f"pipeline.json#/properties/{name}"}
+    del keys["pipeline"]
     schema["properties"]["defaults"] |= {"additionalProperties": False, "properties": keys}
     return schema
 
@@ -289,10 +290,11 @@ def reference() -> str:
     pipeline, cluster, platform = _described(Pipeline), _described(Cluster), _described(Platform)
     tests = _described(PipelineTests)
     case = tests["properties"]["cases"]["additionalProperties"]
+    keys = _table(_with_shorthands(pipeline))
     pinned = _table_of_reasons("Spark setting", PINNED_SPARK_SETTINGS)
     parts = [
         _INTRODUCTION,
-        f"## Pipeline: `config/pipelines/NAME.yaml`\n\n{_SHORTEST}\n{_pipeline_table(pipeline)}",
+        f"## Pipeline: `config/pipelines/NAME.yaml`\n\n{_SHORTEST}\n{keys}",
         *_sections(pipeline),
         f"### Spark settings that `runner.conf` may not hold\n\n{pinned}",
         f"## Platform: `config/shipper.yaml`\n\n{platform['description']}\n\n{_table(platform)}",
@@ -330,31 +332,6 @@ def _sections(schema: Schema, above: str = "") -> Iterator[str]:
             yield f"{title}\n\n{check['title']}\n\n{_table(check, without='check')}"
 
 
-def _pipeline_table(schema: Schema) -> str:
-    """Return what :func:`_table` returns, with the shorthands."""
-    keys = dict(schema["properties"])
-    rows = [_HEAD]
-    for key, found in keys.items():
-        if key == "routes":
-            topic = _value(found["items"]["properties"]["topic"])
-            rows.append(
-                _row("topic", topic, "this or `routes`", "Short for `routes` with this one topic.")
-            )
-            rows.append(_row(key, _value(found), "this or `topic`", found["description"]))
-        else:
-            text = (
-                "text or "
-                if key in SHORTHANDS
-                else "list of names, or "
-                if key == "clusters"
-                else ""
-            )
-            rows.append(
-                _row(key, text + _value(found), _default(schema, key), found["description"])
-            )
-    return "\n".join(rows)
-
-
 def _table(schema: Schema, without: str = "") -> str:
     rows = [
         _row(key, _value(found), _default(schema, key), found["description"])
@@ -362,6 +339,21 @@ def _table(schema: Schema, without: str = "") -> str:
         if key != without
     ]
     return "\n".join([_HEAD, *rows])
+
+
+def _with_shorthands(pipeline: Schema) -> Schema:
+    """Return the schema of a pipeline with the key `topic`, and with the words of keys that have a
+    shorter form."""
+    keys: dict[str, Schema] = {}
+    for key, found in pipeline["properties"].items():
+        if key == "routes":
+            topic = found["items"]["properties"]["topic"]
+            short = "Short for `routes` with this one topic."
+            keys["topic"] = topic | {"description": short, "instead": "this or `routes`"}
+            found = found | {"instead": "this or `topic`"}
+        words = {**dict.fromkeys(SHORTHANDS, "text or "), "clusters": "list of names, or "}
+        keys[key] = found | {"shorter": words.get(key, "")}
+    return pipeline | {"properties": keys}
 
 
 def _row(key: str, *cells: str) -> str:
@@ -379,6 +371,8 @@ def _table_of_reasons(what: str, reasons: Mapping[str, str], head: str = "Why") 
 
 def _default(schema: Schema, key: str) -> str:
     found = schema["properties"][key]
+    if "instead" in found:
+        return str(found["instead"])
     if key in schema.get("required", ()):
         return "**required**"
     if "default" not in found:
@@ -407,7 +401,8 @@ def _value(schema: Schema) -> str:
         for name, words in _BOUNDS.items()
         if name in schema
     ]
-    return ", ".join([unit.name if unit else _kind(schema), *bounds])
+    kind = unit.name if unit else _kind(schema)
+    return ", ".join([schema.get("shorter", "") + kind, *bounds])
 
 
 def _kind(schema: Schema) -> str:

@@ -12,8 +12,8 @@ may take much of either, whatever is in it.
 from __future__ import annotations
 
 import stat
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,21 +45,70 @@ BEGINNING = Position(1, 1)
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Fault of one key or value, or, with an explicit position, of the text."""
+class ConfigFault:
+    """One thing that is wrong. ``str()`` of it is the line that a user reads; no secret is
+    in it."""
 
-    path: KeyPath
+    file: str
+    line: int | None
+    """Line, from 1, as is ``column``; None if the fault has no place in a file: a folder that is
+    missing, for instance."""
+    column: int | None
+    field: str
+    """The path in the file, as the user wrote it: ``routes[1].when``. Empty for the file as a
+    whole."""
     message: str
-    position: Position | None = None
-    """Position; by default that of ``path``."""
     repeats: bool = False
-    """True if it tells of a problem in another file, which that file has as well."""
+    """True if it tells of a fault in another file, which is listed by itself where all files
+    are."""
+
+    @classmethod
+    def of_file(cls, file: str, message: str) -> ConfigFault:
+        """Make a fault without a place in a file."""
+        return cls(file, None, None, "", message)
+
+    def __str__(self) -> str:
+        place = ":".join(
+            str(part) for part in (self.file, self.line, self.column) if part is not None
+        )
+        return (
+            f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+        )
+
+
+def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
+    """Return ``faults`` by file, line and column, each once."""
+    return tuple(
+        sorted(
+            dict.fromkeys(faults),
+            key=lambda fault: (fault.file, fault.line or 0, fault.column or 0),
+        )
+    )
+
+
+def dotted(path: KeyPath) -> str:
+    """Write ``("routes", 1, "when")`` as ``"routes[1].when"``."""
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in path
+    ).removeprefix(".")
+
+
+def value_at(data: Any, path: KeyPath) -> Any:
+    """Return the value at ``path``, None if there is none."""
+    for step in path:
+        if isinstance(data, list):
+            data = dict(enumerate(data))
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
 
 
 @dataclass(frozen=True)
-class _Written:
-    """Positions of a key and its value in the file."""
+class YamlPlace:
+    """Place of a key and its value."""
 
+    file: str
+    path: KeyPath
+    """Path in that file."""
     key: Position
     value: Position | None
     """Position of the value; None for a list or section, which begins at its key for a reader."""
@@ -69,98 +118,84 @@ class _Written:
 
 @dataclass
 class YamlFile:
-    """A parsed file. ``data`` is empty where the text could not be parsed at all; ``problems`` then
+    """A parsed file. ``data`` is empty where the text could not be parsed at all; ``faults`` then
     says why."""
 
+    shown: str
+    """Path of the file, for people."""
     data: dict[str, Any] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    faults: list[ConfigFault] = field(default_factory=list)
     parsed: bool = True
-    _written: dict[KeyPath, _Written] = field(default_factory=dict)
-    base: YamlFile | None = None
-    """Another file, from which values come that are not in this one: those at ``base_path``.
-    ``data`` then has both."""
-    base_shown: str = ""
-    base_path: KeyPath = ()
+    written: dict[KeyPath, YamlPlace] = field(default_factory=dict)
 
-    def position(self, path: KeyPath) -> Position:
+    def over(self, base: YamlFile, at: KeyPath, data: dict[str, Any]) -> YamlFile:
+        """Return the file with ``data``, of which the values that are not in the file come from
+        ``base``, below ``at`` there."""
+        below = {
+            path[len(at) :]: place
+            for path, place in base.written.items()
+            if path[: len(at)] == at and path != at
+        }
+        taken = {path: place for path, place in below.items() if value_at(data, path) is not None}
+        return replace(self, data=data, written={**taken, **self.written})
+
+    def is_own(self, path: KeyPath) -> bool:
+        return path in self.written and self.written[path].file == self.shown
+
+    def position(self, path: KeyPath, *, of_key: bool = False) -> Position:
         """Return the position of the value at ``path`` if it is a scalar, else of its key; for what
-        does not exist, of the nearest section around it."""
+        does not exist, of the nearest section around it. ``of_key``: of the key in any case."""
         for length in range(len(path), -1, -1):
-            place = self._written.get(path[:length])
-            if place is not None:
-                return place.value if place.value and length == len(path) else place.key
+            if self.is_own(path[:length]):
+                place = self.written[path[:length]]
+                scalar = length == len(path) and not of_key
+                return place.value if scalar and place.value else place.key
         return BEGINNING
-
-    def key_position(self, path: KeyPath) -> Position:
-        """Return what :meth:`position` returns, but of the key also for a scalar."""
-        place = self._written.get(path)
-        return place.key if place else self.position(path)
 
     def text(self, path: KeyPath) -> str | None:
         """Return the scalar at ``path`` as it stands in the file, before ``${…}`` is filled in."""
-        place = self._written.get(path)
-        if place is None and (origin := self.origin(path)):
-            return origin[0].text(origin[2])
-        return place.text if place else None
+        return self.written[path].text if path in self.written else None
 
-    def paths(self) -> list[KeyPath]:
-        """Return the paths of all values, those of ``base`` too."""
-        below = self.base._written if self.base else {}
-        length = len(self.base_path)
-        return [
-            *self._written,
-            *(
-                path[length:]
-                for path in below
-                if path[:length] == self.base_path and path[length:] not in self._written
-            ),
-        ]
-
-    def own_paths(self) -> Collection[KeyPath]:
-        return self._written.keys()
-
-    def origin(self, path: KeyPath) -> tuple[YamlFile, str, KeyPath] | None:
-        """Return the file, its name and the path there of a value that ``base`` has and this file
-        has not."""
-        there = (*self.base_path, *path)
-        if (
-            self.base is None
-            or not path
-            or path in self._written
-            or there not in self.base._written
-        ):
-            return None
-        return self.base, self.base_shown, there
+    def fault(
+        self,
+        path: KeyPath,
+        message: str,
+        position: Position | None = None,
+        *,
+        repeats: bool = False,
+    ) -> ConfigFault:
+        """Make a fault of one key or value, or, with an explicit ``position``, of the text."""
+        if position is None and path in self.written and not self.is_own(path):
+            place = self.written[path]
+            message += f" (as a default of {self.shown})" if self.shown else ""
+            return ConfigFault(place.file, *(place.value or place.key), dotted(place.path), message)
+        line, column = position or (self.position(path) if self.parsed else (None, None))
+        return ConfigFault(self.shown, line, column, dotted(path), message, repeats)
 
 
-def read_yaml(path: Path) -> YamlFile:
-    """Read a YAML file. Never raises: the faults of the file or its text are in ``problems``."""
+def read_yaml(path: Path, shown: str) -> YamlFile:
+    """Read a YAML file. Never raises: the faults of the file or its text are in ``faults``."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            return _unparsed("not a regular file", None)
+            return _unparsed(shown, "not a regular file", None)
         if found.st_size > LARGEST_BYTES:
-            return _unparsed(
-                f"{found.st_size:,} bytes; a configuration file has {LARGEST_BYTES:,} at most", None
-            )
+            why = f"{found.st_size:,} bytes; a configuration file has {LARGEST_BYTES:,} at most"
+            return _unparsed(shown, why, None)
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES)
     except OSError as error:
-        return _unparsed(f"cannot be read: {error.strerror or error}", None)
+        return _unparsed(shown, f"cannot be read: {error.strerror or error}", None)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start)
-        before = content[content.rfind(b"\n", 0, error.start) + 1 : error.start]
-        byte = content[error.start]
-        return _unparsed(
-            f"not UTF-8: byte 0x{byte:02x}; save the file as UTF-8",
-            Position(line + 1, len(before.decode()) + 1),
-        )
-    return parse_yaml(text)
+        before = content[: error.start].decode().split("\n")
+        why = f"not UTF-8: byte 0x{content[error.start]:02x}; save the file as UTF-8"
+        return _unparsed(shown, why, Position(len(before), len(before[-1]) + 1))
+    return parse_yaml(text, shown)
 
 
-def parse_yaml(text: str) -> YamlFile:
+def parse_yaml(text: str, shown: str = "") -> YamlFile:
     """See :func:`read_yaml`."""
     yaml = YAML(typ="safe", pure=True)  # the C parser would be YAML 1.1
     yaml.Composer = _Composer
@@ -168,33 +203,28 @@ def parse_yaml(text: str) -> YamlFile:
     try:
         root = yaml.compose(text)
         if root is None:
-            return _unparsed("the file is empty", BEGINNING)
+            return _unparsed(shown, "the file is empty", BEGINNING)
         if not isinstance(root, MappingNode):
-            return _unparsed(
-                f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`",
-                _start(root),
-            )
-        return _Builder(yaml).build(root)
+            why = f"the file is {_kind(root)}; it must be keys and values, such as `pipeline: web`"
+            return _unparsed(shown, why, _start(root))
+        return _Builder(yaml, shown).build(root)
     except _TooMuch as error:
-        return _unparsed(error.message, error.position)
+        return _unparsed(shown, error.message, error.position)
     except RecursionError:
-        return _unparsed("nested too deeply, or an alias that contains itself", BEGINNING)
+        why = "nested too deeply, or an alias that contains itself"
+        return _unparsed(shown, why, BEGINNING)
     except ReaderError as error:
-        line_start = text.rfind("\n", 0, error.position) + 1
-        position = Position(
-            text.count("\n", 0, error.position) + 1, error.position - line_start + 1
-        )
-        return _unparsed("a control character, which YAML does not allow", position)
+        before = text[: error.position].split("\n")
+        why = "a control character, which YAML does not allow"
+        return _unparsed(shown, why, Position(len(before), len(before[-1]) + 1))
     except MarkedYAMLError as error:
-        unclosed = "unexpected end of stream" in str(
-            error.problem
-        )  # then the place to show is where it was opened
-        mark = (
-            (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-        )
-        return _unparsed(_plain_words(error, text), _at(mark) if mark else BEGINNING)
+        # Of what is never closed, the place to show is where it was opened.
+        unclosed = "unexpected end of stream" in str(error.problem)
+        marks = [error.problem_mark, error.context_mark]
+        mark = next(filter(None, marks[::-1] if unclosed else marks), None)
+        return _unparsed(shown, _plain_words(error, text), _at(mark) if mark else BEGINNING)
     except YAMLError:
-        return _unparsed("not YAML", BEGINNING)
+        return _unparsed(shown, "not YAML", BEGINNING)
 
 
 class _TooMuch(Exception):
@@ -237,8 +267,32 @@ class _Composer(Composer):
         return node
 
 
-def _unparsed(message: str, position: Position | None) -> YamlFile:
-    return YamlFile(problems=[Problem((), message, position)], parsed=False)
+def _unparsed(shown: str, message: str, position: Position | None) -> YamlFile:
+    line, column = position or (None, None)
+    return YamlFile(shown, faults=[ConfigFault(shown, line, column, "", message)], parsed=False)
+
+
+#: Part of ruamel's complaint → the words of a user; ``{}``: the character at fault. First match
+#: first.
+_PLAIN_WORDS = {
+    "another document": "a second document (`---`); one file holds one",
+    "alias": "`*` begins an alias and there is no such anchor; put text that begins with * into "
+    "quotes",
+    "tag": _TAGGED,
+    "mapping values are not allowed": "a `:` that cannot be here: put text that holds `: ` into "
+    "quotes, or check the indentation",
+    "cannot start any token": "text cannot begin with {}; put it into quotes",
+    "node content": "{} cannot be here: a value is missing, or is text that needs quotes",
+    "could not find expected ':'": "a key without `:` before this line",
+    "unexpected end of stream": "a quote that is never closed",
+    "sequence entries": "`- ` cannot be here: a list begins on a line of its own; put text that "
+    "begins with `- ` into quotes",
+    "block end": "text behind a complete value: check the indentation, and put text that begins "
+    "with { [ or a quote into quotes",
+    "document start": "text behind a complete value: check the indentation, and put text that "
+    "begins with { [ or a quote into quotes",
+    "unknown escape": "a backslash in double quotes is an escape; use single quotes",
+}
 
 
 def _plain_words(error: MarkedYAMLError, text: str) -> str:
@@ -247,45 +301,14 @@ def _plain_words(error: MarkedYAMLError, text: str) -> str:
     problem, mark = error.problem or "", error.problem_mark
     lines = text.splitlines()
     rest = lines[mark.line][mark.column :] if mark and mark.line < len(lines) else ""
-    if "another document" in problem:
-        return "a second document (`---`); one file holds one"
     if rest[:1] == "\t":
         return "a tab; YAML indents with spaces"
-    if "alias" in problem or "alias" in str(error.context):
-        return (
-            "`*` begins an alias and there is no such anchor; put text that begins with * into "
-            "quotes"
-        )
-    if "tag" in problem or "tag" in str(error.context):
-        return _TAGGED
-    if "mapping values are not allowed" in problem:
-        return (
-            "a `:` that cannot be here: put text that holds `: ` into quotes, or check the "
-            "indentation"
-        )
-    if "cannot start any token" in problem:
-        return f"text cannot begin with {rest[:1]!r}; put it into quotes"
-    if "node content" in problem:
-        return f"{rest[:1]!r} cannot be here: a value is missing, or is text that needs quotes"
-    if "could not find expected ':'" in problem:
-        return "a key without `:` before this line"
-    if "found unexpected end of stream" in problem:
-        return "a quote that is never closed"
-    if "sequence entries" in problem:
-        return (
-            "`- ` cannot be here: a list begins on a line of its own; put text that begins with "
-            "`- ` into quotes"
-        )
-    if "block end" in problem or "document start" in problem:
-        return (
-            "text behind a complete value: check the indentation, and put text that begins with "
-            "{ [ or a quote into quotes"
-        )
     if problem.startswith("expected ',' or"):
         began = f", opened in line {error.context_mark.line + 1}" if error.context_mark else ""
         return f"a list or section in brackets{began} is not closed, or lacks a comma"
-    if "unknown escape" in problem:
-        return "a backslash in double quotes is an escape; use single quotes"
+    for part, said in _PLAIN_WORDS.items():
+        if part in problem or (part in ("alias", "tag") and part in str(error.context)):
+            return said.replace("{}", repr(rest[:1]))
     return f"not YAML: {problem.splitlines()[0]}" if problem else "not YAML"
 
 
@@ -305,24 +328,23 @@ def _at(mark: Any) -> Position:
 
 
 class _Builder:
-    """Nodes → plain data, places and problems."""
+    """Nodes → plain data, places and faults."""
 
-    def __init__(self, yaml: YAML) -> None:
+    def __init__(self, yaml: YAML, shown: str) -> None:
         self._values = yaml.constructor
-        self._file = YamlFile()
+        self._file = YamlFile(shown)
 
     def build(self, root: MappingNode) -> YamlFile:
-        self._file._written[()] = _Written(_start(root), None, None)
+        self._file.written[()] = YamlPlace(self._file.shown, (), _start(root), None, None)
         self._file.data = self._mapping(root, ())
         return self._file
 
     def _value(self, node: Node, path: KeyPath, key: Position) -> Any:
-        if len(self._file._written) > MOST_VALUES:  # an alias is written out here
+        if len(self._file.written) > MOST_VALUES:  # an alias is written out here
             raise _TooMuch.values(self._file.position(path[:1]))
         scalar = isinstance(node, ScalarNode)
-        self._file._written[path] = _Written(
-            key, _start(node) if scalar else None, str(node.value) if scalar else None
-        )
+        value, text = (_start(node), str(node.value)) if scalar else (None, None)
+        self._file.written[path] = YamlPlace(self._file.shown, path, key, value, text)
         if not scalar and _short_tag(node) not in ("map", "seq"):
             self._say(path, _TAGGED, _start(node))
         if isinstance(node, MappingNode):
@@ -341,8 +363,8 @@ class _Builder:
             if key is None:
                 continue
             here = (*path, key)
-            if here in self._file._written:
-                first = self._file.key_position(here).line
+            if here in self._file.written:
+                first = self._file.position(here, of_key=True).line
                 self._say(
                     here, f"the key is repeated; its first place is line {first}", _start(key_node)
                 )
@@ -395,7 +417,10 @@ class _Builder:
         return node.value
 
     def _say(self, path: KeyPath, message: str, position: Position) -> None:
-        self._file.problems.append(Problem(path, message, position))
+        if path[:1] == ("properties",) and len(path) > 2:
+            # A password that begins with `{` is a section to YAML, and then part of the path.
+            path, message = path[:2], "expected text, a number, true or false; put it into quotes"
+        self._file.faults.append(self._file.fault(path, message, position))
 
 
 def _short_tag(node: Node) -> str:

@@ -37,7 +37,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def report_schema_text() -> str:
-    return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(report_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def schema_texts() -> dict[str, str]:

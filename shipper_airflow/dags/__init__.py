@@ -3,12 +3,13 @@ into Airflow's folder of DAGs call what is here.
 
 How a pipeline becomes a DAG, in small steps::
 
-    YAML ──read_catalog──▶ Ready | Broken ──graph──▶ tasks and edges ──build──▶ airflow.sdk DAG
-                           operators run the steps, each in a child process (step); notice tells how a run ended
+    YAML ──read_catalog──▶ pipelines, faults ──build──▶ airflow.sdk DAG
+                           operators run the steps, each in a child process (step);
+                           notice tells how a run ended
 
-``faults`` keeps what is wrong, and what was good before. ``graph`` knows no Airflow; ``operators``
-import ``step``, and all else that costs time, when a task runs and not when it is parsed.
-"""  # noqa: E501
+``faults`` keeps what is wrong, and what was good before. ``operators`` import ``step``, and all
+else that costs time, when a task runs and not when it is parsed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,16 @@
 """DAGs from the configuration: the pipelines that can be read; for each broken file, its faults and
-the last good version; and the graph of each pipeline as Airflow's operators."""
+the last good version; and the graph of each pipeline as Airflow's operators.
+
+::
+
+    resolve_window ─▶ plan ─▶ gate_source ─▶ to_CLUSTER: ship ─▶ gate_delivery ─┐
+                                        └──▶ to_OTHER:   ship ─▶ gate_delivery ─┴▶ delivered
+                                                                                └▶ report
+
+Clusters know nothing of each other: one that fails stops none of the others. ``delivered`` does
+nothing: its state says whether the window is on every cluster that the run was for, and with it the
+run's. ``report`` runs always, and fails, the run too, only if there is no report.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +18,6 @@ import datetime as dt
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -34,18 +44,16 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import RATE_PATTERN
 from shipper.errors import ShipperError
-from shipper.runner import GATE_DELIVERY, REPORT, help_of
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP, help_of
 from shipper_airflow.dags import docs
 from shipper_airflow.dags.faults import LastGood, keep_faults, removed
-from shipper_airflow.dags.graph import (
-    DELIVERED,
-    RESOLVE_WINDOW,
-    TaskSpec,
-    group_id,
-    pipeline_tasks,
-)
 from shipper_airflow.dags.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
-from shipper_airflow.dags.operators import BrokenConfig, ResolveWindow, ShipperStep
+from shipper_airflow.dags.operators import (
+    RESOLVE_WINDOW,
+    BrokenConfig,
+    ResolveWindow,
+    ShipperStep,
+)
 from shipper_airflow.deadline import WindowClosed
 from shipper_airflow.timetable import EveryWindow, Windows
 
@@ -64,50 +72,36 @@ RETRIES: dict[str, Any] = {
 }
 #: Time for a process to stop after it was told to, and for a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
-CONFIG_DAG_ID = "shipper_config"
+CONFIG_DAG_ID, DELIVERED = "shipper_config", "delivered"
 _RARE = "Rarely needed"
 _BROKEN, _BROKEN_TAG = "configuration broken", "broken-config"
 _REMOVED, _REMOVED_TAG = "file removed", "removed"
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A pipeline without a fault."""
-
-    pipeline: Pipeline
-    pools: Mapping[str, str]
-    """Cluster → the pool of Airflow's that its ships take a slot of, of clusters that name one."""
-    faults: tuple[str, ...] = ()
-
-    @property
-    def dag_id(self) -> str:
-        return self.pipeline.name
-
-
-@dataclass(frozen=True)
-class Broken:
-    """Configuration that cannot become a pipeline's DAG, and why: one message for each fault."""
+class CatalogEntry:
+    """One pipeline of the configuration; with ``faults``, a configuration that cannot become a
+    pipeline's DAG."""
 
     dag_id: str
-    faults: tuple[str, ...]
     pipeline: Pipeline | None = None
-    """Pipeline as it was when its file could last be read."""
+    """Pipeline; with faults, as it was when its file could last be read."""
     pools: Mapping[str, str] = field(default_factory=dict)
+    """Cluster → the pool of Airflow's that its ships take a slot of, of clusters that name one."""
+    faults: tuple[str, ...] = ()
+    """One message for each fault."""
     removed: bool = False
     """True if the file is gone: it was removed, most likely on purpose."""
 
 
-def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Broken]:
+def read_catalog(config_dir: Path, only: str | None = None) -> list[CatalogEntry]:
     """Read all pipelines. Never raises. With ``only``, a DAG's id, its pipeline alone is read if
     it can be. What secrets and other references stand for need not be known here: the steps know
     it."""
     if only is not None:
         try:
             pipeline = load_pipeline(config_dir, only, EVERYTHING)
-            clusters = {
-                name: load_cluster(config_dir, name, EVERYTHING) for name in pipeline.clusters
-            }
-            return [Ready(pipeline, _pools(pipeline, clusters))]
+            return [_ready(pipeline, lambda name: load_cluster(config_dir, name, EVERYTHING))]
         except (
             Exception
         ):  # whatever it is, reading everything shows it, as it did when the DAG was made
@@ -115,27 +109,29 @@ def read_catalog(config_dir: Path, only: str | None = None) -> list[Ready | Brok
     try:
         config = load_all(config_dir, EVERYTHING)
     except Exception as error:
-        return [Broken(CONFIG_DAG_ID, (describe(error),))]
+        return [CatalogEntry(CONFIG_DAG_ID, faults=(describe(error),))]
     free, copies = _free_ids(set(config.pipelines)), LastGood(config_dir)
     for name in config.pipelines:
         copies.keep(name)
-    broken = [
-        Broken(free(stem), tuple(map(str, found)), copies.find(stem))
-        for stem, found in config.broken.items()
+    entries = [
+        _ready(pipeline, config.clusters.__getitem__) for pipeline in config.pipelines.values()
     ]
+    entries += (
+        CatalogEntry(free(stem), copies.find(stem), faults=tuple(map(str, found)))
+        for stem, found in config.broken.items()
+    )
     gone = [
-        Broken(name, (removed(config_dir, name),), last_good, removed=True)
+        CatalogEntry(name, last_good, faults=(removed(config_dir, name),), removed=True)
         for name in copies.removed({*config.pipelines, *config.broken})
         if (last_good := copies.find(name)) and free(name) == name
     ]
-    ready = [
-        Ready(pipeline, _pools(pipeline, config.clusters)) for pipeline in config.pipelines.values()
-    ]
-    return [*(ready + broken or [Broken(CONFIG_DAG_ID, tuple(map(str, config.faults)))]), *gone]
+    nothing = CatalogEntry(CONFIG_DAG_ID, faults=tuple(map(str, config.faults)))
+    return [*(entries or [nothing]), *gone]
 
 
-def _pools(pipeline: Pipeline, clusters: Mapping[str, Cluster]) -> dict[str, str]:
-    return {name: pool for name in pipeline.clusters if (pool := clusters[name].airflow_pool)}
+def _ready(pipeline: Pipeline, cluster: Callable[[str], Cluster]) -> CatalogEntry:
+    pools = {name: pool for name in pipeline.clusters if (pool := cluster(name).airflow_pool)}
+    return CatalogEntry(pipeline.name, pipeline, pools)
 
 
 def describe(error: Exception) -> str:
@@ -160,26 +156,20 @@ def build_dags(config_dir: Path, only: str | None = None) -> Iterator[DAG]:
     """Yield a DAG for every pipeline, and one for everything that cannot be read or built."""
     faults: dict[str, tuple[str, ...]] = {}
     for entry in read_catalog(config_dir, only):
-        broken = entry if isinstance(entry, Broken) else None
-        pipeline = entry.pipeline
-        try:
-            if pipeline is None or (broken and broken.dag_id != pipeline.name):
-                raise _NothingToShow
-            is_removed = bool(broken and broken.removed)
-            dag = pipeline_dag(pipeline, config_dir, entry.faults, entry.pools, removed=is_removed)
-            dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
-        except Exception as error:  # one pipeline must not take down the others
-            broken = broken or Broken(entry.dag_id, (describe(error),))
-            dag = broken_dag(broken)
-        if broken and not broken.removed:
-            faults[entry.dag_id] = broken.faults
-        yield dag
+        dag, found = None, entry.faults
+        if entry.pipeline is not None and entry.dag_id == entry.pipeline.name:
+            try:
+                dag = pipeline_dag(
+                    entry.pipeline, config_dir, found, entry.pools, removed=entry.removed
+                )
+                dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own, without types
+            except Exception as error:  # one pipeline must not take down the others
+                dag, found = None, found or (describe(error),)
+        if found and not entry.removed:
+            faults[entry.dag_id] = found
+        yield dag or broken_dag(entry.dag_id, found)
     if only is None:
         keep_faults(config_dir, faults)
-
-
-class _NothingToShow(Exception):
-    """Signal that there is no earlier state of a broken pipeline that could stand in its place."""
 
 
 def pipeline_dag(
@@ -191,8 +181,8 @@ def pipeline_dag(
     removed: bool = False,
 ) -> DAG:
     """Make the DAG of a pipeline. With ``faults``, ``pipeline`` is what its file said before it was
-    broken: every task exists, and fails with them. ``pools``: see :class:`Ready`. ``removed``:
-    there will be no new run of the schedule."""
+    broken: every task exists, and fails with them. ``pools``: see :class:`CatalogEntry`.
+    ``removed``: there will be no new run of the schedule."""
     schedule = None if removed else pipeline.schedule
     label, tag = (_REMOVED, _REMOVED_TAG) if removed else (_BROKEN, _BROKEN_TAG)
     check_notifiers(pipeline, config_dir)
@@ -233,41 +223,88 @@ def add_tasks(
     faults: tuple[str, ...],
     pools: Mapping[str, str],
     asks: Mapping[str, Any] | None = None,
-) -> dict[str, BaseOperator]:
-    """Add the pipeline's tasks to the DAG or the group of tasks that is being made, and return them
-    by their names there. ``asks``: see :class:`ResolveWindow`; None: what the DAG run was asked
-    for."""
-    groups = {
-        cluster: TaskGroup(
+) -> tuple[BaseOperator, BaseOperator]:
+    """Add the pipeline's tasks to the DAG or the group of tasks that is being made, and return the
+    tasks `plan` and `delivered`. ``asks``: see :class:`ResolveWindow`; None: what the DAG run was
+    asked for."""
+    # Whatever the DAG's default arguments say.
+    common: dict[str, Any] = {"owner": pipeline.owner, **RETRIES}
+    of_run = {"pipeline": pipeline, "config_dir": config_dir, **common}
+    resolve = ResolveWindow(task_id=RESOLVE_WINDOW, asks=asks, **of_run)
+
+    def step(name: str, cluster: str | None = None, **options: Any) -> ShipperStep:
+        return ShipperStep(
+            task_id=name,
+            step=f"{name}:{cluster}" if cluster else name,
+            resolved_by=resolve.task_id,
+            faults=faults,
+            **of_run,
+            **options,
+        )
+
+    limit = _time_limit(pipeline)
+    plan, gate_source = step(PLAN, **limit), step(GATE_SOURCE, **limit)
+    resolve >> plan >> gate_source
+    # A step that was skipped, since the run was for other clusters, is no failure; without any step
+    # there is nothing to report.
+    delivered = EmptyOperator(
+        task_id=DELIVERED, trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **common
+    )
+    told: dict[str, Any] = {
+        callback: RunEnded(pipeline, config_dir, failed=failed, resolved_by=resolve.task_id)
+        for callback, failed in (("on_success_callback", False), ("on_failure_callback", True))
+        if pipeline.notify
+    }
+    # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves
+    # no green run.
+    report = step(REPORT, **told).as_teardown(on_failure_fail_dagrun=True)
+    tasks: list[BaseOperator] = [resolve, plan, gate_source, delivered, report]
+    for cluster in pipeline.clusters:
+        with TaskGroup(
             group_id(cluster),
             tooltip=f"Steps that ship to {cluster}, independent of the other clusters",
-        )
-        for cluster in pipeline.clusters
-    }
-    tasks: dict[str, BaseOperator] = {}
-    resolve = ResolveWindow(
-        task_id=RESOLVE_WINDOW, pipeline=pipeline, config_dir=config_dir, asks=asks, **_of(pipeline)
-    )
-    for spec in pipeline_tasks(pipeline.clusters):
-        with groups[spec.cluster] if spec.cluster else nullcontext():
-            task = (
-                resolve
-                if spec.name == RESOLVE_WINDOW
-                else _operator(spec, pipeline, config_dir, faults, pools, resolve.task_id)
+        ):
+            # Backfills overlap scheduled runs: one waits for the ship of the other.
+            ship = step(
+                SHIP, cluster, max_active_tis_per_dag=1, **_slot(pools.get(cluster)), **limit
             )
-        for task_id in spec.after:
-            tasks[task_id] >> task
+            # A window's data is released to others when its gate passes.
+            asset = delivered_asset(pipeline.name, cluster)
+            gate = step(GATE_DELIVERY, cluster, asset=asset, outlets=[asset], **limit)
+        gate_source >> ship >> gate >> [delivered, report]
+        tasks += [ship, gate]
+    for task in tasks:
         # A copy of the DAG's, to which Airflow turns anyway. To serialise it for every task was
         # four fifths of a parse: each is held against its JSON Schema, and that against the schema
         # of schemas.
         task.params = ParamsDict()
-        tasks[spec.task_id] = task
-    return tasks
+    return plan, delivered
 
 
-def _of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the arguments of each task, whatever the DAG's default arguments say."""
-    return {"owner": pipeline.owner, **RETRIES}
+def group_id(cluster: str) -> str:
+    """Return ``to_frankfurt``; the prefix keeps a cluster named ``plan`` from taking a task's
+    id."""
+    return f"to_{cluster}"
+
+
+def _time_limit(pipeline: Pipeline) -> dict[str, Any]:
+    after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
+    if not after:
+        return {}
+    timeout = dt.timedelta(seconds=after) + _TO_STOP
+    return {"give_up_after_seconds": after, "execution_timeout": timeout}
+
+
+def _slot(pool: str | None) -> dict[str, str]:
+    """Return the arguments of a task that takes a slot of an Airflow pool."""
+    if pool is None:
+        return {}
+    doc = (
+        f"Takes a slot of the pool `{pool}`, which the cluster's file names (`airflow_pool`). If "
+        "it stays *scheduled*, other ships have all slots, or there is no such pool: `airflow "
+        f"pools set {shlex.quote(pool)} 4 'ships to a cluster'` makes one of four slots."
+    )
+    return {"pool": pool, "doc_md": doc}
 
 
 def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
@@ -279,18 +316,18 @@ def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
     )
 
 
-def broken_dag(broken: Broken) -> DAG:
+def broken_dag(dag_id: str, faults: tuple[str, ...]) -> DAG:
     """Make a DAG in place of one that cannot be made. It has no schedule: a failed run every hour
     would add no information."""
     dag = DAG(
-        dag_id=broken.dag_id,
-        dag_display_name=f"{broken.dag_id} ({_BROKEN})",
+        dag_id=dag_id,
+        dag_display_name=f"{dag_id} ({_BROKEN})",
         schedule=None,
         tags=["shipper", _BROKEN_TAG],
-        doc_md=_faults(broken.faults),
+        doc_md=_faults(faults),
     )
     with dag:
-        BrokenConfig(task_id="show_faults", faults=broken.faults, retries=0)
+        BrokenConfig(task_id="show_faults", faults=faults, retries=0)
     return dag
 
 
@@ -302,62 +339,10 @@ def _faults(faults: Sequence[str]) -> str:
     )
 
 
-def _operator(
-    spec: TaskSpec,
-    pipeline: Pipeline,
-    config_dir: Path,
-    faults: tuple[str, ...],
-    pools: Mapping[str, str],
-    resolved_by: str,
-) -> BaseOperator:
-    options: dict[str, Any] = {"task_id": spec.name, **_of(pipeline)}
-    give_up_after = pipeline.schedule.give_up_after_seconds if pipeline.schedule else None
-    if spec.name == DELIVERED:
-        # A step that was skipped, since the run was for other clusters, is no failure; without any
-        # step there is nothing to report.
-        return EmptyOperator(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **options)
-    assert spec.step is not None
-    if spec.one_at_a_time:
-        options["max_active_tis_per_dag"] = 1
-        if spec.cluster is not None and spec.cluster in pools:
-            options |= {"pool": pools[spec.cluster], "doc_md": _of_pool(pools[spec.cluster])}
-    if spec.name == GATE_DELIVERY:
-        # A window's data is released to others when its gate passes.
-        asset = delivered_asset(pipeline.name, spec.cluster or "")
-        options |= {"asset": asset, "outlets": [asset]}
-    if spec.name == REPORT and pipeline.notify:
-        for ended, failed in (("on_success_callback", False), ("on_failure_callback", True)):
-            options[ended] = RunEnded(pipeline, config_dir, failed=failed, resolved_by=resolved_by)
-    if give_up_after and not spec.always:
-        options |= {
-            "give_up_after_seconds": give_up_after,
-            "execution_timeout": dt.timedelta(seconds=give_up_after) + _TO_STOP,
-        }
-    task = ShipperStep(
-        pipeline=pipeline,
-        config_dir=config_dir,
-        step=spec.step,
-        resolved_by=resolved_by,
-        faults=faults,
-        **options,
-    )
-    # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves
-    # no green run.
-    return task.as_teardown(on_failure_fail_dagrun=True) if spec.always else task
-
-
 def delivered_asset(pipeline: str, cluster: str) -> Asset:
     """Return the asset that is updated when the cluster has a window of the pipeline, with the
     receipt as the event's ``extra``."""
     return Asset(f"shipper://{cluster}/{pipeline}")
-
-
-def _of_pool(pool: str) -> str:
-    return (
-        f"Takes a slot of the pool `{pool}`, which the cluster's file names (`airflow_pool`). If "
-        "it stays *scheduled*, other ships have all slots, or there is no such pool: `airflow "
-        f"pools set {shlex.quote(pool)} 4 'ships to a cluster'` makes one of four slots."
-    )
 
 
 def _deadline(pipeline: Pipeline, config_dir: Path) -> DeadlineAlert | None:

@@ -30,15 +30,16 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config import load_pipeline, locate, resolve_uri
 from shipper.config.pipeline import Notify, Pipeline
+from shipper.config.units import format_duration
 from shipper.error_codes import code_of
 from shipper.errors import ConfigError
 from shipper.report.markup import moment, words
 from shipper.report.markup import window as in_words
 from shipper.runner import REPORT
 from shipper.windows.window import Window
-from shipper_airflow.dags.faults import is_removed, removed
-from shipper_airflow.dags.graph import RESOLVE_WINDOW, group_id
+from shipper_airflow.dags.faults import LastGood, is_removed, removed
 from shipper_airflow.dags.links import report_url, run_page, window_page
+from shipper_airflow.dags.operators import FAILURE, RESOLVE_WINDOW, folder_of, job_of
 from shipper_airflow.notifiers import find_fault, notifier_class
 from shipper_airflow.window import window_of_run
 
@@ -149,7 +150,7 @@ class RunEnded:
             send(self.pipeline, notice, context)
             return
         if notice.event == "failure":
-            tell_failure(self.pipeline, self.config_dir, notice, window, context)
+            tell_once(self.pipeline, self.config_dir, notice, window, context)
         else:
             send(self.pipeline, notice, context)
         try:
@@ -178,14 +179,12 @@ class RunTimedOut:
             "Airflow ended the run, because it had not ended within `schedule.give_up_after`. A "
             "task may wait for a worker or a pool."
         )
-        at, link = (
-            moment(dt.datetime.now(dt.UTC)),
-            run_page(run.dag_id, run.run_id) if run else None,
-        )
+        link = run_page(run.dag_id, run.run_id) if run else None
+        headline = "Failed: given up"
         notice = _notice(
-            self.pipeline, window, "failure", "Failed: given up", cause, at=at, log=link
+            self.pipeline, window, "failure", headline, cause, at=moment(_now()), log=link
         )
-        tell_failure(self.pipeline, self.config_dir, notice, window, context)
+        tell_once(self.pipeline, self.config_dir, notice, window, context)
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
@@ -196,15 +195,10 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     spec = _as_last_read(folder, pipeline)
     window = _window_of(spec, run, None)
     within = spec.schedule and spec.schedule.deliver_within_seconds
-    from shipper.config.units import format_duration
-
     headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
     why, link = _why_late(spec, folder, run, window), run_page(run["dag_id"], run["dag_run_id"])
     notice = _notice(spec, window, "late", headline, why, log=link)
-    if window is None:
-        send(spec, notice, context)
-    else:
-        _tell_once(spec, folder, notice, window, context)
+    tell_once(spec, folder, notice, window, context)
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:
@@ -213,8 +207,6 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
     try:
         return load_pipeline(config_dir, name)
     except ConfigError:
-        from shipper_airflow.dags.faults import LastGood
-
         if spec := LastGood(config_dir).find(name):
             return spec
         raise
@@ -267,58 +259,44 @@ def _since(at: Any, word: str) -> str:
     return f" {word} {moment(dt.datetime.fromisoformat(str(at)))}" if at else ""
 
 
-def tell_failure(
+def tell_once(
     pipeline: Pipeline,
     config_dir: Path,
     notice: Notice,
     window: Window | None,
     context: Mapping[str, Any],
 ) -> None:
-    """Tell that a window failed, unless that was told before with the same cause. Where that cannot
-    be known it is told."""
+    """Send the notice that a window failed or is late, unless that was told before: a failure with
+    the same cause. Of a late window, notifiers that have sent its failure are left out. If this
+    cannot be known, the notice is sent to all."""
     from shipper.report.late import Told
 
     if window is None:
         send(pipeline, notice, context)
         return
-    # Figures differ from one attempt to the next.
-    told, why = (
-        Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key),
-        re.sub(r"\d+", "#", notice.cause or ""),
-    )
+    told = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key)
+    known = failed = False
+    why = ""
     try:
-        if told.why("failure", window) == why:
-            log.info("told before: %s", notice.title)
-            return
+        if notice.event == "late":
+            known, failed = window in told.of("late"), window in told.of("failure")
+        else:
+            # Figures differ from one attempt to the next.
+            why = re.sub(r"\d+", "#", notice.cause or "")
+            known = told.why("failure", window) == why
     except Exception:
         log.exception("whether this notice was sent before is unknown")
-    if send(pipeline, notice, context):
+    if known:
+        log.info("told before: %s", notice.title)
+    elif send(pipeline, notice, context, but_of_failure=failed):
         try:
-            told.add("failure", [window], dt.datetime.now(dt.UTC), why)
+            told.add("late" if notice.event == "late" else "failure", [window], _now(), why)
         except Exception:
             log.exception("the notice cannot be noted as sent, and may be sent again")
 
 
-def _tell_once(
-    pipeline: Pipeline, config_dir: Path, notice: Notice, window: Window, context: Mapping[str, Any]
-) -> None:
-    """Send the notice that the window is late, unless it was sent before. Notifiers that have sent
-    the window's failure are left out. If this cannot be known, the notice is sent to all."""
-    from shipper.report.late import Told
-
-    told, failed = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key), False
-    try:
-        if window in told.of("late"):
-            log.info("told before: %s", notice.title)
-            return
-        failed = window in told.of("failure")
-    except Exception:
-        log.exception("whether this notice was sent before is unknown")
-    if send(pipeline, notice, context, but_of_failure=failed):
-        try:
-            told.add("late", [window], dt.datetime.now(dt.UTC))
-        except Exception:
-            log.exception("the notice cannot be noted as sent, and may be sent again")
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _look_back(
@@ -334,7 +312,7 @@ def _look_back(
     and those before it."""
     from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
 
-    pipeline, now = ended.pipeline, dt.datetime.now(dt.UTC)
+    pipeline, now = ended.pipeline, _now()
     told = Told(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key)
     if report is None or own is None:
         return
@@ -461,7 +439,6 @@ def _run_and_report(
 ) -> tuple[dict[str, Any] | None, RunReport | None]:
     """Return what the run's first task said of it, and its report; None for what does not exist."""
     from shipper.report.results import RunReport
-    from shipper_airflow.dags.operators import folder_of, job_of
 
     run = None
     try:
@@ -472,15 +449,6 @@ def _run_and_report(
     except Exception:
         log.exception("the run's report cannot be read; the notice goes without it")
         return run, None
-
-
-@dataclass(frozen=True)
-class _Word:
-    """The words that a failed task of Airflow left."""
-
-    task_id: str
-    at: dt.datetime
-    says: str
 
 
 def _of_ended_run(
@@ -513,9 +481,10 @@ def _of_ended_run(
             at = agreed.step.result.finished_at
         # Airflow may know of a failure that the report does not: a task that died after it had left
         # its result, or before it had one.
-        if word and (at is None or (word.task_id != task_id and word.at < at)):
+        if word and (at is None or (word[1] != task_id and word[0] < at)):
             headline = headline if at is None else "Failed"
-            task_id, cause, at = word.task_id, one_sentence(word.says), word.at
+            at, task_id, says = word
+            cause = one_sentence(says)
         elif failed and not cause:
             task_id = failed[0]
             cause = (
@@ -524,7 +493,7 @@ def _of_ended_run(
             )
         elif not cause and (error := context.get("exception")):
             cause = one_sentence(str(error))
-        at = at or dt.datetime.now(dt.UTC)
+        at = at or _now()
         cause = cause or "the report task died and left no message"
     details = told.clusters if told else ()
     return _notice(
@@ -546,8 +515,6 @@ def _report_url(
 ) -> str | None:
     if not run or report is None:
         return None
-    from shipper_airflow.dags.operators import folder_of, job_of
-
     job = job_of(run, ended.pipeline, ended.config_dir, ())
     return report_url(job, folder_of(job)) or report.page
 
@@ -564,18 +531,17 @@ def _failed_tasks(context: Context, prefix: str) -> list[str]:
         return []
 
 
-def _first_word(context: Context, failed: Sequence[str]) -> _Word | None:
-    """Return the words of the task that failed first, of the ``failed`` ones that said why."""
-    from shipper_airflow.dags.operators import FAILURE
-
+def _first_word(context: Context, failed: Sequence[str]) -> tuple[dt.datetime, str, str] | None:
+    """Return the task that failed first, of the ``failed`` ones that said why: when it failed, its
+    id, and what it said."""
     found = []
     for task_id in failed:
         try:
             if left := context["ti"].xcom_pull(task_ids=task_id, key=FAILURE):
-                found.append(_Word(task_id, dt.datetime.fromisoformat(left["at"]), left["says"]))
+                found.append((dt.datetime.fromisoformat(left["at"]), task_id, str(left["says"])))
         except Exception:
             log.exception("what %s said when it failed cannot be had here", task_id)
-    return min(found, key=lambda word: word.at, default=None)
+    return min(found, default=None)
 
 
 def _task_of(step: RunStep | None, ended: RunEnded) -> str | None:
@@ -583,7 +549,7 @@ def _task_of(step: RunStep | None, ended: RunEnded) -> str | None:
         return None
     if not ended.resolved_by.endswith(RESOLVE_WINDOW):
         return ended.resolved_by  # one task did it all
-    name = f"{group_id(step.cluster)}.{step.name}" if step.cluster else step.name
+    name = f"to_{step.cluster}.{step.name}" if step.cluster else step.name
     return f"{ended.prefix}{name}"
 
 

@@ -22,19 +22,19 @@ from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
 from shipper.errors import ConfigError, WindowError
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
-from shipper_airflow.dags.graph import RESOLVE_WINDOW
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, window_url
 from shipper_airflow.window import opens_at, window_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.results import RunReport, ShipResult
+    from shipper.report.results import DeliveryGateResult, ShipResult
     from shipper.report.run_folder import RunFolder, StepResult
     from shipper.windows.window import Window
     from shipper_airflow.dags.step import Child, Failure
 
 log = logging.getLogger(__name__)
+RESOLVE_WINDOW = "resolve_window"
 T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
@@ -414,18 +414,7 @@ def job_of(
 
     options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    told: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
-    }
-    job = Job(
-        pipeline=pipeline,
-        config_dir=config_dir,
-        window_start=start,
-        window_end=end,
-        run_id=run["run_id"],
-        steps=steps,
-        **told,
-    )
+    job = Job(pipeline, config_dir, start, end, run["run_id"], steps, **options)
     return replace(job, runs_uri=dry_runs_uri(job)) if job.plan_only else job
 
 
@@ -435,10 +424,7 @@ def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
     given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
     if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
         del given["to_clusters"]
-    options: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
-    }
-    return JobOptions(**options)
+    return JobOptions(**given)
 
 
 def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
@@ -508,44 +494,30 @@ def folder_of(job: Job) -> RunFolder:
 def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
     """Return the facts that a consumer of the asset's event needs to read the window, and those
     that people ask about it: the committed records, the records that this run sent, its options,
-    the passed checks, and the address of the report (it is made when every cluster is done)."""
+    the passed checks, and the address of the report (it is made when every cluster is done). Of a
+    run: its status, and those of each cluster."""
     from shipper.report.results import DeliveryGateResult, RunReport
 
-    if isinstance(result, RunReport):
-        return _receipt_of_run(result, folder)
     found: dict[str, Any] = {
         "window_start": result.window_start.isoformat(),
         "window_end": result.window_end.isoformat(),
         "run_id": result.run_id,
         "report": folder.path("report.html"),
     }
+    if isinstance(result, RunReport):
+        delivered = {gate.cluster: _delivered(gate) for gate in result.delivery_gates}
+        return found | {"status": result.status, "clusters": delivered}
     if isinstance(result, DeliveryGateResult):
-        found["cluster"] = result.cluster
-        found["records"] = {topic.topic: topic.ledger for topic in result.topics}
-        found["sent"] = {topic.topic: topic.delivered for topic in result.topics}
-        found["before"] = {topic.topic: topic.before for topic in result.topics}
-        found["checks"] = {
-            check.check: "passed" if check.passed else "failed" for check in result.checks
-        }
+        found |= {"cluster": result.cluster, **_delivered(result)}
     if result.asked:
         found["asked"] = result.asked.model_dump(mode="json", exclude_defaults=True)
     return found
 
 
-def _receipt_of_run(report: RunReport, folder: RunFolder) -> dict[str, Any]:
-    """Return what each cluster's receipt says, and whether the run succeeded."""
+def _delivered(gate: DeliveryGateResult) -> dict[str, Any]:
     return {
-        "window_start": report.window_start.isoformat(),
-        "window_end": report.window_end.isoformat(),
-        "run_id": report.run_id,
-        "report": folder.path("report.html"),
-        "status": report.status,
-        "clusters": {
-            gate.cluster: {
-                name: value
-                for name, value in receipt(gate, folder).items()
-                if name in ("records", "sent", "before", "checks")
-            }
-            for gate in report.delivery_gates
-        },
+        "records": {topic.topic: topic.ledger for topic in gate.topics},
+        "sent": {topic.topic: topic.delivered for topic in gate.topics},
+        "before": {topic.topic: topic.before for topic in gate.topics},
+        "checks": {check.check: "passed" if check.passed else "failed" for check in gate.checks},
     }

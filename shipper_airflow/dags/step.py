@@ -216,38 +216,21 @@ def failure_of(
             final,
             said=bool(result.error),
         )
+    if exit_code == 0 and result is not None:
+        return None
+    again = "What was committed stays. The next attempt ships only the rest. [SHIP-002]"
     if exit_code == -signal.SIGKILL:
-        return Failure(
-            f"{step} was killed (SIGKILL) {why_killed()}. What was committed stays. The next "
-            "attempt ships only the rest. [SHIP-002]",
-            final,
-        )
+        return Failure(f"{step} was killed (SIGKILL) {why_killed()}. {again}", final)
     if exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM):
-        return Failure(
-            f"{step} was stopped from outside. What was committed stays. The next attempt ships "
-            "only the rest. [SHIP-002]",
-            final,
-        )
+        return Failure(f"{step} was stopped from outside. {again}", final)
     if exit_code != 0:
-        return Failure(
-            with_code(
-                f"{step} ended with exit code {exit_code}"
-                + (f": {last_line}" if last_line else " without a reason."),
-                StepResultError.code,
-            ),
-            final,
+        why = f": {last_line}" if last_line else " without a reason."
+        message = f"{step} ended with exit code {exit_code}{why}"
+    else:
+        message = (
+            f"{step} left no result in {folder.uri}, so its outcome is unknown. Clear the task."
         )
-    if result is None:
-        return Failure(
-            str(
-                StepResultError(
-                    f"{step} left no result in {folder.uri}, so its outcome is unknown. Clear "
-                    "the task."
-                )
-            ),
-            final,
-        )
-    return None
+    return Failure(with_code(message, StepResultError.code), final)
 
 
 def failed_tasks(context: Context, prefix: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shipper.config.content_checks import (
     AllowedCheck,
@@ -37,6 +37,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.windows.window import parse_window
 from spark_jobs.gates.figures import Bound, CheckFigures
 
+Scope = Literal["sample", "full"]
 #: Asked for with every scope.
 ROWS = "count(*)"
 WHERE = {"sample": " in the sample", "full": " in all files"}

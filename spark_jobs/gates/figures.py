@@ -6,12 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from shipper.config.checks import SourceGateCheck
+from shipper.config.content_checks import is_count
 from shipper.driver.gate import unevaluated
 from shipper.report.results import CheckResult
-
-NO_FIGURE = "there is no figure to compare"
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,10 @@ class Bound:
     max: float | None = None
 
     @property
-    def is_number(self) -> bool:
-        return self.value is not None and not math.isnan(self.value)
-
-    @property
     def fault(self) -> str | None:
         """Reason why it cannot be judged; None if it can be."""
-        if not self.is_number:
-            return NO_FIGURE
+        if self.value is None or math.isnan(self.value):
+            return "there is no figure to compare"
         if self.min is None and self.max is None:
             return "it has neither `min` nor `max`, so it can never fail; give one of them"
         return None
@@ -60,41 +55,40 @@ class CheckFigures:
 class Unjudged:
     """Check with its observed figure."""
 
-    title: str
-    severity: Literal["block", "quarantine", "warn"]
+    check: SourceGateCheck
     expected: str
     observed: CheckFigures | str
     """A text says why it cannot be evaluated."""
-    is_count: bool = False
-    """True for a number of files or of records: a comparison says all that there is to say."""
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        return self.observed.bounds if isinstance(self.observed, CheckFigures) else ()
 
 
 def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:
     """Return one result per check, in order. Great Expectations, which takes seconds to import, is
     asked only if some check is not about counts."""
-    asked = [one for one in checks if not one.is_count]
+    asked = [one for one in checks if not is_count(one.check)]
     if asked:
         from spark_jobs.gates.judging import judged_by_expectations
 
         answers = iter(judged_by_expectations(asked))
-    return [_compared(one) if one.is_count else next(answers) for one in checks]
+    return [_compared(one) if is_count(one.check) else next(answers) for one in checks]
 
 
 def _compared(one: Unjudged) -> CheckResult:
     if isinstance(one.observed, str):
-        return unevaluated(one.title, one.expected, one.observed)
-    bounds = one.observed.bounds
-    if fault := next((bound.fault for bound in bounds if bound.fault), None):
-        return unevaluated(one.title, one.expected, fault)
-    return result_of(
-        one, one.observed, passed=bool(bounds) and all(bound.holds for bound in bounds)
-    )
+        return unevaluated(one.check.title, one.expected, one.observed)
+    if fault := next((bound.fault for bound in one.bounds if bound.fault), None):
+        return unevaluated(one.check.title, one.expected, fault)
+    passed = bool(one.bounds) and all(bound.holds for bound in one.bounds)
+    return result_of(one, one.observed, passed=passed)
 
 
 def result_of(one: Unjudged, observed: CheckFigures, *, passed: bool) -> CheckResult:
     return CheckResult(
-        check=one.title,
-        severity=one.severity,
+        check=one.check.title,
+        severity=one.check.severity,
         passed=passed,
         expected=one.expected,
         observed=observed.words,

@@ -7,8 +7,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from shipper.config.checks import (
     DuplicateFilesCheck,
@@ -28,69 +27,51 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import PastRun
 from spark_jobs.gates.figures import Bound, CheckFigures
 
+if TYPE_CHECKING:
+    from spark_jobs.gates.view import SourceView
+
 _MOST_PARTS = 100_000
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Files of the window, and other facts that are known without reading lines. Late files of
-    other windows are not included."""
-
-    plan: PlanResult
-    source_path: str
-    """Path as in the pipeline, with its placeholders."""
-    history: Callable[[SizeVsHistoryCheck], Sequence[PastRun]]
-    duplicates: Callable[[], list[list[str]]]
-    """Groups of paths with the same content."""
-    marked: Callable[[], set[str]]
-    """Paths of files that begin with a UTF-8 byte order mark."""
-
-
-class ListingLook(NamedTuple):
-    """Expectation of a check, and how to find the observation."""
-
-    expected: str
-    find: Callable[[], CheckFigures]
-    """Raises what the history or the comparison of files raises: then the check cannot be
-    evaluated."""
-
-
-def look(check: ListingCheck, listing: Listing) -> ListingLook:
-    plan = listing.plan
+def look(check: ListingCheck, view: SourceView) -> tuple[str, Callable[[], CheckFigures]]:
+    """Return what the check expects, and how to find what it observes, which raises what the
+    history or the comparison of files raises: then the check cannot be evaluated. Late files of
+    other windows do not count."""
+    plan = view.plan
     match check:
         case FilesCheck():
             count = len(plan.own_files)
-            return ListingLook(
+            bound = Bound(count, check.min, check.max)
+            return (
                 between(figure(check.min), figure(check.max), "files"),
-                lambda: CheckFigures((Bound(count, check.min, check.max),), plural(count, "file")),
+                lambda: CheckFigures((bound,), plural(count, "file")),
             )
         case TotalBytesCheck():
-            return ListingLook(
+            return (
                 between(size(check.min_bytes), size(check.max_bytes)),
                 lambda: _total_bytes(check, plan),
             )
         case FreshnessCheck():
             age = write_duration(check.max_age_seconds)
-            return ListingLook(
-                f"newest file ≤ {age} before the window's end", lambda: _freshness(check, plan)
+            return (
+                f"newest file ≤ {age} before the window's end",
+                lambda: _freshness(check, plan),
             )
         case FilesPerCheck():
             files = between(figure(check.min), figure(check.max), "files")
-            return ListingLook(
+            return (
                 f"{files} in every {write_duration(check.every_seconds)}",
-                lambda: _files_per(check, listing),
+                lambda: _files_per(check, view),
             )
         case SizeVsHistoryCheck():
-            return ListingLook(
+            return (
                 f"median of the last {check.runs} runs ± {rate(check.tolerance)}",
-                lambda: _size_vs_history(check, plan, listing.history(check)),
+                lambda: _size_vs_history(check, plan, view.history(check)),
             )
         case DuplicateFilesCheck():
-            return ListingLook(
-                "no two files with the same content", lambda: _duplicate_files(listing)
-            )
+            return "no two files with the same content", lambda: _duplicate_files(view)
         case NoBomCheck():
-            return ListingLook("no file begins with a byte order mark", lambda: _no_bom(listing))
+            return "no file begins with a byte order mark", lambda: _no_bom(view)
 
 
 def _total_bytes(check: TotalBytesCheck, plan: PlanResult) -> CheckFigures:
@@ -111,15 +92,15 @@ def _freshness(check: FreshnessCheck, plan: PlanResult) -> CheckFigures:
     return CheckFigures((Bound(age_ms, max=round(check.max_age_seconds * 1000)),), observed)
 
 
-def _files_per(check: FilesPerCheck, listing: Listing) -> CheckFigures:
-    plan, every = listing.plan, dt.timedelta(seconds=check.every_seconds)
+def _files_per(check: FilesPerCheck, view: SourceView) -> CheckFigures:
+    plan, every = view.plan, dt.timedelta(seconds=check.every_seconds)
     parts = math.ceil((plan.window_end - plan.window_start) / every)
     if parts > _MOST_PARTS:
         raise ValueError(
             f"the window has {parts:,} parts of {write_duration(check.every_seconds)}, more than "
             f"{_MOST_PARTS:,}"
         )
-    where = check.path_time(pattern_of_source(listing.source_path) or "")
+    where = check.path_time(pattern_of_source(view.pipeline.source.path) or "")
     times = [where.find(file.path) for file in plan.own_files]
     inside = [at for at in times if at is not None and plan.window_start <= at < plan.window_end]
     counts = Counter((at - plan.window_start) // every for at in inside)
@@ -181,12 +162,12 @@ def _size_vs_history(
     )
 
 
-def _duplicate_files(listing: Listing) -> CheckFigures:
-    if not listing.plan.own_files:
+def _duplicate_files(view: SourceView) -> CheckFigures:
+    if not view.plan.own_files:
         return CheckFigures((), "no files")
-    groups = listing.duplicates()
+    groups = view.duplicates()
     doubled = sum(len(group) - 1 for group in groups)
-    names = [" = ".join(_shown(path, listing) for path in group) for group in groups]
+    names = [" = ".join(_shown(path, view) for path in group) for group in groups]
     observed = (
         f"{plural(doubled, 'file')} with the content of another: {listed(names)}"
         if doubled
@@ -195,15 +176,15 @@ def _duplicate_files(listing: Listing) -> CheckFigures:
     return CheckFigures((Bound(doubled, max=0),), observed)
 
 
-def _no_bom(listing: Listing) -> CheckFigures:
-    if not listing.plan.own_files:
+def _no_bom(view: SourceView) -> CheckFigures:
+    if not view.plan.own_files:
         return CheckFigures((), "no files")
-    marked = listing.marked()
-    names = sorted(_shown(path, listing) for path in marked)
+    marked = view.marked()
+    names = sorted(_shown(path, view) for path in marked)
     observed = f"{plural(len(marked), 'file')} with one: {listed(names)}" if marked else "none"
     return CheckFigures((Bound(len(marked), max=0),), observed)
 
 
-def _shown(path: str, listing: Listing) -> str:
+def _shown(path: str, view: SourceView) -> str:
     """Return the path below the source's root: base names repeat from hour to hour."""
-    return path.removeprefix(listing.plan.source_root).lstrip("/")
+    return path.removeprefix(view.plan.source_root).lstrip("/")

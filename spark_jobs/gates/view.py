@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from shipper.config.checks import SizeVsHistoryCheck
@@ -25,6 +25,7 @@ from shipper.report.results import PastRun
 from shipper.windows.window import Window
 from shipper.worker.marks import BROKEN, MARK
 from spark_jobs.duplicates import duplicates
+from spark_jobs.gates.content import Scope
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.reader import LineLimits, count_records, reading
 from spark_jobs.sample import SampleRange, sample_ranges, to_read
@@ -56,6 +57,8 @@ class SourceView:
     phases: Phases
     looked_at: set[str] = field(default_factory=set)
     """``sample`` and ``full``, as far as a check asked for them."""
+    scans: int = 0
+    """Number of times that lines were read."""
 
     @cached_property
     def sample(self) -> list[SampleRange]:
@@ -68,9 +71,7 @@ class SourceView:
         cut_bytes = gates.sample_piece_bytes if at_any_line else WHOLE_FILES_BYTES
         return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes, cut_bytes)
 
-    def measure(
-        self, scope: Literal["sample", "full"], figures: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def measure(self, scope: Scope, figures: Mapping[str, str]) -> dict[str, Any]:
         """Measure all figures in one scan. Raises what Spark raises, and SourceError for files that
         cannot be read if the pipeline wants all or nothing, or if nothing else was read; else they
         have the lines that could be read, and the ship will say so."""
@@ -80,16 +81,14 @@ class SourceView:
             raise cannot_be_read(bad, "Nothing was sent.")
         return found
 
-    def _counted(self, scope: Literal["sample", "full"]) -> dict[str, Any]:
+    def _counted(self, scope: Scope) -> dict[str, Any]:
         with self.phases("counting"):
             pieces, _ = self._pieces(scope)
             reports = count_records(self.hadoop, pieces, LineLimits.of(self.pipeline))
             broken_files(pieces, reports)
         return {"rows": sum(report.lines for report in reports)}
 
-    def _scanned(
-        self, scope: Literal["sample", "full"], figures: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def _scanned(self, scope: Scope, figures: Mapping[str, str]) -> dict[str, Any]:
         from pyspark.sql import functions as F
 
         from spark_jobs.frame import gate_frame
@@ -99,7 +98,7 @@ class SourceView:
             return gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
 
     def where(
-        self, scope: Literal["sample", "full"], conditions: Mapping[str, str]
+        self, scope: Scope, conditions: Mapping[str, str]
     ) -> dict[str, list[tuple[str, int]]]:
         """Return the files with the most records for which each condition is true. Raises what
         Spark raises."""
@@ -145,9 +144,10 @@ class SourceView:
         ):
             yield spark
 
-    def _pieces(self, scope: Literal["sample", "full"]) -> tuple[list[FilePiece], int]:
+    def _pieces(self, scope: Scope) -> tuple[list[FilePiece], int]:
         """Return the pieces of the files, and the most bytes that one has."""
         self.looked_at.add(scope)
+        self.scans += 1
         if scope == "sample":
             size = self.pipeline.gates.sample_piece_bytes
             return to_read(self.sample, self.left, size), size
@@ -155,7 +155,7 @@ class SourceView:
         return list(file_pieces(self.left, size)), size
 
     @contextmanager
-    def _lines(self, spark: SparkSession, scope: Literal["sample", "full"]) -> Iterator[DataFrame]:
+    def _lines(self, spark: SparkSession, scope: Scope) -> Iterator[DataFrame]:
         """Yield the lines that can be read. Notes the faults of files that cannot be read."""
         from pyspark.sql import functions as F
 

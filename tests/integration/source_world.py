@@ -20,8 +20,7 @@ from shipper.driver.files import split_starts
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.runner import READER_JAR
-from spark_jobs.gates.listing import Listing
-from spark_jobs.gates.source import SourceEvidence, evaluate_source
+from spark_jobs.gates.source import judge_source
 from spark_jobs.gates.view import SourceView
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import look_at
@@ -49,6 +48,13 @@ def spark_session(name: str) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+class _View(SourceView):
+    """View that does not look for the files in which the faults are."""
+
+    def where(self, scope: Any, conditions: Any) -> dict[str, list[tuple[str, int]]]:
+        return {}
 
 
 class Logs:
@@ -112,16 +118,11 @@ class Logs:
         hadoop, left = Hadoop.of(self.spark), [file for file in plan.files if file.left]
         look_at(hadoop, [file for file in left if file.unknown], model.source)
         left = [file for file in left if not file.problem]
-        return SourceView(self.spark, hadoop, model, plan, left, str(self.root / "runs"), Phases())
+        return _View(self.spark, hadoop, model, plan, left, str(self.root / "runs"), Phases())
 
     def evaluation(
         self, checks: Sequence[Any], plan: PlanResult | None = None
     ) -> tuple[SourceVerdict, SourceView]:
         """``checks`` as in a pipeline's file."""
         view = self.view(checks, plan)
-        pipeline = view.pipeline
-        listing = Listing(
-            view.plan, pipeline.source.path, view.history, view.duplicates, view.marked
-        )
-        evidence = SourceEvidence(listing, view.measure, tuple(pipeline.fixed_topics()))
-        return evaluate_source(pipeline.gates.source, evidence), view
+        return judge_source(view.pipeline.gates.source, view), view

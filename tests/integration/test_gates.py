@@ -447,12 +447,17 @@ PLAIN_RUN = """
 import socket
 def no_network(*args, **options): raise AssertionError("it wants the network")
 socket.socket.connect = socket.getaddrinfo = no_network
+from shipper.config.content_checks import NotNullCheck
+from spark_jobs.gates import judging
+from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged, judged
+check = NotNullCheck(check="not_null", column="a")
+found = judged([Unjudged(check, "?", CheckFigures((Bound(value, min=1),), "")) for value in (1, 0)])
+assert found[0].passed and not found[1].passed
 import pandas as pd
-from spark_jobs.gates.suite import Question, ask, gxe
-not_null = Question(lambda: gxe.ExpectColumnValuesToNotBeNull(column="a"), ("a",))
-raising = Question(lambda: gxe.ExpectColumnMeanToBeBetween(column="a", min_value=1), ("a",))
-answers = ask([not_null, raising], pd.DataFrame({"a": ["SECRET"]}))
-assert answers[0].holds and answers[1].fault
+raising = judging.gxe.ExpectColumnMeanToBeBetween(column="a", min_value=1)
+with judging.quiet():
+    suite = judging.gx.ExpectationSuite(name="x", expectations=[raising])
+    judging.batch(pd.DataFrame({"a": ["SECRET"]})).validate(suite)
 print("done")
 """
 

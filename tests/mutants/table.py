@@ -336,8 +336,8 @@ MUTANTS = (
         "spark-settings-not-in-digest",
         _ORDINALS,
         "shipper/config/pipeline.py",
-        '            **({"spark": spark} if (spark := deciding(self.runner.conf)) else {}),\n',
-        "",
+        "if spark := deciding(self.runner.conf):",
+        "if spark := None:",
         "tests/unit/test_transform_digest.py::test_what_decides_the_records_of_a_file_changes_the_digest",
     ),
     Mutant(

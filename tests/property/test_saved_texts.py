@@ -13,7 +13,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 
 def read(written: str) -> object:
     file = parse_yaml(f"a:\n  b: {written}\n  c: 1\n")
-    assert file.problems == []
+    assert file.faults == []
     return file.data["a"]["b"]
 
 

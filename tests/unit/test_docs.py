@@ -11,7 +11,6 @@ import pytest
 from pymdownx.slugs import slugify
 
 from shipper.config import load_all
-from shipper.error_codes import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 _FILES = subprocess.run(
@@ -65,7 +64,9 @@ def test_pages_that_code_names_are_there() -> None:
 def test_the_runbook_leads_to_each_error_code() -> None:
     runbook = (ROOT / "docs/how-to/on-call.md").read_text(encoding="utf-8")
     led = re.findall(r"\[(SHIP-\d+)\]\(\.\./reference/errors\.md#(ship-\d+)\)", runbook)
-    assert sorted(led) == [(code, code.lower()) for code in CODES]
+    errors = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^### (SHIP-\d+)$", errors, re.M)
+    assert sorted(led) == [(code, code.lower()) for code in codes]
 
 
 def yaml_blocks() -> Iterator[tuple[str, str, str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shipper.config import load_all, load_pipeline, load_platform, locate
-from shipper.config.load import references
+from shipper.config.load import hash_keys, references
 from shipper.errors import ConfigError
 
 RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
@@ -214,3 +214,15 @@ def test_a_broken_file_allows_nothing(config: Path, platform: str, fault: str) -
     )
     with pytest.raises(ConfigError, match=r"config/shipper\.yaml:1"):
         load_platform(config)
+
+
+def test_a_list_of_a_pipeline_hides_all_of_the_defaults(config: Path) -> None:
+    def rules(*keys: str) -> str:
+        rules = [f"{{rule: ipv4, hash: {{key: '${{HASH_KEY_OF_LOGS_{key}}}'}}}}" for key in keys]
+        return f"records: {{redact: [{', '.join(rules)}]}}"
+
+    platform = f"defaults: {{{rules('A', 'B')}}}\n"
+    write(config, platform, RIGHT)
+    assert hash_keys(config, "web") == ["${HASH_KEY_OF_LOGS_A}", "${HASH_KEY_OF_LOGS_B}"]
+    write(config, platform, RIGHT + rules("C"))
+    assert hash_keys(config, "web") == ["${HASH_KEY_OF_LOGS_C}"]

@@ -1,5 +1,4 @@
-"""Rules, parsing and quarantine: what is refused at load, what the digest covers, what the ledger
-says."""
+"""Rules, parsing and quarantine: what the digest covers, what the ledger says."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shipper.cli.ledger import _cell
-from shipper.config import load_all, load_pipeline
+from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
@@ -43,77 +42,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def written(config: Path, more: str) -> Path:
     (config / "pipelines" / "web.yaml").write_text(SHORTEST + more)
     return config
-
-
-def faults(config: Path, more: str) -> list[str]:
-    return [
-        str(fault).removeprefix("config/pipelines/web.yaml:")
-        for fault in load_all(written(config, more)).faults
-    ]
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        (
-            "quarantine: {topic: logs.web}\n",
-            "5:21: quarantine.topic: 'logs.web' is a route's topic too, so its records could not "
-            "be told from those in quarantine; name another topic",
-        ),
-        (
-            "quarantine: {topic: 'bad/name'}\n",
-            "5:21: quarantine.topic: found 'bad/name'; a topic name has letters, digits, '.', '_' "
-            "and '-' only, and at most 249 characters; no {column} here",
-        ),
-        (
-            "records: {parse: {regex: '(\\d+)'}}\n",
-            "5:26: records.parse.regex: found '(\\\\d+)'; no named group: write (?<name>…) around "
-            "each part of the line that is to be a column",
-        ),
-        (
-            "records: {parse: {regex: '(?P<a>x)'}}\n",
-            "5:26: records.parse.regex: found '(?P<a>x)'; a named group is written (?<name>…) "
-            "here, as in Java, not (?P<name>…)",
-        ),
-        (
-            "records: {parse: {regex: '(?<a_b>x)'}}\n",
-            "5:26: records.parse.regex: found '(?<a_b>x)'; 'a_b' is not a valid name of a group: "
-            "Java allows letters and digits, a letter first",
-        ),
-        (
-            "records: {parse: {regex: '(?<a>x)(?<a>y)'}}\n",
-            "5:26: records.parse.regex: group 'a' is named twice",
-        ),
-        (
-            "records: {parse: {regex: '(?<a>x)', json: true}}\n",
-            "5:11: records.parse: `regex` and `json` contradict each other: a line is parsed in "
-            "one way; remove one of them",
-        ),
-        ("records: {parse: {}}\n", "5:11: records.parse: `parse` needs `regex` or `json`"),
-        (
-            "records: {parse: {json: 'status'}}\n",
-            "5:25: records.parse.json: 'status' is not a field: a schema is written "
-            "`service STRING, status INT`",
-        ),
-        (
-            "records: {parse: {regex: '(?<value>x)'}}\n",
-            "5:11: records.parse: 'value' is taken: every record has it; name this column "
-            "otherwise",
-        ),
-        (
-            "records:\n  parse: {regex: '(?<a>x)'}\n  columns: {A: value}\n",
-            "7:13: records.columns.A: 'A' is a column of `records.parse` already; choose another "
-            "name",
-        ),
-        (
-            "records: {drop: {Health Checks: 'true'}}\n",
-            "5:18: records.drop.Health Checks: a name has lower-case letters, digits, '_' and '-' "
-            "only, begins with a letter and has 64 characters at most",
-        ),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_at_load(config: Path, more: str, expected: str) -> None:
-    assert faults(config, more) == [expected]
 
 
 def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:

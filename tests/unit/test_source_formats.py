@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from shipper.config import load_pipeline
 from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.driver.formats import (
@@ -19,7 +18,6 @@ from shipper.driver.formats import (
 )
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.driver.unreadable import without_records, wrong_sizes
-from shipper.errors import ConfigError
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.reader import Framing, LineLimits
@@ -32,47 +30,6 @@ def pipeline(source: dict[str, Any] | None = None, **more: Any) -> Pipeline:
     return Pipeline.model_validate(
         {**SHORTEST, "source": {"path": "logs", **(source or {})}, **more}
     )
-
-
-@pytest.mark.parametrize(
-    ("yaml", "says"),
-    [
-        (
-            "source: {path: logs, csv: {}}",
-            r"web\.yaml:\d+:\d+: source\.csv: `csv` and `format: text` contradict each other",
-        ),
-        (
-            "source: {path: logs, format: orc, codec: gzip}",
-            r"source\.codec: `codec` and `format: orc` contradict each other",
-        ),
-        ("source: {path: logs, format: cvs}", r"source\.format.*did you mean 'csv'"),
-        ("source: {path: logs, format: csv, csv: {delimiter: '||'}}", r"source\.csv\.delimiter"),
-        (
-            "source: {path: logs, format: csv, csv: {quote: ','}}",
-            r"source\.csv\.quote: .*contradict each other",
-        ),
-        (
-            "source: {path: logs, format: csv, csv: {columns: [a, a]}}",
-            r"source\.csv\.columns\[1\]: 'a' is named twice",
-        ),
-        (
-            "source: {path: logs, format: jsonl}\nrecords: {starts_with: x}",
-            r"records\.starts_with: .*`source\.format: jsonl` contradict",
-        ),
-        (
-            "source: logs\nrecords: {starts_with: '\\d*'}",
-            r"records\.starts_with: .*every line would begin a record",
-        ),
-    ],
-)
-def test_what_does_not_go_together_is_refused_with_its_place(tmp_path, monkeypatch, yaml, says):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config" / "pipelines").mkdir(parents=True)
-    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(
-        f"pipeline: web\ntopic: t\nclusters: [c]\n{yaml}\n"
-    )
-    with pytest.raises(ConfigError, match=says):
-        load_pipeline(Path("config"), "web")
 
 
 def test_records_that_are_to_be_objects_are_asked_for_it_unless_somebody_says_otherwise():

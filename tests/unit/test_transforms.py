@@ -58,8 +58,8 @@ def pipeline(**more: Any) -> Pipeline:
             "5:20: records.redact[0]: found 'emial'; did you mean 'email'? allowed: email, ipv4, "
             "ipv6, card, bearer",
         ),
-        ("[{regex: a, rule: card}]", "`rule` and `regex` contradict each other"),
-        ("[{with: x}]", "a rule needs `rule` or `regex`"),
+        ("[{regex: a, rule: card}]", "either `rule` or `regex`"),
+        ("[{with: x}]", "either `rule` or `regex`"),
         (
             "[{rule: card, with: x, hash: {key: '${KEY}'}}]",
             "`with` and `hash` contradict each other",
@@ -126,39 +126,6 @@ def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it()
     }
     assert len(found | {plain.transform_digest()}) == 7
     assert pipeline(records={"redact": []}).transform_digest() == plain.transform_digest()
-
-
-@pytest.mark.parametrize(
-    ("clusters", "expected"),
-    [
-        (
-            "{local: {routes: [{topic: a}]}, lcal: {}}",
-            "clusters.lcal: no cluster 'lcal'; did you mean 'local'?",
-        ),
-        (
-            "{local: {routes: [{topic: a}, {topic: b}]}}",
-            "clusters.local.routes[0]: the route to 'a' has no `when`",
-        ),
-        (
-            "{local: {routes: [{topic: a, when: x}]}}",
-            "clusters.local.routes[0].when: the last route must have no `when`",
-        ),
-        ("{local: {routes: [{topic: 'a.{x}'}]}}", "clusters.local.routes[0].topic: no column 'x'"),
-        ("{local: {topic: a}}", "clusters.local.topic: unknown key"),
-        (
-            "{local: {routes: [{topic: _shipper.x}]}}",
-            "clusters.local.routes[0].topic: found '_shipper.x'; '_shipper.x' cannot hold records",
-        ),
-        ("{local: {rate_limit: 5}}", "clusters.local.rate_limit: found 5; a rate has a unit"),
-        ("{}", "the list is empty"),
-        ("[]", "the list is empty"),
-        ("[local, 5]", "clusters[1]: found 5; expected text"),
-    ],
-)
-def test_what_is_wrong_with_one_cluster_is_said_at_its_place(clusters, expected):
-    (fault,) = faults_of(RIGHT.replace("[local]", clusters))
-    assert expected in fault
-    assert fault.startswith("4:")
 
 
 # Replays
