@@ -126,6 +126,7 @@ class JobOptions:
         "a dry run: plan, and report what would be shipped to which cluster. Nothing is sent, "
         "and the window does not count as shipped",
     )
+    log_url: str | None = _option(None, "address of the run's log, for the report")
     brief: bool = _option(False, "leave the closing lines to the process that started this one")
 
     def __post_init__(self) -> None:

@@ -252,6 +252,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         **_of_earlier_runs(context),
         first_cause=cause,
         page=folder.path("report.html"),
+        log_url=context.log_url,
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
         started_at=started_at,
         finished_at=now(),

@@ -393,6 +393,8 @@ class RunReport(StepResult):
     `error` say the same (of the run: reports written before 1.0 had the report's own there)."""
     page: str | None = None
     """Path of the HTML page."""
+    log_url: str | None = None
+    """Address of the run's log: Airflow's page of the DAG run."""
     config: str | None = None
     """The configuration's folder, where it is not `config` below the folder that the run was
     started in."""

@@ -22,7 +22,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
 from shipper.errors import ConfigError, WindowError
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
-from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, window_url
+from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
 from shipper_airflow.window import opens_at, window_of_run
 
 if TYPE_CHECKING:
@@ -154,6 +154,7 @@ class PipelineOperator(BaseOperator):
             # A backfill, and a manual run, ship what they were asked for.
             "scheduled": _is_scheduled(context),
             "began": dt.datetime.now(dt.UTC).isoformat(),
+            "log_url": run_page(context["dag_run"].dag_id, context["run_id"]),
             **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},
             **(
                 reship_of(context["dag_run"], asked.reship_reason or "dry run")

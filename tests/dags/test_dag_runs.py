@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from dag_world import DAGS, Config, FakeSpark
@@ -63,6 +64,8 @@ def test_a_run_ships_its_data_interval_step_by_step(spark: FakeSpark) -> None:
         "2026-11-01T05:00:00+00:00/2026-11-01T06:00:00+00:00"
     }
     assert len({call["run_id"] for call in spark.calls}) == 1
+    [log] = {call["log_url"] for call in spark.calls}
+    assert log.endswith(f"/dags/web/runs/{quote(dag_run.run_id, safe='')}")
 
 
 def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(

@@ -371,6 +371,14 @@ def test_page_needs_nothing_but_itself(each: Page) -> None:
     assert not {"script", "iframe", "img", "object"} & each.tags.keys()
 
 
+@pytest.mark.parametrize(("address", "leads"), [("https://airflow/runs/1", 1), ("javascript:1", 0)])
+def test_a_run_of_airflow_leads_to_its_log(address: str, leads: int) -> None:
+    report = samples.shipped()
+    report.log_url = address
+    links = [value for _, name, value in Page(report).attributes if name == "href"]
+    assert links.count(address) == leads
+
+
 def test_links_and_labels_lead_somewhere(each: Page) -> None:
     ids = Counter(value for _, name, value in each.attributes if name == "id")
     assert max(ids.values()) == 1
