@@ -174,23 +174,19 @@ class Lane(threading.Thread):
             self._transactions.open(self._until)
         except KafkaFault as fault:
             since = f". It was to be reopened, because {self._why}" if self._why else ""
-            kind = (
-                DeliveryTimedOut
-                if time.monotonic() > self._deadline and _kind(fault) is DeliveryError
-                else _kind(fault)
-            )
+            policy = policy_for(fault.name)
+            kind: type[ClusterRefuses | DeliveryError] = DeliveryError
+            if policy.action is Action.FAIL:
+                kind = ClusterRefuses
+            elif time.monotonic() > self._deadline:
+                kind = DeliveryTimedOut
             raise kind(
-                f"lane {self._id} cannot be opened: {fault} "
-                f"({policy_for(fault.name).reason}){since}"
+                f"lane {self._id} cannot be opened: {fault} ({policy.reason}){since}"
             ) from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
         self.work.reopened = self._transactions.openings - 1
-
-    def _rest(self, pause: float) -> float:
-        time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
-        return min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _deliver(self, chunks: list[Chunk]) -> None:
         """Deliver the chunks: return when each chunk is committed, or handed back to the pool
@@ -203,8 +199,7 @@ class Lane(threading.Thread):
                 if left:
                     self._transaction(left)
                     self._why, self._refused_at = "", 0.0
-                    self._count(left)
-                    self._pool.done(left)
+                    self._note_done(left)
                 continue
             except KafkaFault as fault:
                 log.info("lane %s: %s; opening it anew", self._id, fault)
@@ -214,19 +209,19 @@ class Lane(threading.Thread):
             self._stop_if_asked()
             self._judge(cause, left)
             self._transactions.discard()
-            pause = self._rest(pause)
+            time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._open()
-            there = self._pool.resolve_outcome().answer
-            made_it = [chunk for chunk in left if chunk.ledger_key in there]
-            self._count(made_it)
-            self._pool.done(made_it)
-            left = [chunk for chunk in left if chunk.ledger_key not in there]
+            committed = self._pool.resolve_outcome().answer
+            self._note_done([chunk for chunk in left if chunk.ledger_key in committed])
+            left = [chunk for chunk in left if chunk.ledger_key not in committed]
             self.work.retried_records += sum(chunk.counted for chunk in left)
             queue += self._after(cause, left)
 
-    def _count(self, committed: Sequence[Chunk]) -> None:
+    def _note_done(self, committed: Sequence[Chunk]) -> None:
         self.work.transactions += bool(committed)
         self.work.bytes += sum(chunk.size_bytes for chunk in committed)
+        self._pool.done(committed)
 
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
         """Give every chunk its partition; hand back to the pool those that have to wait for one."""
@@ -387,18 +382,15 @@ class Lane(threading.Thread):
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
         self._why = f"{labels}: {why}"
-        if policy.action is Action.FAIL:
+        refused = policy.action is Action.FAIL
+        if self._writes_ledger and policy.wait_seconds is not None:
+            self._refused_at = self._refused_at or time.monotonic()
+            refused |= time.monotonic() > self._refused_at + policy.wait_seconds
+        if refused:
             raise ClusterRefuses(
                 f"{labels}: not delivered: {why}. Remove the cause, then run again: only what "
                 "is left is sent."
             ) from fault
-        if self._writes_ledger and policy.wait_seconds is not None:
-            if self._refused_at and time.monotonic() > self._refused_at + policy.wait_seconds:
-                raise ClusterRefuses(
-                    f"{labels}: not delivered: {why}. Remove the cause, then run again: only "
-                    "what is left is sent."
-                ) from fault
-            self._refused_at = self._refused_at or time.monotonic()
         if policy.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
         elif time.monotonic() > self._deadline and (
@@ -465,12 +457,6 @@ class Lane(threading.Thread):
                 self._pool.park(chunk)
         others = [chunk for chunk in left if chunk.topic != guilty]
         return [others] if others else []
-
-
-def _kind(fault: KafkaFault) -> type[ClusterRefuses | DeliveryError]:
-    """Return the class of the error: one that is not retried, for a fault that waiting does not
-    change."""
-    return ClusterRefuses if policy_for(fault.name).action is Action.FAIL else DeliveryError
 
 
 def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:

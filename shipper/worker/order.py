@@ -18,7 +18,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import TopicIdWatch
 from shipper.ledger.intervals import Interval
 from shipper.types import Header, SplitId
-from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import new_seal
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +93,7 @@ class LaneOptions:
     first_partition: int = 0
     """Partition where the rotation begins, so that parallel tasks do not all write to the same
     one."""
-    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
+    rate: RateLimit | None = None
     topics: tuple[str, ...] = ()
     """Topics that will be written to, as far as known."""
     topic_ids: TopicIdWatch | None = None

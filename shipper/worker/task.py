@@ -44,7 +44,7 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.cut import Prefetch, split_slices
 from shipper.worker.order import ShipOrder
 from shipper.worker.pool import LanePool
-from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import Receipt, seal_error
 from shipper.worker.shipment import TaskShipment
 
@@ -75,10 +75,10 @@ class _Without:
             raise ModuleNotFoundError(f"{name} is not wanted here", name=name)
 
 
-def _let_pyarrow_do_without_pandas() -> None:
-    """Keep pyarrow from importing pandas with its first array: that costs a second of CPU in every
-    new worker, while the cluster waits. It looks once in a process, so it is enough that there is
-    none at that moment."""
+def get_ready() -> None:
+    """Prepare a worker, once, whatever it ships: keep pyarrow from importing pandas with its first
+    array. That costs a second of CPU in every new worker, while the cluster waits. pyarrow looks
+    once in a process, so it is enough that there is none at that moment."""
     if "pandas" in sys.modules:
         return
     without = _Without("pandas")
@@ -87,11 +87,6 @@ def _let_pyarrow_do_without_pandas() -> None:
         pa.scalar(0)
     finally:
         sys.meta_path.remove(without)
-
-
-def get_ready() -> None:
-    """Prepare a worker, once, whatever it ships."""
-    _let_pyarrow_do_without_pandas()
 
 
 def ship_task(
@@ -255,9 +250,7 @@ class TaskLanes:
             first_partition=receipt.task,
             topics=self._topics,
             topic_ids=self._topic_ids,
-            rate=NoLimit()
-            if limit is None
-            else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
+            rate=RateLimit(lambda: limit / attempt.active_tasks * self._ratio()) if limit else None,
         )
         ids = [
             transactional_id(order.pipeline, order.cluster, receipt.task, lane)
