@@ -16,7 +16,7 @@ from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import LedgerFigures, figures
-from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
 from shipper.report.coverage import coverage, tick_of
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
@@ -45,7 +45,9 @@ def gate_delivery(
     log.lies_at(planned.source_root, pipeline.source.formerly)
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
-        state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
+        state = log.look(
+            ask_state([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS
+        )
         # Records that the ship has sent again count once. Records lost since are in the sums, and
         # named.
         chunks = without(
@@ -151,7 +153,7 @@ def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | 
 
 
 def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
-    later = log.look(AskCommitted(shipped.chunks_end))
+    later = log.look(ask_committed(shipped.chunks_end))
     return any(
         each.key.topic and each.value.records and each.value.generation > shipped.generations[-1]
         for each in later

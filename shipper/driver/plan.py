@@ -39,7 +39,7 @@ from shipper.errors import ClusterRefuses, ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.markup import plural
 from shipper.report.past_runs import delivered_files, run_ids, window_names
 from shipper.report.plan_result import (
@@ -541,7 +541,7 @@ class AskedCluster:
                 LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there
             )
             try:
-                state = ledger.look(AskState([file.path for file in splits_of])) if there else None
+                state = ledger.look(ask_state([file.path for file in splits_of])) if there else None
             finally:
                 # If the ledger is not the one that it was, nothing else need be reported.
                 identified.result()

@@ -22,7 +22,7 @@ from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
 from shipper.ledger.heads import Heads, head_of
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
-from shipper.ledger.log import AskCommitted, AskHeads, AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_committed, ask_heads, ask_state
 from shipper.ledger.records import ChunkValue, Moved, MovedKey, MovedValue
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.types import FileId, SplitId
@@ -111,7 +111,7 @@ def recognise(
         if file.id in beginnings and not file.problem and file.id not in known.digests
     }
     begun = {file.id for file in files} & known.digests.keys()
-    heads = ledger.look(AskHeads({file: beginnings[file] for file in new}))
+    heads = ledger.look(ask_heads({file: beginnings[file] for file in new}))
     found = Recognition(chunks_end=heads.end)
     for file in begun & heads.renamed:
         found.left_out[file] = (
@@ -196,7 +196,7 @@ def _refuse_shipped_since(
     if not new or context.pipeline.source.on_renamed != "recognise":
         return
     shipped, etags = list[tuple[str, FileId]](), dict[FileId, set[str]]()
-    for chunk in ledger.decide(AskCommitted(planned.chunks_end or 0)).answer:
+    for chunk in ledger.decide(ask_committed(planned.chunks_end or 0)).answer:
         file = chunk.key.split.file
         if chunk.value.head and file not in others and chunk.value.run_id != context.folder.run_id:
             shipped.append((chunk.value.head, file))
@@ -368,7 +368,7 @@ def _candidates(
         return []
     names = {one: {one, *heads.became(one)} for ones in alike.values() for one in ones}
     at = {name.path for some in names.values() for name in some}
-    chunks = judge(client, ledger.look(AskState(at)).chunks, set()).chunks
+    chunks = judge(client, ledger.look(ask_state(at)).chunks, set()).chunks
     states = states_of(chunks, chunks.digests.keys())
     there = context.engine.look_for(sorted(at.union(*(ones.values() for ones in alike.values()))))
     found = list[_Candidate]()

@@ -27,7 +27,7 @@ from shipper.kafka.transaction import Transactions
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.fold import LedgerRecords, invalidations_in
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spark_hash
 from shipper.ledger.roots import Roots
 from shipper.ledger.takeover import sole_run, transactional_id
@@ -212,7 +212,7 @@ def replay(
     found = Replayed()
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as found.generation:
         paths = {repaired.place.file for repaired in wanted}
-        known = in_quarantine(ledger.decide(AskFiles(paths)).answer)
+        known = in_quarantine(ledger.decide(ask_files(paths)).answer)
         chunks = _chunks(known, cluster.name, wanted)
         left, earlier = [], dict[RecordPosition, str]()
         for repaired in wanted:

@@ -50,7 +50,7 @@ from shipper.ledger.codec import encode_moved
 from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import AskCommitted, Committed, LedgerLog
+from shipper.ledger.log import Committed, LedgerLog, ask_committed
 from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_id
 from shipper.ledger.writing import invalidate, patience_of, write_as_lane
 from shipper.report.markup import plural
@@ -408,11 +408,11 @@ class ClusterShip:
         try:
             try:
                 seen, least = (
-                    self._ledger.look(AskCommitted(taken.chunks_end), _STOPPED_READS_SECONDS),
+                    self._ledger.look(ask_committed(taken.chunks_end), _STOPPED_READS_SECONDS),
                     "",
                 )
             except OutcomeUnknown:
-                seen, least = self._ledger.look(AskCommitted(taken.chunks_end)), "at least "
+                seen, least = self._ledger.look(ask_committed(taken.chunks_end)), "at least "
             for chunk in seen:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
@@ -681,7 +681,7 @@ class ClusterShip:
         try:
             committed = self._committed
             if committed is None:
-                committed = self._ledger.look(AskCommitted(taken.chunks_end), wait_seconds)
+                committed = self._ledger.look(ask_committed(taken.chunks_end), wait_seconds)
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
             self._result.notes.append(

@@ -25,7 +25,7 @@ from shipper.errors import ClusterError, WindowError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import Archive, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
 from shipper.ledger.takeover import sole_run, transactional_id
@@ -64,7 +64,7 @@ def archive(
     ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
-        read = ledger.decide(AskFiles()).answer
+        read = ledger.decide(ask_files()).answer
         chosen = old_chunks(pipeline.key, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.key, read)) - len(chosen)
         if not chosen:

@@ -21,7 +21,7 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -141,99 +141,51 @@ class Written(NamedTuple):
     offsets: list[int]
 
 
+@dataclass(frozen=True)
 class LedgerQuestion(Generic[T]):
     """Question to a ledger, see :meth:`LedgerLog.decide` and :meth:`LedgerLog.look`."""
 
     partitions: tuple[int, ...]
     """Partitions that the answer is read from."""
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> T:
-        """Answer the question. ``wait_seconds``: see ClusterClient.batches."""
-        raise NotImplementedError
+    answer: Callable[[LedgerLog, float | None], T]
+    """Function that answers it. For the seconds to wait see ClusterClient.batches."""
 
 
-class AskControl(LedgerQuestion[Control]):
-    """Question who holds the lease, and which generation and attempts may ship."""
-
-    partitions = (CONTROL,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Control:
-        return ledger._control_now()
+#: Who holds the lease, and which generation and attempts may ship.
+CONTROL_NOW = LedgerQuestion((CONTROL,), lambda ledger, _: ledger._control_now())
 
 
-@dataclass(frozen=True)
-class AskCommitted(LedgerQuestion[list[Committed]]):
+def ask_committed(start: int) -> LedgerQuestion[list[Committed]]:
     """Ask which chunks were committed from an offset on."""
-
-    start: int
-    partitions = (CHUNKS,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> list[Committed]:
-        return ledger._committed_since(self.start, wait_seconds)
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._committed_since(start, wait))
 
 
-@dataclass(frozen=True)
-class AskCommittedKeys(LedgerQuestion[CommittedKeys]):
-    """Question for the chunks' keys alone. Asked again, it reads only what is new, and decodes
+def ask_committed_keys(start: int) -> LedgerQuestion[CommittedKeys]:
+    """Ask for the chunks' keys alone. Asked again, the ledger reads only what is new, and decodes
     nothing."""
-
-    start: int
-    partitions = (CHUNKS,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> CommittedKeys:
-        return ledger._committed_keys(self.start, wait_seconds)
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._committed_keys(start, wait))
 
 
-@dataclass(frozen=True)
-class AskFiles(LedgerQuestion[LedgerRecords]):
+def ask_files(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerRecords]:
     """Ask for all records about some files; None: about all."""
-
-    paths: Collection[str] | None = None
-    partitions = (CONTROL, CHUNKS)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerRecords:
-        return ledger._records_of(self.paths, wait_seconds)
+    return LedgerQuestion((CONTROL, CHUNKS), lambda ledger, wait: ledger._records_of(paths, wait))
 
 
-@dataclass(frozen=True)
-class AskState(LedgerQuestion[LedgerState]):
-    """Question for the sum of the records about some files (None: all)."""
-
-    paths: Collection[str] | None = None
-    partitions = (CONTROL, CHUNKS)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:
-        return add_up(ledger._records_of(self.paths, wait_seconds))
+def ask_state(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerState]:
+    """Ask for the sum of the records about some files (None: all)."""
+    files = ask_files(paths)
+    return LedgerQuestion(files.partitions, lambda ledger, wait: add_up(files.answer(ledger, wait)))
 
 
-@dataclass(frozen=True)
-class AskHeads(LedgerQuestion[Heads]):
-    """Question which files of the ledger begin like some others, and which of them count for a file
-    of another name."""
-
-    beginnings: Mapping[FileId, bytes]
-    """The first ``HEAD_BYTES`` bytes of the others."""
-    partitions = (CHUNKS,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Heads:
-        return ledger._heads(self.beginnings, wait_seconds)
+def ask_heads(beginnings: Mapping[FileId, bytes]) -> LedgerQuestion[Heads]:
+    """Ask which files of the ledger begin like some others, and which of them count for a file of
+    another name. ``beginnings``: the first ``HEAD_BYTES`` bytes of the others."""
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._heads(beginnings, wait))
 
 
-@dataclass(frozen=True)
-class AskPartition(LedgerQuestion[list[LogRecord]]):
+def ask_partition(partition: int) -> LedgerQuestion[list[LogRecord]]:
     """Ask for every committed record of a partition as it lies there, damaged ones included."""
-
-    partition: int
-
-    @property
-    def partitions(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (self.partition,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> list[LogRecord]:
-        return ledger._read(self.partition, 0, wait_seconds)
-
-
-CONTROL_NOW = AskControl()
+    return LedgerQuestion((partition,), lambda ledger, wait: ledger._read(partition, 0, wait))
 
 
 class LedgerLog:

@@ -61,7 +61,7 @@ from shipper.ledger.codec import encode_attempt, encode_generation
 from shipper.ledger.control import Control, LaneCounts, ToFence, cover
 from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, Committed, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, Committed, LedgerLog, ask_committed, ask_state
 from shipper.ledger.records import Generation, GenerationKey
 from shipper.ledger.rights import transactional_prefix
 from shipper.types import EncodedRecord
@@ -95,7 +95,7 @@ class Takeover(LedgerState):
     def read_on(self, ledger: LedgerLog) -> Takeover:
         """Read the chunks that were committed since, and return the chunks with them. Raises
         ClusterError, OutcomeUnknown."""
-        committed = ledger.decide(AskCommitted(self.chunks_end)).answer
+        committed = ledger.decide(ask_committed(self.chunks_end)).answer
         for chunk in committed:
             self.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
         end = committed[-1].offset + 1 if committed else self.chunks_end
@@ -381,5 +381,5 @@ def take_over(
     )
     with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
-        state = ledger.decide(AskState(paths)).answer
+        state = ledger.decide(ask_state(paths)).answer
     return Takeover(**vars(state), generation=fenced.generation)

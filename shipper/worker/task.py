@@ -29,12 +29,12 @@ from shipper.kafka.transaction import RightToShip
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.log import (
     CONTROL_NOW,
-    AskCommitted,
-    AskCommittedKeys,
     Committed,
     CommittedKeys,
     LedgerLog,
     Patience,
+    ask_committed,
+    ask_committed_keys,
 )
 from shipper.ledger.records import CONTROL, Attempt, AttemptKey, ChunkValue
 from shipper.ledger.takeover import transactional_id
@@ -213,12 +213,12 @@ class TaskAttempt:
     def committed(self) -> Decided[list[Committed]]:
         """Return the chunks of any task since the run took over. Raises ClusterError,
         OutcomeUnknown."""
-        return self._ledger.decide(AskCommitted(self._order.chunks_end))
+        return self._ledger.decide(ask_committed(self._order.chunks_end))
 
     def committed_keys(self) -> Decided[CommittedKeys]:
         """Return the keys of the committed chunks alone: after each fault each lane asks, reads
         what is new, and decodes nothing."""
-        return self._ledger.decide(AskCommittedKeys(self._order.chunks_end))
+        return self._ledger.decide(ask_committed_keys(self._order.chunks_end))
 
     def hurry(self) -> None:
         """Wait for the ledger no longer: the task is to stop."""

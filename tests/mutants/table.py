@@ -119,10 +119,10 @@ MUTANTS = (
             "    )\n"
             '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
-            "        state = ledger.decide(AskState(paths)).answer\n"
+            "        state = ledger.decide(ask_state(paths)).answer\n"
         ),
         (
-            "    state = ledger.decide(AskState(paths)).answer\n"
+            "    state = ledger.decide(ask_state(paths)).answer\n"
             "    fenced = fence_earlier_runs(\n"
             "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
             "fences=fences\n"

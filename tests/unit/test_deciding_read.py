@@ -24,13 +24,13 @@ from shipper.ledger.codec import (
 )
 from shipper.ledger.log import (
     CONTROL_NOW,
-    AskCommitted,
-    AskCommittedKeys,
-    AskFiles,
-    AskState,
     LedgerLog,
     LedgerQuestion,
     Patience,
+    ask_committed,
+    ask_committed_keys,
+    ask_files,
+    ask_state,
 )
 from shipper.ledger.records import (
     CHUNKS,
@@ -95,10 +95,10 @@ def answer(found: Any) -> Any:
     ("question", "old", "new"),
     [
         (CONTROL_NOW, 0, 2),
-        (AskCommitted(0), 0, 1),
-        (AskCommittedKeys(0), False, True),
-        (AskState([FILE.path]), 0, 10),
-        (AskFiles([FILE.path]), 0, 1),
+        (ask_committed(0), 0, 1),
+        (ask_committed_keys(0), False, True),
+        (ask_state([FILE.path]), 0, 10),
+        (ask_files([FILE.path]), 0, 1),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -124,7 +124,7 @@ def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover
     topic.append("ledger", CHUNKS, [chunk()])
     topic.replace_leader(CONTROL)
     topic.append("ledger", CONTROL, [encode_invalidation("web", FILE, 7, Invalidation("s"))])
-    assert ledger_of(topic).decide(AskState([FILE.path])).answer.chunks.splits == {}
+    assert ledger_of(topic).decide(ask_state([FILE.path])).answer.chunks.splits == {}
 
 
 def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
@@ -149,7 +149,7 @@ def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> N
     )
     with pytest.raises(Superseded):
         invalidate(ledger_of(topic), 0, "r", None, [FILE])
-    assert ledger_of(topic).look(AskState()).invalidated == {}
+    assert ledger_of(topic).look(ask_state()).invalidated == {}
 
 
 def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:

@@ -21,7 +21,7 @@ from shipper.ledger.codec import (
 )
 from shipper.ledger.heads import head_of
 from shipper.ledger.inventory import Inventory, differences, entries, findings
-from shipper.ledger.log import CONTROL_NOW, AskFiles, AskHeads, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_files, ask_heads, ask_state
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -134,7 +134,7 @@ class TestUsingASnapshot:
             if path.name not in needed:
                 path.unlink()
         log.reads = 0
-        assert len(paths_of(opened().look(AskState({"00001", "00002"}), 1))) == 2
+        assert len(paths_of(opened().look(ask_state({"00001", "00002"}), 1))) == 2
         assert log.reads == 1, "the one that names the snapshot"
 
     def test_the_search_for_renamed_files_opens_the_shards_of_alike_and_of_renamed_ones_only(
@@ -161,7 +161,7 @@ class TestUsingASnapshot:
         log.reads = 0
         new = [FileId("renamed", 100, 5), FileId("grown", 200, 5), FileId("other", 100, 5)]
         found = opened().look(
-            AskHeads(
+            ask_heads(
                 dict(zip(new, (b"begins 00001", b"begins 04001\nmore", b"else"), strict=True))
             ),
             1,
@@ -187,7 +187,7 @@ class TestNotUsingASnapshot:
         """The state must be right, and somebody must be told why it took long."""
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            found = paths_of(opened().look(AskState(), 1))
+            found = paths_of(opened().look(ask_state(), 1))
         return found, caplog.text
 
     def test_a_topic_that_has_lost_its_end_is_not_what_the_snapshot_says(self, log, opened, caplog):
@@ -233,13 +233,13 @@ class TestNotUsingASnapshot:
         opened().keep_snapshot(longer_than=0)
         (tmp_path / "web" / "ledger.c" / "snapshot" / manifests(folder)[-1]).write_bytes(b"{")
         assert opened().snapshot() == first
-        assert paths_of(opened().look(AskState(), 1)) == {"a", "b"}
+        assert paths_of(opened().look(ask_state(), 1)) == {"a", "b"}
 
     def test_brokers_that_give_topics_no_id_get_none(self, log, opened):
         log.topic_id = ""
         ship(log, "a")
         assert opened().keep_snapshot(longer_than=0) is None
-        assert paths_of(opened().look(AskState(), 1)) == {"a"}
+        assert paths_of(opened().look(ask_state(), 1)) == {"a"}
 
     @pytest.mark.parametrize("what", ["*.json", "shards/*"])
     def test_a_part_that_is_gone_is_made_anew_by_the_next_ship(
@@ -254,10 +254,10 @@ class TestNotUsingASnapshot:
         assert found == {"a", "b", "c"}
         assert ("read whole" in said) == (what != "*.json")
         ledger = opened()
-        ledger.look(AskState(), 1)
+        ledger.look(ask_state(), 1)
         assert ledger.keep_snapshot(longer_than=0).records == 3
         log.reads = 0
-        assert paths_of(opened().look(AskState(), 1)) == {"a", "b", "c"}
+        assert paths_of(opened().look(ask_state(), 1)) == {"a", "b", "c"}
         assert log.reads <= 2, "those that name a snapshot"
 
 
@@ -310,7 +310,7 @@ class TestInventory:
     def read(self, log, opened, *records, control=()):
         log.append("t", CONTROL, control)
         log.append("t", CHUNKS, records)
-        return opened().look(AskFiles(), 1)
+        return opened().look(ask_files(), 1)
 
     def found(self, read, starts=(0,)):
         return [
@@ -357,14 +357,16 @@ class TestInventory:
         opened().keep_snapshot(longer_than=0)
         assert (
             list(
-                differences(opened().look(AskFiles(), 1), opened().records_of_topic(wait_seconds=1))
+                differences(
+                    opened().look(ask_files(), 1), opened().records_of_topic(wait_seconds=1)
+                )
             )
             == []
         )
         changed = log._records[CHUNKS][1]
         log._records[CHUNKS][1] = changed._replace(value=chunk("b", records=9)[1])
         del log._records[CHUNKS][2]
-        before = opened().look(AskFiles(), 1)
+        before = opened().look(ask_files(), 1)
         ship(log, "a", "later")  # what comes between the two readings is no difference
         assert [
             finding.where

@@ -22,7 +22,7 @@ from shipper.ledger.fold import Chunks, Invalidated, standing_as_cut
 from shipper.ledger.heads import HEAD_BYTES, Heads, head_of
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import Inventory, entries, findings
-from shipper.ledger.log import AskFiles, AskHeads, AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files, ask_heads, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.ledger.roots import Roots
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
@@ -206,13 +206,13 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
     packed.append(Moved(MovedKey(SplitId(PACKED, 0), 20, ""), end))
     topic.append("", CHUNKS, [encode_moved("web", key, value) for key, value in packed])
     ledger = ledger_of(topic)
-    state = ledger.look(AskState([NEW.path])).chunks
+    state = ledger.look(ask_state([NEW.path])).chunks
     assert (
         standing_as_cut(NEW, [state.splits[split] for split in state.splits_of({NEW})[NEW]])
         == "complete"
     )
     inventory = Inventory()
-    for of_path in entries(ledger.look(AskFiles())):
+    for of_path in entries(ledger.look(ask_files())):
         inventory.add(of_path, "web")
         assert list(findings(of_path, lambda file: [0, 100, 200])) == []
     assert sum(tally.records for tally in inventory.files.values()) == 30
@@ -245,7 +245,7 @@ def test_of_a_long_ledger_the_search_keeps_only_what_begins_like_a_file_that_it_
         file = FileId(f"/logs/{number}", 250, 7)
         value = replace(VALUE, head=head_of(b"%d" % number))
         topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(file, 0), 0, "t"), value)])
-    heads = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
+    heads = ledger_of(topic).look(ask_heads({NEW: BEGINNING, PACKED: b"other"}))
     assert heads.found == {head_of(BEGINNING): {OLD}}
     assert sum(map(len, heads.lengths.values())) <= len(heads.beginnings) * len(heads.lengths)
 
@@ -260,7 +260,7 @@ def test_a_ledger_says_how_its_files_begin_and_which_have_another_name_by_now() 
         ),
     )
     topic.append("", CHUNKS, [encode_moved("web", *moved)])
-    found = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
+    found = ledger_of(topic).look(ask_heads({NEW: BEGINNING, PACKED: b"other"}))
     assert (found.like(NEW), found.like(PACKED), found.renamed, found.end) == (
         {OLD},
         set(),

@@ -15,7 +15,7 @@ from shipper.errors import DeliveryTimedOut
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
-from shipper.ledger.log import AskControl
+from shipper.ledger.log import LedgerQuestion
 from shipper.ledger.records import Attempt, AttemptKey
 from shipper.types import EncodedRecord
 from shipper.worker import pool
@@ -55,7 +55,7 @@ class Control:
         self.faults = [KafkaException("not now")]
         self.written: list[EncodedRecord] = []
 
-    def look(self, question: AskControl) -> Control:
+    def look(self, question: LedgerQuestion[Control]) -> Control:
         if self.faults:
             raise self.faults.pop()
         return self
