@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
-from shipper.kafka.connection import ClientErrors, KafkaFault, connection, make_client, to_fault
+from shipper.kafka.connection import ClientOwner, KafkaFault, connection, make_client, to_fault
 from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -98,7 +98,7 @@ class LogFacts:
     """Offsets behind the last record, committed or not (READ_UNCOMMITTED)."""
 
 
-class ClusterAdmin:
+class ClusterAdmin(ClientOwner):
     """One cluster: its brokers, its topics, their settings and offsets. Raises ClusterError where
     it cannot answer within the timeout."""
 
@@ -107,17 +107,12 @@ class ClusterAdmin:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._client_errors = ClientErrors(self._serve)
-        self._ours = {"error_cb": self._client_errors.hear}
-        self._admin = make_client(AdminClient, cluster.name, self._connection, self._ours)
+        super().__init__(AdminClient, cluster.name, self._connection)
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
         """Time of the measurement, and the round trip in seconds."""
-
-    def _serve(self) -> None:
-        self._admin.poll(0)
 
     def topics(self) -> dict[str, int]:
         """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,
@@ -136,7 +131,7 @@ class ClusterAdmin:
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
             try:
-                found = self._admin.list_topics(
+                found: ClusterMetadata = self._client.list_topics(
                     timeout=max(0.1, min(slice_seconds, deadline - time.monotonic()))
                 )
             except KafkaException as error:
@@ -201,7 +196,7 @@ class ClusterAdmin:
         """Return facts of those of ``topics`` that exist. Raises ClusterError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = (
-            self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
+            self._client.describe_configs(asked, request_timeout=self._timeout) if asked else {}
         )
         metadata = self._metadata()  # asked at the same time
         known = metadata.topics
@@ -246,7 +241,7 @@ class ClusterAdmin:
         for _ in range(3):
             began = time.monotonic()
             try:
-                self._admin.list_topics(topic, timeout=self._timeout)
+                self._client.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
                 raise self._failed(
                     f"no answer from {self._bootstrap}", to_fault(error.args[0])
@@ -273,7 +268,7 @@ class ClusterAdmin:
             )
             for name, count in topics.items()
         ]
-        for future in self._admin.create_topics(new, request_timeout=self._timeout).values():
+        for future in self._client.create_topics(new, request_timeout=self._timeout).values():
             try:
                 future.result()
             except KafkaException as error:
@@ -349,7 +344,7 @@ class ClusterAdmin:
         moments of a new topic."""
         deadline = time.monotonic() + self._timeout
         while True:
-            futures = self._admin.list_offsets(
+            futures = self._client.list_offsets(
                 dict.fromkeys(partitions, spec),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self._timeout,
@@ -368,7 +363,7 @@ class ClusterAdmin:
         ClusterError."""
         known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
-        described = self._admin.describe_topics(
+        described = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
         with ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
@@ -382,7 +377,7 @@ class ClusterAdmin:
 
     def topic_ids(self, topic: str) -> TopicIds:
         """Return the ids of the topic and its cluster. Raises ClusterError."""
-        described = self._admin.describe_topics(
+        described = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
         cluster_id = str(self._metadata().cluster_id)  # asked at the same time
@@ -394,7 +389,7 @@ class ClusterAdmin:
         that this user may not see. Raises ClusterError."""
         if not topics:
             return {}
-        asked = self._admin.describe_topics(
+        asked = self._client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=self._timeout
         )
         found = read_answers(asked, self._client_errors.explained)
@@ -440,7 +435,7 @@ class ClusterAdmin:
         the fault if the topic does not exist or may not be seen."""
         if not topics:
             return {}
-        asked = self._admin.describe_topics(
+        asked = self._client.describe_topics(
             TopicCollection(list(topics)),
             include_authorized_operations=True,
             request_timeout=self._timeout,
@@ -452,7 +447,7 @@ class ClusterAdmin:
         coordinator is missing, as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
-            asked = self._admin.describe_consumer_groups(
+            asked = self._client.describe_consumer_groups(
                 [group],
                 include_authorized_operations=True,
                 request_timeout=max(0.1, deadline - time.monotonic()),
@@ -477,7 +472,7 @@ class ClusterAdmin:
         """Ask whether a topic could be created, and create none. Raises KafkaFault."""
         new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
         try:
-            self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[
+            self._client.create_topics(new, request_timeout=self._timeout, validate_only=True)[
                 topic
             ].result()
         except KafkaException as error:

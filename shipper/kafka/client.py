@@ -135,6 +135,7 @@ class ClusterClient(ClusterAdmin):
 
     def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
         super().__init__(cluster, timeout_seconds)
+        self._heard = {"error_cb": self._client_errors.hear}
         self._producer: Producer | None = None
         self._producer_lock, self._readers_lock = threading.Lock(), threading.Lock()
         self._readers: dict[tuple[str, int], _Reader] = {}
@@ -247,7 +248,7 @@ class ClusterClient(ClusterAdmin):
     def _reader(self, topic: str, partition: int) -> _Reader:
         with self._readers_lock:
             if (topic, partition) not in self._readers:
-                self._readers[topic, partition] = _Reader(self._name, self._connection, self._ours)
+                self._readers[topic, partition] = _Reader(self._name, self._connection, self._heard)
             return self._readers[topic, partition]
 
     def _drain(
@@ -414,7 +415,7 @@ class ClusterClient(ClusterAdmin):
                     "message.timeout.ms": timeout_ms,
                 }
                 self._producer = make_client(
-                    Producer, self._name, self._connection, {**settings, **self._ours}
+                    Producer, self._name, self._connection, {**settings, **self._heard}
                 )
                 try:
                     for _ in range(2):  # brings a connection up: see LaneProducer.connect

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -160,6 +161,27 @@ class ClientErrors(Complaints):
             if text == fault.text
             else KafkaFault(fault.name, text, retriable=fault.retriable, topic=fault.topic)
         )
+
+
+class ClientOwner:
+    """A client, and its complaints."""
+
+    def __init__(
+        self,
+        kind: Callable[..., Any],
+        cluster: str,
+        settings: Mapping[str, Any],
+        ours: Mapping[str, Any] = MappingProxyType({}),
+        logger: ClientLog | None = None,
+    ) -> None:
+        """Make the client as :func:`make_client` does. Raises WrongProperties."""
+        self._client_errors = ClientErrors(self._serve)
+        self._client = make_client(
+            kind, cluster, settings, {"error_cb": self._client_errors.hear, **ours}, logger
+        )
+
+    def _serve(self) -> object:
+        return self._client.poll(0)
 
 
 # Offline.

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shipper.config.units import plural
-from shipper.kafka.connection import ClientErrors, make_client, to_fault
+from shipper.kafka.connection import ClientOwner, to_fault
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
 
@@ -50,20 +50,11 @@ class TopicState:
     already known."""
 
 
-class TopicLookup:
+class TopicLookup(ClientOwner):
     """Lookup of topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors(self._serve)
-        self._client = make_client(
-            AdminClient,
-            settings.cluster,
-            settings.connection,
-            {"error_cb": self._client_errors.hear},
-        )
-
-    def _serve(self) -> None:
-        self._client.poll(0)
+        super().__init__(AdminClient, settings.cluster, settings.connection)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
         """Ask for all topics in one request. Never raises: an error becomes the reason why a topic
@@ -137,6 +128,11 @@ class _Topic:
     probe_at: float = 0.0
     why: str = "not looked up yet"
     """Reason why ``listed`` is empty."""
+
+    def note_usable(self) -> None:
+        """Note that the topic can be written to."""
+        self.unusable_since = self.forbidden_since = None
+        self.pause = _FIRST_PAUSE_SECONDS
 
     def led(self, partition: int | None) -> tuple[int, ...]:
         """Return the partitions that can be written to, by the cluster's last answer; or only
@@ -267,8 +263,8 @@ class Topics:
         entry = self._topics.get(topic)
         if entry is not None and (entry.blocked or entry.unusable_since):
             with self._lock:
-                entry.blocked, entry.probing, entry.pause = "", False, _FIRST_PAUSE_SECONDS
-                entry.unusable_since = entry.forbidden_since = None
+                entry.blocked, entry.probing = "", False
+                entry.note_usable()
             self._changed()
 
     def any_usable(self) -> bool:
@@ -329,11 +325,8 @@ class Topics:
                 # others still lead their partitions.
                 entry.look_at = now + _FIRST_PAUSE_SECONDS
                 return
-            entry.state, entry.listed, entry.why = (
-                state,
-                self._allowed(state.partitions),
-                self._why(state),
-            )
+            entry.state, entry.why = state, self._why(state)
+            entry.listed = self._allowed(state.partitions)
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):
                 entry.at_first = ()  # recreated, with fewer partitions
@@ -341,11 +334,7 @@ class Topics:
             if entry.listed:
                 entry.look_at = now + _REFRESH_SECONDS
                 if not entry.blocked:
-                    entry.unusable_since, entry.forbidden_since, entry.pause = (
-                        None,
-                        None,
-                        _FIRST_PAUSE_SECONDS,
-                    )
+                    entry.note_usable()
                 return
             entry.unusable_since = entry.unusable_since or now
             if state.forbidden or not entry.blocked:

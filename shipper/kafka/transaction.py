@@ -89,7 +89,7 @@ class _TransactionalProducer(LaneProducer):
         """Fence every earlier producer with this transactional.id and end its open transaction.
         Raises KafkaFault."""
         if self._transactional:
-            self._resume(self._producer.init_transactions, until)
+            self._resume(self._client.init_transactions, until)
         self._serve()
         self._log_listener.lost = False
 
@@ -102,14 +102,14 @@ class _TransactionalProducer(LaneProducer):
     def begin(self) -> None:
         self._failed = None
         if self._transactional:
-            call(self._producer.begin_transaction)
+            call(self._client.begin_transaction)
             self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
         """Commit. A commit that timed out is resumed until the end, because the first request may
         or may not have arrived."""
         if self._transactional:
-            self._resume(self._producer.commit_transaction, until)
+            self._resume(self._client.commit_transaction, until)
 
     def abort(self, until: Until) -> None:
         """Abort an open transaction, if the broker answers in time: left open it would hold up
@@ -118,8 +118,8 @@ class _TransactionalProducer(LaneProducer):
         if not self._transactional:
             return
         try:
-            call(self._producer.purge, True, True, True)
-            self._resume(self._producer.abort_transaction, until)
+            call(self._client.purge, True, True, True)
+            self._resume(self._client.abort_transaction, until)
         except KafkaFault as error:
             log.debug("abort before leaving: %s", error)
 
@@ -130,7 +130,7 @@ class _TransactionalProducer(LaneProducer):
         if not self._transactional or fault.name not in (*PURGED, "_STATE"):
             return fault
         try:
-            call(self._producer.commit_transaction, 0.1)
+            call(self._client.commit_transaction, 0.1)
         except KafkaFault as cause:
             return KafkaFault(cause.name, cause.text, retriable=cause.retriable)
         return fault
