@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shipper.config import load_platform
@@ -24,9 +24,7 @@ from shipper.report.preview import PreviewResult
 from shipper.report.repaired import RepairedResult
 from shipper.report.results import (
     DeliveryGateResult,
-    Gap,
     GateResult,
-    PastRun,
     RunReport,
     ShipResult,
     apply_gate,
@@ -286,12 +284,35 @@ def _note(context: RunContext, found: RunReport | None) -> None:
 
 
 def _of_earlier_runs(context: RunContext) -> dict[str, Any]:
+    """Look at earlier runs. What cannot be had is said and left out: the report is worth more."""
+    uri, pipeline, start = context.own_runs_uri, context.pipeline, context.window.start
+    names, clusters = pipeline.names, pipeline.clusters
     with looked_at_once():
         return {
-            "history": _history(context),
-            "gaps": _gaps(context),
-            "fresh_until": _fresh_until(context),
+            "history": _unless_unknown(
+                "earlier runs cannot be listed, so the page shows none",
+                lambda: past_runs(uri, pipeline.key, start, most=_HISTORY_RUNS, names=names),
+                [],
+            ),
+            "gaps": _unless_unknown(
+                "missing windows are unknown, so the page shows none",
+                lambda: gaps_before(uri, pipeline, start),
+                None,
+            ),
+            "fresh_until": _unless_unknown(
+                "the freshness of the clusters is unknown",
+                lambda: fresh_until(uri, pipeline.key, clusters, now()),
+                {},
+            ),
         }
+
+
+def _unless_unknown(problem: str, ask: Callable[[], Any], otherwise: object) -> Any:
+    try:
+        return ask()
+    except (OSError, ShipperError) as error:
+        say(f"report: {problem} ({error})")
+        return otherwise
 
 
 def _prune(context: RunContext) -> None:
@@ -306,39 +327,6 @@ def _prune(context: RunContext) -> None:
         )
     except (OSError, ShipperError) as error:
         say(f"report: old results could not be removed, and stay until the next run ({error})")
-
-
-def _gaps(context: RunContext) -> list[Gap] | None:
-    try:
-        return gaps_before(context.own_runs_uri, context.pipeline, context.window.start)
-    except (OSError, ShipperError) as error:
-        say(f"report: missing windows are unknown, so the page shows none ({error})")
-        return None
-
-
-def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
-    try:
-        return fresh_until(
-            context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, now()
-        )
-    except OSError as error:
-        say(f"report: the freshness of the clusters is unknown ({error})")
-        return {}
-
-
-def _history(context: RunContext) -> list[PastRun]:
-    """Empty if it cannot be had: a report is worth more than its history."""
-    try:
-        return past_runs(
-            context.own_runs_uri,
-            context.pipeline.key,
-            context.window.start,
-            most=_HISTORY_RUNS,
-            names=context.pipeline.names,
-        )
-    except OSError as error:
-        say(f"report: earlier runs cannot be listed, so the page shows none ({error})")
-        return []
 
 
 def _first_cause(expected: Sequence[RunStep]) -> str | None:

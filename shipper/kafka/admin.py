@@ -204,28 +204,18 @@ class ClusterAdmin(ClientOwner):
         for resource, future in futures.items():
             if resource.name in known:
                 partitions = known[resource.name].partitions.values()
-                settings = {
-                    name: entry.value
-                    for name, entry in self._entries(resource.name, future).items()
-                }
+                entries = self._result(
+                    future,
+                    f"the settings of topic {resource.name} cannot be read",
+                    "Grant DescribeConfigs on the topic to the user in `properties`. `shipper "
+                    "doctor` shows what else is missing.",
+                )
+                settings = {name: entry.value for name, entry in entries.items()}
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
                 found[resource.name] = TopicFacts(
                     len(partitions), settings, replication, len(metadata.brokers)
                 )
         return found
-
-    def _entries(self, topic: str, future: Any) -> Any:
-        try:
-            return future.result()
-        except KafkaException as error:
-            fault = self._explained(error)
-            if not is_refusal(fault.name):
-                raise self._failed(f"topic {topic}", fault) from error
-            raise ClusterRefuses(
-                f"cluster {self._name}: the settings of topic {topic} cannot be read: "
-                f"{fault.text} Grant DescribeConfigs on the topic to the user in `properties`. "
-                "`shipper doctor` shows what else is missing."
-            ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
         """Return topic → its limit, for those of ``topics`` that exist. Raises ClusterError."""
@@ -269,18 +259,12 @@ class ClusterAdmin(ClientOwner):
             for name, count in topics.items()
         ]
         for future in self._client.create_topics(new, request_timeout=self._timeout).values():
-            try:
-                future.result()
-            except KafkaException as error:
-                fault = self._explained(error)
-                if fault.name != "TOPIC_ALREADY_EXISTS":
-                    if not is_refusal(fault.name):
-                        raise self._failed(f"cannot create {', '.join(topics)}", fault) from error
-                    raise ClusterRefuses(
-                        f"cluster {self._name}: {', '.join(topics)} cannot be created: "
-                        f"{fault.text} Grant Create on it to the user in `properties`, or "
-                        "create it."
-                    ) from error
+            self._result(
+                future,
+                f"{', '.join(topics)} cannot be created",
+                "Grant Create on it to the user in `properties`, or create it.",
+                but="TOPIC_ALREADY_EXISTS",
+            )
         self._wait_until_known(topics)
 
     def _wait_until_known(self, topics: Mapping[str, int]) -> None:
@@ -370,19 +354,18 @@ class ClusterAdmin(ClientOwner):
             asked = meanwhile.submit(self._offsets, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
             starts = asked.result()
-        topic_id = str(self._result(described[topic]).topic_id)
-        return LogFacts(
-            str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id, starts, ends
-        )
+        return LogFacts(*self._ids(known, described[topic]), starts, ends)
 
     def topic_ids(self, topic: str) -> TopicIds:
         """Return the ids of the topic and its cluster. Raises ClusterError."""
         described = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
-        cluster_id = str(self._metadata().cluster_id)  # asked at the same time
-        topic_id = str(self._result(described[topic]).topic_id)
-        return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
+        return self._ids(self._metadata(), described[topic])  # asked at the same time
+
+    def _ids(self, known: ClusterMetadata, described: Any) -> TopicIds:
+        topic_id = str(self._result(described).topic_id)
+        return TopicIds(str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id)
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """Return topic → its present id, as :data:`shipper.types.PresentIds` has it; without topics
@@ -478,11 +461,22 @@ class ClusterAdmin(ClientOwner):
         except KafkaException as error:
             raise self._explained(error) from error
 
-    def _result(self, future: Any) -> Any:
+    def _result(
+        self, future: Any, what: str = "it cannot be asked", remedy: str = "", *, but: str = ""
+    ) -> Any:
+        """Return the answer; None for the fault ``but``. Raises ClusterError, with the ``remedy``
+        for a missing right."""
         try:
             return future.result()
         except KafkaException as error:
-            raise self._failed("it cannot be asked", to_fault(error.args[0])) from error
+            fault = to_fault(error.args[0])
+            if fault.name == but:
+                return None
+            if remedy and is_refusal(fault.name):
+                raise ClusterRefuses(
+                    f"cluster {self._name}: {what}: {fault.text} {remedy}"
+                ) from error
+            raise self._failed(what, fault) from error
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:
