@@ -15,7 +15,9 @@ from shipper.config.schedule import Schedule
 from shipper.driver.connections import Connections
 from shipper.driver.engine import Engine
 from shipper.driver.files import split_starts
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
+from shipper.ledger.writing import patience_of
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile
 from shipper.report.run_folder import Asked, RunFolder
@@ -89,6 +91,17 @@ class RunContext(JobOptions):
 
     def ledger_folder(self, cluster: str) -> LedgerFolder:
         return LedgerFolder(self.own_runs_uri, self.pipeline.key, cluster)
+
+    def ledger(self, cluster: str, source_root: str | None) -> LedgerLog:
+        """Return the ledger on the cluster; the context is that of the cluster (:meth:`on`).
+        ``source_root``: where the plan found the source's files."""
+        to, pipeline = self.connections(cluster), self.pipeline
+        found = LedgerLog(
+            to.client, to.cluster, pipeline.key, self.ledger_folder(cluster),
+            patience=patience_of(pipeline),
+        )  # fmt: skip
+        found.lies_at(source_root, pipeline.source.formerly)
+        return found
 
     def common(self, step: str) -> dict[str, Any]:
         """Return the fields with which every step result begins."""

@@ -41,8 +41,7 @@ def gate_delivery(
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
     client = context.connections(cluster_name).client
-    log = LedgerLog(client, cluster, pipeline.key, context.ledger_folder(cluster_name))
-    log.lies_at(planned.source_root, pipeline.source.formerly)
+    log = context.ledger(cluster_name, planned.source_root)
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
         state = log.look(

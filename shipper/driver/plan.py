@@ -452,20 +452,17 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
             code="SHIP-303",
         )
     limits = pipeline.limits
-    if len(result.files) > limits.max_files:
-        raise SourceError(
-            f"pipeline {pipeline.name}: window {context.window} has "
-            f"{plural(len(result.files), 'file')}, and `limits.max_files` allows "
-            f"{limits.max_files}. Nothing was sent. Use a shorter window, or raise the limit.",
-            code="SHIP-304",
-        )
-    if limits.max_bytes is not None and result.total_bytes > limits.max_bytes:
-        raise SourceError(
-            f"pipeline {pipeline.name}: window {context.window} has "
-            f"{plural(result.total_bytes, 'byte')}, and `limits.max_bytes` allows "
-            f"{limits.max_bytes}. Nothing was sent. Use a shorter window, or raise the limit.",
-            code="SHIP-304",
-        )
+    for found, what, most in (
+        (len(result.files), "file", limits.max_files),
+        (result.total_bytes, "byte", limits.max_bytes),
+    ):
+        if most is not None and found > most:
+            raise SourceError(
+                f"pipeline {pipeline.name}: window {context.window} has {plural(found, what)}, "
+                f"and `limits.max_{what}s` allows {most}. Nothing was sent. Use a shorter "
+                "window, or raise the limit.",
+                code="SHIP-304",
+            )
 
 
 def _why_nothing_lies_there(context: RunContext, paths: Sequence[str]) -> str:
@@ -516,16 +513,12 @@ class AskedCluster:
         self._found.problem, self.is_final = error.message, not error.retriable
 
     def _ask(self) -> Pending:
-        context, pipeline, cluster = (
-            self._context,
-            self._context.pipeline,
-            self._context.clusters[self.name],
-        )
+        context, pipeline = self._context, self._context.pipeline
+        cluster = context.clusters[self.name]
         self._found.in_the_clear = cluster.in_the_clear
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
-        ledger = LedgerLog(connections.client, cluster, pipeline.key, folder)
-        ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
+        ledger = context.ledger(cluster.name, self._plan.source_root)
         self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
         self._found.missing_topics = missing_topics(pipeline, known)
         there = ledger.exists_by(known)
@@ -549,10 +542,8 @@ class AskedCluster:
         self._found.generation = -1
         if state is not None:
             self._found.warnings += moved(state, self._plan)
-            self._found.to_fence, self._found.generation = (
-                state.control.to_fence(),
-                state.control.generation,
-            )
+            self._found.to_fence = state.control.to_fence()
+            self._found.generation = state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
         judged = {file for file in splits_of if not context.reship or file in reshipped}
@@ -565,11 +556,10 @@ class AskedCluster:
             id: self._back.files[id].etag for id in late if self._back
         }
         self._ledger, self._reshipped = ledger if there else None, reshipped
-        return self._sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
+        return self._sort(None if self._recognises else pipeline.source.on_replaced)
 
     def _sort(
         self,
-        files: Mapping[FileId, Sequence[int]],
         on_replaced: OnReplaced | None,
         *,
         renamed: Collection[FileId] = (),
@@ -577,7 +567,7 @@ class AskedCluster:
     ) -> Pending:
         context = self._context
         found = pending(
-            files,
+            self._splits_of,
             self._topics.chunks,
             digest=self._found.transform_digest,
             reship=context.reship,
@@ -595,11 +585,8 @@ class AskedCluster:
     def _refuse_unknown_former(self, *, there: bool) -> None:
         """Refuse a name in `formerly` that nothing is known of. ``there``: True if the ledger
         exists. A name that is wrong would begin an empty ledger. Raises SourceError."""
-        context, pipeline, runs_uri = (
-            self._context,
-            self._context.pipeline,
-            self._context.own_runs_uri,
-        )
+        context, runs_uri = self._context, self._context.own_runs_uri
+        pipeline = context.pipeline
         if not pipeline.formerly or there or context.replay:
             return
         others = {*run_ids(runs_uri, pipeline.key, context.window)} - {context.folder.run_id}
@@ -618,45 +605,25 @@ class AskedCluster:
         the remaining files again."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
-        context, first, left = self._context, self.pending, set(self.pending.left)
+        context, left = self._context, set(self.pending.left)
         files = [file for file in self._plan.files_for(self.name) if file.id in left]
         listed = {file.id for file in self._plan.files}
         try:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
                 to = self._connections
-                found = recognise(
-                    context,
-                    to.cluster,
-                    to.client,
-                    self._ledger,
-                    self._topics.chunks,
-                    files,
-                    listed,
-                    beginnings,
-                )
-            policy, of_id = (
-                context.pipeline.source.on_replaced,
-                {file.id: file for file in files},
-            )
+                known = self._topics.chunks
+                found = recognise(context, to, self._ledger, known, files, listed, beginnings)
+            policy, of_id = context.pipeline.source.on_replaced, {file.id: file for file in files}
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
             for one in taken:
                 generation = (self._found.generation or 0) + 1
-                for key, value in moved_records(
-                    context,
-                    one,
-                    of_id[one.id],
-                    found.states[one.original.id],
-                    generation,
-                    context.folder.run_id,
-                ):
+                states = found.states[one.original.id]
+                for key, value in moved_records(context, one, of_id[one.id], states, generation):
                     self._topics.chunks.add(key, value)
-            # Files whose classification may change now. The others are complete, or refused.
-            undecided = {*first.left, *first.contested}
-            again = {file: starts for file, starts in self._splits_of.items() if file in undecided}
-            sorted_anew = self._sort(again, policy, renamed=found.renamed, grown=grown)
-            self.pending, self.doubtful = first.sorted_again(sorted_anew, undecided), found.left_out
+            self.pending = self._sort(policy, renamed=found.renamed, grown=grown)
+            self.doubtful = found.left_out
         except ShipperError as error:
             self.pending = None
             self._note_problem(error)
@@ -695,10 +662,8 @@ class AskedCluster:
         sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file.id for file in self._plan.own_files}
         wanted = self.left()
-        found.complete_files, found.partial_files = (
-            len(own & set(left.complete)),
-            len(wanted & set(left.partial)),
-        )
+        found.complete_files = len(own & set(left.complete))
+        found.partial_files = len(wanted & set(left.partial))
         found.left_files, found.late_files = len(wanted), len(wanted - own)
         found.left_bytes = sum(sizes[file] for file in wanted)
         found.records_there = sum(left.records_there.get(file, 0) for file in sizes)
@@ -739,10 +704,8 @@ class AskedCluster:
 
     def _compare_topics(self) -> None:
         """Note where topics contradict what the pipeline makes of lines."""
-        pipeline, window = (
-            self._context.pipeline,
-            None if self._context.named_files else self._context.window,
-        )
+        pipeline = self._context.pipeline
+        window = None if self._context.named_files else self._context.window
         now = dt.datetime.now(dt.UTC)
         topics = [
             (topic, self._known[topic].limit)
@@ -806,9 +769,5 @@ def _add_tuning(
         known=known,
     )
     tuning = ready.tuning
-    found.rtt_ms, found.tuning = ready.rtt_seconds * 1000, tuning.why
-    found.lanes, found.batch_bytes, found.chunk_bytes = (
-        tuning.lanes,
-        tuning.batch_bytes,
-        tuning.chunk_bytes,
-    )
+    found.rtt_ms, found.tuning, found.lanes = ready.rtt_seconds * 1000, tuning.why, tuning.lanes
+    found.batch_bytes, found.chunk_bytes = tuning.batch_bytes, tuning.chunk_bytes

@@ -12,6 +12,7 @@ import xxhash
 
 from shipper.config.cluster import Cluster
 from shipper.config.units import plural
+from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.engine import FoundFile, Proof, ToProve
 from shipper.driver.formats import PLAIN
@@ -89,8 +90,7 @@ def is_wanted(context: RunContext) -> bool:
 
 def recognise(
     context: RunContext,
-    cluster: Cluster,
-    client: ClusterAdmin,
+    to: Connections,
     ledger: LedgerLog,
     known: Chunks,
     files: Sequence[PlannedFile],
@@ -119,8 +119,8 @@ def recognise(
             "unknown. Nothing of it was sent. Give it the other name again, or re-ship it with "
             "--reship"
         )
-    candidates = _candidates(context, ledger, client, heads, new, listed)
-    _prove(context, cluster, candidates)
+    candidates = _candidates(context, ledger, to.client, heads, new, listed)
+    _prove(context, to.cluster, candidates)
     found.states = {
         original.id: original.states for candidate in candidates for original in candidate.originals
     }
@@ -162,14 +162,8 @@ def confirm(
         if known[one.id] or fingerprint(known[one.original.id]) != one.chunks:
             raise _stale(planned.cluster, one.id, one.original.id)
         if one.id in of_id:
-            moved += moved_records(
-                context,
-                one,
-                of_id[one.id],
-                known[one.original.id],
-                generation,
-                context.folder.run_id,
-            )
+            original = known[one.original.id]
+            moved += moved_records(context, one, of_id[one.id], original, generation)
     recognised = {one.id for one in planned.recognised}
     new = [
         planned
@@ -720,7 +714,6 @@ def moved_records(
     file: PlannedFile,
     states: States,
     generation: int,
-    run_id: str,
 ) -> list[Moved]:
     """Return the records to write about a recognised file: which of its records the original's
     chunks have delivered."""
@@ -732,7 +725,7 @@ def moved_records(
         "size_bytes": original.id.size_bytes,
         "modified_ms": original.id.modified_ms,
         "generation": generation,
-        "run_id": run_id,
+        "run_id": context.folder.run_id,
         "window": file.late_window or file.tick or str(context.window),
         "splits": len(starts),
         "etag": file.etag or None,

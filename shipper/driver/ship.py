@@ -52,7 +52,7 @@ from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import Committed, LedgerLog, ask_committed
 from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_id
-from shipper.ledger.writing import invalidate, patience_of, write_as_lane
+from shipper.ledger.writing import invalidate, write_as_lane
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, apply_gate
@@ -89,10 +89,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     connections.begin_writing(planned.to_fence if planned else {})
     sample = Sample(plan.sample_ratio, plan.long_lines)
     folder = context.ledger_folder(cluster_name)
-    ledger = LedgerLog(
-        client, cluster, context.pipeline.key, folder, patience=patience_of(context.pipeline)
-    )
-    ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
+    ledger = context.ledger(cluster_name, plan.source_root)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
@@ -377,10 +374,8 @@ class ClusterShip:
             say(f"{self._cluster.name}: {note}")
             result.notes.append(note)
         late = [file for file in left.left if file in self._late_windows]
-        result.late_files, result.late_windows = (
-            len(late),
-            len({self._late_windows[file] for file in late}),
-        )
+        result.late_files = len(late)
+        result.late_windows = len({self._late_windows[file] for file in late})
         before = taken.chunks.records_by_topic(
             split
             for splits in taken.chunks.splits_of(set(left.complete)).values()
@@ -405,14 +400,12 @@ class ClusterShip:
         """Return the ledger's entries on the window's files after all shipping has ended. A
         transaction that was cut off stays open until the next run fences it, so this waits only for
         the records in front of it."""
+        question = ask_committed(taken.chunks_end)
         try:
             try:
-                seen, least = (
-                    self._ledger.look(ask_committed(taken.chunks_end), _STOPPED_READS_SECONDS),
-                    "",
-                )
+                least, seen = "", self._ledger.look(question, _STOPPED_READS_SECONDS)
             except OutcomeUnknown:
-                seen, least = self._ledger.look(ask_committed(taken.chunks_end)), "at least "
+                least, seen = "at least ", self._ledger.look(question)
             for chunk in seen:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
@@ -490,10 +483,7 @@ class ClusterShip:
     def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
         """Refuse a plan that is older than another run's ship of one of its files, since it cannot
         say whether those records are to be shipped again. Raises StepResultError."""
-        planned = next(
-            (each.generation for each in self._plan.clusters if each.cluster == self._cluster.name),
-            None,
-        )
+        planned = self._planned_cluster.generation
         if planned is None:
             return
         run_id, over = self._context.folder.run_id, set(left.void)
@@ -627,11 +617,8 @@ class ClusterShip:
         return present
 
     def _failed(self, error: ShipperError) -> None:
-        self._result.status, self._result.error, self._result.final = (
-            "failed",
-            error.message,
-            not error.retriable,
-        )
+        self._result.status, self._result.error = "failed", error.message
+        self._result.final = not error.retriable
 
     def _check_reading(self, left: Pending, done: Scan) -> None:
         """Note the files that the reader could not read to their end, and those of which the tasks

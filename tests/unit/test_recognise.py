@@ -131,7 +131,7 @@ def test_a_file_of_which_more_is_shipped_is_known_by_its_own_name_from_then_on()
     for complete in (False, True):
         one = as_recognised(PACKED, chunks, [30], [60]).model_copy(update={"complete": complete})
         moved = moved_records(
-            context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"
+            context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9
         )
         heads[complete] = {value.head for _, value in moved}
     assert heads == {False: {head_of(BEGINNING)}, True: {None}}
@@ -176,7 +176,6 @@ def test_an_invalidation_and_a_topic_that_is_gone_hide_what_was_delivered_under_
         planned(NEW),
         states_of(chunks, {OLD})[OLD],
         9,
-        "now",
     )
     for key, value in moved:
         chunks.add(key, value)
@@ -190,7 +189,7 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
     known = delivered(upto=2)
     chunks, topic = chunks_of(known), with_chunks(known)
     one = as_recognised(NEW, chunks, [10, 10, 10], [100, 100, 50])
-    moved = moved_records(context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9, "now")
+    moved = moved_records(context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9)
     topic.append("", CHUNKS, [encode_moved("web", key, value) for key, value in moved])
     rest = replace(VALUE, end=True, read=50, generation=9)
     topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(NEW, 200), 0, "t"), rest)])
@@ -200,7 +199,6 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
         planned(PACKED, "gzip"),
         states_of(chunks, {OLD})[OLD],
         9,
-        "now",
     )
     end = replace(packed[-1].value, last=20, end=True, records=0, ordinals="", topic_id=None)
     packed.append(Moved(MovedKey(SplitId(PACKED, 0), 20, ""), end))
