@@ -66,11 +66,9 @@ def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
     help, else what the gate looked at will not have changed."""
     result.finished_at = dt.datetime.now(dt.UTC)
     if closing := closed(result.checks):
-        result.status, result.error, result.final = (
-            "failed",
-            with_code(closed_message(closing, what_it_means), GATE_CLOSED[result.step]),
-            looked,
-        )
+        message = closed_message(closing, what_it_means)
+        result.error = with_code(message, GATE_CLOSED[result.step])
+        result.status, result.final = "failed", looked
     return result
 
 

@@ -127,11 +127,8 @@ def _read_back(
     except ShipperError as error:
         evidence.read_back_fault, evidence.read_back_passing = error.message, error.retriable
         return "nothing read back"
-    evidence.read_back, evidence.partitions, evidence.expired = (
-        looked.topics,
-        looked.partitions,
-        looked.expired,
-    )
+    evidence.read_back, evidence.partitions = looked.topics, looked.partitions
+    evidence.expired = looked.expired
     return looked.scope
 
 

@@ -321,10 +321,8 @@ def _ask_clusters(
         result.left_out += [*back.left_out, *late.left_out]
         for file, clusters in late.files.items():
             planned = _planned(context, back.files[file])
-            planned.late_window, planned.late_for = (
-                str(back.window_of(back.files[file])),
-                tuple(clusters),
-            )
+            planned.late_window = str(back.window_of(back.files[file]))
+            planned.late_for = tuple(clusters)
             result.files.append(planned)
     _note_left(result, asked)
     beginnings = _look_at_files(context, result)

@@ -380,10 +380,8 @@ def _candidates(
             if original.records:
                 original.place = places(context, one, new[file], states[one])
                 if original.place is None:
-                    original.place, original.whole = (
-                        places(context, one, new[file], states[one], whole=True),
-                        True,
-                    )
+                    original.whole = True
+                    original.place = places(context, one, new[file], states[one], whole=True)
                 original.why_not = _why_not(context, original, chunks)
                 originals.append(original)
         if originals:
@@ -455,10 +453,8 @@ def places(
 ) -> dict[int, Place] | None:
     """Return where the records of each split of ``original`` that has chunks are in ``file``. None:
     this cannot be decided. ``whole``: in ``file`` as one split, however it is cut."""
-    cut, now = (
-        list(context.split_starts(original)),
-        [0] if whole else list(context.split_starts(file.id)),
-    )
+    cut = list(context.split_starts(original))
+    now = [0] if whole else list(context.split_starts(file.id))
     if {value.splits for state in states.values() for _, value in state.parts()} != {
         len(cut)
     } or not states.keys() <= set(cut):
@@ -616,10 +612,8 @@ def _conclude(
         if (proof := original.proof) is None:
             continue
         if proof.problem or not all(sums.ended for sums in proof.splits.values()):
-            file.problem, file.passing = (
-                proof.problem or "it could not be read to its end",
-                proof.passing,
-            )
+            file.problem = proof.problem or "it could not be read to its end"
+            file.passing = proof.passing
             return
         verdict = _judge(
             original, context.split_starts(original.id), whole_file=source.format == "whole_file"

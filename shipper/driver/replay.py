@@ -314,10 +314,8 @@ def _send(
         lane = transactions.begin(until)
         with lane.faults():
             for repaired in batch:
-                own, at = (
-                    [*headers, *repaired.headers],
-                    repaired.timestamp_ms or 0,
-                )  # librdkafka reads 0 as "now"
+                own = [*headers, *repaired.headers]
+                at = repaired.timestamp_ms or 0  # librdkafka reads 0 as "now"
                 lane.produce_patiently(
                     until, repaired.topic, repaired.value, repaired.key, headers=own, timestamp=at
                 )

@@ -209,15 +209,16 @@ def _failed(
     }
     if name == PLAN:
         return PlanResult(**common, source=context.pipeline.source.path)
-    if name == PREVIEW:
-        return PreviewResult(**common)
-    if name == REPAIRED:
-        return RepairedResult(**common)
     if name == SHIP and cluster:
         return ShipResult(**common, cluster=cluster)
     if name == GATE_DELIVERY and cluster:
         return DeliveryGateResult(**common, cluster=cluster)
-    return GateResult(**common) if name == GATE_SOURCE else StepResult(**common)
+    kinds: dict[str, type[StepResult]] = {
+        PREVIEW: PreviewResult,
+        REPAIRED: RepairedResult,
+        GATE_SOURCE: GateResult,
+    }
+    return kinds.get(name, StepResult)(**common)
 
 
 def report(context: RunContext, started_at: dt.datetime) -> RunReport:

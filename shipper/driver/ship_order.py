@@ -76,10 +76,8 @@ def _splits(
     context: RunContext, taken: Takeover, files: Sequence[PlannedFile]
 ) -> dict[int, OrderedSplit]:
     pipeline = context.pipeline
-    restores_bom, in_order = (
-        pipeline.records.value == "value" and pipeline.records.avro is None,
-        pipeline.delivery.ordering == "file",
-    )
+    restores_bom = pipeline.records.value == "value" and pipeline.records.avro is None
+    in_order = pipeline.delivery.ordering == "file"
     headers = context.engine.headers_of_files([file.uri for file in files])
     found: dict[int, OrderedSplit] = {}
     count = 0

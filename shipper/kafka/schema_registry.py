@@ -49,10 +49,8 @@ class RegistryClient:
     what waiting does not change ClusterRefuses or WrongProperties; each names the setting."""
 
     def __init__(self, cluster: Cluster, pipeline: str) -> None:
-        self._of_cluster, self._of_pipeline = (
-            f"clusters/{cluster.name}.yaml",
-            f"pipelines/{original(pipeline)}.yaml",
-        )
+        self._of_cluster = f"clusters/{cluster.name}.yaml"
+        self._of_pipeline = f"pipelines/{original(pipeline)}.yaml"
         if cluster.schema_registry is None:
             raise WrongProperties(
                 f"cluster {cluster.name}: {self._of_cluster} has no `schema_registry`, and "

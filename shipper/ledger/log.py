@@ -368,10 +368,8 @@ class LedgerLog:
     def weaknesses(self) -> list[str]:
         """Return in what the ledger is less durable than the data that it accounts for, by the
         answers to :meth:`exists_by`. If the ledger is lost, everything is sent again."""
-        facts, beside = (
-            self._facts.get(self.topic),
-            [each for topic, each in self._facts.items() if topic != self.topic],
-        )
+        facts = self._facts.get(self.topic)
+        beside = [each for topic, each in self._facts.items() if topic != self.topic]
         if facts is None:
             return []
         found = []

@@ -132,14 +132,10 @@ def announce(
         written and while the control partition is read anew.
     """
     before = known or ledger.look(CONTROL_NOW)
-    roots = [
-        *(root for root in before.sources if root != ledger.root),
-        *([ledger.root] if ledger.root else []),
-    ]
-    key, record = (
-        GenerationKey(cluster, secrets.token_hex(8)),
-        Generation(run_id, tasks, lanes, tuple(roots)),
-    )
+    roots = [root for root in before.sources if root != ledger.root]
+    roots += [ledger.root] if ledger.root else []
+    key = GenerationKey(cluster, secrets.token_hex(8))
+    record = Generation(run_id, tasks, lanes, tuple(roots))
     over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
     written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])
     generation = written.offsets[0]

@@ -259,11 +259,9 @@ class Lane(threading.Thread):
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
         watch, ids = self._options.topic_ids, self._ids_before(chunks)
+        total, sent = sum(size for _, size in rounds), 0
         with self._untimed():
-            pace, sent = (
-                self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at),
-                0,
-            )
+            pace = self._pool.rate.turn(total, lambda: self._pool.stop_at)
             self._wait_until(
                 pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE)
             )

@@ -58,10 +58,8 @@ def _add(sums: SplitSums, part: SplitSlice, wanted: SplitToProve, order: ProofOr
     )
     for number, one in enumerate(wanted.parts):
         for interval in one.intervals:
-            first, end = (
-                max(interval.first - part.first, 0),
-                min(interval.end - part.first, part.rows),
-            )
+            first = max(interval.first - part.first, 0)
+            end = min(interval.end - part.first, part.rows)
             if first >= end:
                 continue
             if one.kind == "dropped":

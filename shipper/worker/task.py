@@ -321,11 +321,8 @@ class TaskLanes:
         pool, receipt = self.pool, self._receipt
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
-        receipt.parked, receipt.unsent, receipt.lowered = (
-            pool.parked_records,
-            pool.unsent(),
-            pool.lowered,
-        )
+        receipt.parked, receipt.unsent = pool.parked_records, pool.unsent()
+        receipt.lowered = pool.lowered
         receipt.unconfirmed = {
             topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed
         }
