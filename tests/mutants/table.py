@@ -136,8 +136,8 @@ MUTANTS = (
         "lane-asks-the-ledger-before-fencing",
         _FENCE_FIRST,
         "shipper/worker/lane.py",
-        "            self._open()\n            there = self._pool.resolve_outcome().answer\n",
-        "            there = self._pool.resolve_outcome().answer\n            self._open()\n",
+        "            self._open()\n            committed = self._pool.resolve_outcome().answer\n",
+        "            committed = self._pool.resolve_outcome().answer\n            self._open()\n",
         "tests/unit/test_lane.py::test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again",
     ),
     Mutant(
@@ -160,10 +160,8 @@ MUTANTS = (
         "no-barrier-on-the-control-partition",
         _BARRIER,
         "shipper/ledger/log.py",
-        "    partitions = (CONTROL, CHUNKS)\n\n    def answer(self, ledger: LedgerLog, "
-        "wait_seconds: float | None) -> LedgerState:",
-        "    partitions = (CHUNKS,)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: "
-        "float | None) -> LedgerState:",
+        "LedgerQuestion(files.partitions, ",
+        "LedgerQuestion((CHUNKS,), ",
         "tests/unit/test_deciding_read.py::test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover",
     ),
     Mutant(
