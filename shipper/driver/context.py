@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,12 @@ class RunContext(JobOptions):
         with self.phases("starting Spark"):
             self.engine.start(self.bytes_to_read)
 
+    def start_spark_for_sql(self) -> None:
+        """Start Spark for SQL of the pipeline. Raises ConfigError for SQL that breaks promises."""
+        self.start_spark()
+        with self.phases("analysing SQL"):
+            self.engine.refuse_unsafe_sql(self.config_dir)
+
     @property
     def is_trial(self) -> bool:
         """True if the results go elsewhere than the pipeline's own, and nothing is to be
@@ -103,8 +110,10 @@ class RunContext(JobOptions):
         found.lies_at(source_root, pipeline.source.formerly)
         return found
 
-    def common(self, step: str) -> dict[str, Any]:
-        """Return the fields with which every step result begins."""
+    def common(self, step: str, started_at: dt.datetime | None = None) -> dict[str, Any]:
+        """Return the fields with which every step result begins; with ``started_at``, also the
+        times of a step that has ended at once. When it really ends it is written."""
+        times = {"started_at": started_at, "finished_at": started_at} if started_at else {}
         return {
             "step": step,
             "pipeline": self.pipeline.name,
@@ -112,6 +121,7 @@ class RunContext(JobOptions):
             "window_end": self.window.end,
             "run_id": self.folder.run_id,
             "asked": self.asked,
+            **times,
         }
 
     def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:

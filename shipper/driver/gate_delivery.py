@@ -71,10 +71,8 @@ def gate_delivery(
     with context.phases("comparing"):
         checks_found = evaluate_delivery(pipeline.gates.delivery, evidence)
     result = DeliveryGateResult(
-        **context.common(GATE_DELIVERY),
+        **context.common(GATE_DELIVERY, started_at),
         cluster=cluster_name,
-        started_at=started_at,
-        finished_at=started_at,
         scope=scope,
         checks=checks_found,
         recreated=lost,

@@ -89,9 +89,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         root = context.engine.qualified_folder(source_root(pattern))
     _check_named(context, files, left_out)
     result = PlanResult(
-        **context.common("plan"),
-        started_at=started_at,
-        finished_at=started_at,
+        **context.common("plan", started_at),
         source=pattern,
         source_root=root,
         transform_digest=pipeline.transform_digest(),
@@ -115,7 +113,6 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     else:
         _ask_clusters(context, result, files, back)
     context.bytes_to_read = result.bytes_to_read
-    result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
 

@@ -140,7 +140,10 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
 
 
 def _timed(context: RunContext, result: StepResult) -> StepResult:
-    """Add what its time was spent on to the result, and restart the clocks for the next step."""
+    """Add to the result when the step ended, and what its time was spent on; restart the clocks for
+    the next step."""
+    if not isinstance(result, RunReport):  # its page says when it ended
+        result.finished_at = now()
     result.phases, context.phases = context.phases.seconds(), Phases()
     return result
 
@@ -201,12 +204,7 @@ def _call(
 def _failed(
     context: RunContext, name: str, cluster: str | None, started_at: dt.datetime, message: str
 ) -> StepResult:
-    common = context.common(name) | {
-        "status": "failed",
-        "error": message,
-        "started_at": started_at,
-        "finished_at": now(),
-    }
+    common = context.common(name, started_at) | {"status": "failed", "error": message}
     if name == PLAN:
         return PlanResult(**common, source=context.pipeline.source.path)
     if name == SHIP and cluster:
@@ -240,7 +238,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         planned = apply_gate(planned, gate)
     cause = _first_cause(expected)
     found = RunReport(
-        **context.common(REPORT),
+        **(context.common(REPORT, started_at) | {"finished_at": now()}),
         status="failed" if cause else "succeeded",
         error=cause,
         owner=pipeline.owner,
@@ -252,8 +250,6 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         first_cause=cause,
         page=folder.path("report.html"),
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
-        started_at=started_at,
-        finished_at=now(),
     )
     from shipper.report.page import render  # no other step needs jinja2
 

@@ -99,12 +99,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             ledger.create()
         connections.wait()
     delivery = context.pipeline.delivery
-    result = ShipResult(
-        **context.common("ship"),
-        cluster=cluster_name,
-        started_at=started_at,
-        finished_at=started_at,
-    )
+    result = ShipResult(**context.common("ship", started_at), cluster=cluster_name)
     result.earlier_wire_bytes = _earlier_wire_bytes(context, cluster_name)
     lease = HeldLease(
         ledger, context.folder.run_id, delivery.lease_seconds, delivery.lease_wait_seconds,
@@ -123,7 +118,6 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             held.close()
             drawn.result()
     result.notes += _keep_snapshot(ledger)
-    result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
 
@@ -346,9 +340,7 @@ class ClusterShip:
             )
             left = self._pending(taken)
         if left.left:
-            context.start_spark()
-            with context.phases("analysing SQL"):
-                context.engine.refuse_unsafe_sql(context.config_dir)
+            context.start_spark_for_sql()
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._invalidate(left, taken)
         if left.skipped:
