@@ -135,7 +135,7 @@ class RecordLimits:
     def uncompressed_limit(self, topic: str) -> int:
         """Return the size in bytes of a row that fits even if it does not compress."""
         known = self._topics.known(topic)
-        return _SMALL_BYTES if known is None else max(0, known - BATCH_OVERHEAD_BYTES)
+        return _SMALL_BYTES if known is None else max(0, known.max_bytes - BATCH_OVERHEAD_BYTES)
 
     def learn(self, topics: Collection[str]) -> None:
         """Ask for those topics that are not known, all at once."""
@@ -162,12 +162,12 @@ class RecordLimits:
         """Return True if the topic accepts a batch with only this record. ``record``: key, headers
         and value. Near the limit it says no, since the producer's codec may do a little worse than
         this one."""
-        size = len(record) + RECORD_OVERHEAD_BYTES
+        most, size = self.limit(topic).max_bytes, len(record) + RECORD_OVERHEAD_BYTES
         margin = _BATCH_HEADER_BYTES
-        if self._codec is not None and size + margin > self._topics.of(topic):
+        if self._codec is not None and size + margin > most:
             size = self._codec.compress(record).size
             margin += max(512, size // 100)
-        return size + margin <= self._topics.of(topic)
+        return size + margin <= most
 
 
 def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignment:

@@ -305,8 +305,9 @@ class Lane(threading.Thread):
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
+            limits = self._options.limits
             self._built_by = {
-                topic: self._options.limits.uncompressed_limit(topic) for topic in self._isolating
+                topic: limits.limit(topic).uncompressed_bytes for topic in self._isolating
             }
             yield from isolating_batches(
                 [chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by
@@ -426,10 +427,10 @@ class Lane(threading.Thread):
     def _gets_smaller(self, topic: str) -> bool:
         """True if the topic's next batches are smaller than those of the transaction that failed.
         False if a record was alone already."""
-        if topic in self._isolating and self._options.limits.uncompressed_limit_by_now(
-            topic
-        ) >= self._built_by.get(topic, math.inf):
-            return False
+        if topic in self._isolating:
+            limit = self._options.limits.limit_by_now(topic)
+            if limit.uncompressed_bytes >= self._built_by.get(topic, math.inf):
+                return False
         if not self._pool.lower_batch_bytes(topic):
             self._isolating |= {topic}
         return True

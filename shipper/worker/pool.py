@@ -292,7 +292,7 @@ class LanePool:
     def lower_batch_bytes(self, topic: str) -> bool:
         """Halve the batches of ``topic``; return False if they are so small already that they
         always fit."""
-        fits = self.options.limits.uncompressed_limit(topic)
+        fits = self.options.limits.limit(topic).uncompressed_bytes
         with self._changed:
             if self.batch_bytes(topic) <= fits:
                 return False

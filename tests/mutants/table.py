@@ -278,8 +278,8 @@ MUTANTS = (
         "limit-of-all-lanes-compared",
         _LOWERED,
         "shipper/worker/lane.py",
-        "        ) >= self._built_by.get(topic, math.inf):\n",
-        "        ) >= self._options.limits.uncompressed_limit(topic):\n",
+        "limit.uncompressed_bytes >= self._built_by.get(topic, math.inf):\n",
+        "limit.uncompressed_bytes >= self._options.limits.limit(topic).uncompressed_bytes:\n",
         "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
     ),
     Mutant(

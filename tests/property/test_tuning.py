@@ -3,10 +3,12 @@ suffices."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import LinkProfile, RateCap, TuningOverrides, tune
+from shipper.driver.tuning import LinkProfile, TuningOverrides, tune
 
 _links = st.builds(
     LinkProfile,
@@ -42,7 +44,8 @@ def test_in_flight_covers_bandwidth_times_round_trip(
 def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
     link: LinkProfile, tasks: int, bytes_per_second: int, most_seconds: float
 ) -> None:
-    found = tune(link, tasks, 192_000_000, cap=RateCap(bytes_per_second, most_seconds))
+    capped = replace(link, cap_bytes_per_second=bytes_per_second, cap_seconds=most_seconds)
+    found = tune(capped, tasks, 192_000_000)
     free = tune(link, tasks, 192_000_000)
     assert found.chunk_bytes <= max(100_000, bytes_per_second * link.ratio / tasks * most_seconds)
     assert found.batch_bytes <= min(free.batch_bytes, found.chunk_bytes)
