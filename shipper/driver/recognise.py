@@ -245,20 +245,11 @@ def _look_at_paths(
         beginning = beginnings.get(id, b"")
         if id in found.left_out or file is None or not (beginning or file.problem):
             continue
-        if file.problem:
-            why = f"it cannot be read: {file.problem}"
-        else:
-            why = next(
-                filter(
-                    None,
-                    (
-                        _may_be_rewritten(beginning, states)
-                        for states in states_of(known, others).values()
-                    ),
-                ),
-                "",
-            )
-        if why:
+        whys = [f"it cannot be read: {file.problem}" if file.problem else ""]
+        if not file.problem:
+            shipped = states_of(known, others).values()
+            whys = [_may_be_rewritten(beginning, states) for states in shipped]
+        if why := next(filter(None, whys), ""):
             found.left_out[id] = (
                 "another file was shipped from this path and is gone, and whether this is the "
                 f"same file cannot be decided: {why}. Nothing of it was sent. If it is another "
@@ -683,19 +674,8 @@ def fingerprint(states: States) -> str:
     hashed = xxhash.xxh64()
     for start, state in sorted(states.items()):
         for of, value in sorted(state.parts(), key=lambda part: (part.of, part.value.generation)):
-            hashed.update(
-                repr(
-                    (
-                        start,
-                        *of,
-                        value.generation,
-                        value.last,
-                        value.end,
-                        value.records,
-                        value.checksum,
-                    )
-                ).encode()
-            )
+            sums = value.generation, value.last, value.end, value.records, value.checksum
+            hashed.update(repr((start, *of, *sums)).encode())
     return hashed.hexdigest()
 
 
@@ -804,23 +784,26 @@ class _Group:
         )
 
 
+def _more(found: Sequence[object]) -> str:
+    return f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+
+
 def note_of_successors(found: Sequence[FileId]) -> str:
     """Return the sentence on new files at paths of others that were found nowhere."""
-    first, more = found[0].path, f" and {len(found) - 1:,} more" if len(found) > 1 else ""
     what, lies = ("1 file is", "lies") if len(found) == 1 else (f"{len(found):,} files are", "lie")
     return (
         f"{what} new, and {lies} where another file was shipped from that is gone: "
-        f"{first}{more}. A file with another beginning is sent whole (`source.on_replaced: "
-        "continue`)."
+        f"{found[0].path}{_more(found)}. A file with another beginning is sent whole "
+        "(`source.on_replaced: continue`)."
     )
 
 
 def note_of(found: Sequence[RecognisedFile]) -> str:
     """Return the sentence on files that were recognised."""
-    first, more = found[0], f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+    first = found[0]
     what = "1 file was" if len(found) == 1 else f"{len(found):,} files were"
     return (
-        f"{what} recognised as moved: {first.original.path} → {first.path}{more}. By their "
+        f"{what} recognised as moved: {first.original.path} → {first.path}{_more(found)}. By their "
         f"checksums, {plural(sum(one.records for one in found), 'record')} had been delivered "
         "before, and nothing of that is sent again."
     )

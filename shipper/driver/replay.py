@@ -30,8 +30,8 @@ from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spark_hash
 from shipper.ledger.roots import Roots
-from shipper.ledger.takeover import sole_run, transactional_id
-from shipper.ledger.writing import lane_settings, right_of, within
+from shipper.ledger.takeover import sole_run
+from shipper.ledger.writing import first_lane, lane_settings, within
 from shipper.types import Header
 
 _BATCH_BYTES = 1_000_000
@@ -226,10 +226,7 @@ def replay(
             left.append(repaired)
             if before is not None:
                 earlier[repaired.place] = before.value.run_id
-        lane = transactional_id(pipeline.key, cluster.name, 0, 0)
-        transactions = Transactions(
-            settings, lane, ledger.topic, right_of(ledger, found.generation)
-        )
+        transactions = first_lane(ledger, settings, found.generation)
         try:
             _send(ledger, transactions, pipeline, chunks, left, run_id, found)
         except KafkaFault as fault:

@@ -50,8 +50,8 @@ from shipper.ledger.codec import encode_moved
 from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import Committed, LedgerLog, ask_committed
-from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_id
+from shipper.ledger.log import LedgerLog, ask_committed
+from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, write_as_lane
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
@@ -206,9 +206,7 @@ class ClusterShip:
         """Files that are left and cannot be read, as the plan or the reading found."""
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
-        self._committed: list[Committed] | None = None
-        """Chunks that this ship committed, by the ledger; None: not read yet."""
-        self._chunks: Chunks | None = None
+        self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
         """Return topic → what earlier attempts of this very run sent there."""
@@ -313,10 +311,9 @@ class ClusterShip:
             self._context, planned, taken.chunks, ledger, self._files, generation=taken.generation
         )
         if moved:
-            lane = transactional_id(ledger.pipeline, self._cluster.name, 0, 0)
             records = [encode_moved(ledger.pipeline, key, value) for key, value in moved]
             try:
-                write_as_lane(ledger, self._preflight.settings, lane, taken.generation, records)
+                write_as_lane(ledger, self._preflight.settings, taken.generation, records)
             except KafkaFault as fault:
                 raise ClusterError(
                     f"cluster {self._cluster.name}: the renamed files could not be written to "
@@ -511,8 +508,7 @@ class ClusterShip:
         """Check that the ledger says that each file is complete: a ship is green only then,
         whatever the tasks said."""
         with self._context.phases("reading the ledger"):
-            now = taken.read_on(self._ledger)
-        self._committed, self._chunks = now.since, now.chunks
+            self._at_end = now = taken.read_on(self._ledger)
         still = self._pending(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
@@ -649,7 +645,7 @@ class ClusterShip:
             topic.earlier, topic.earlier_bytes = self._earlier.get(topic.topic, SentToTopic(0, 0))
         if quarantine and result.status != "failed":
             files = {file.id for file in self._files}
-            behind = records_behind(result, files, self._chunks or taken.chunks)
+            behind = records_behind(result, files, (self._at_end or taken).chunks)
             if fault := too_many_quarantined(result, quarantine, behind):
                 self._failed(TooManyQuarantined(fault))
 
@@ -658,9 +654,11 @@ class ClusterShip:
         everything."""
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
-            committed = self._committed
-            if committed is None:
-                committed = self._ledger.look(ask_committed(taken.chunks_end), wait_seconds)
+            committed = (
+                self._at_end.since
+                if self._at_end
+                else self._ledger.look(ask_committed(taken.chunks_end), wait_seconds)
+            )
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
             self._result.notes.append(

@@ -20,7 +20,7 @@ from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import Damage, Subject, decode_sound, peek_key
 from shipper.ledger.log import LedgerLog, ask_files, ask_partition
 from shipper.ledger.records import CHUNKS, CONTROL
-from shipper.ledger.takeover import sole_run, transactional_id
+from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import lane_settings, write_as_lane
 from shipper.types import EncodedRecord, LogRecord, PartitionOffset
 
@@ -118,9 +118,8 @@ def repair(
         )
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
-            lane = transactional_id(pipeline.key, cluster.name, 0, 0)
             try:
-                write_as_lane(mended, settings, lane, generation, [entry])
+                write_as_lane(mended, settings, generation, [entry])
             except KafkaFault as fault:
                 raise ClusterError(
                     f"{ledger.topic} {where} could not be repaired: {fault}. Run the command "
