@@ -25,7 +25,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.transaction import Transactions
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.fold import LedgerRecords, invalidations_in
+from shipper.ledger.fold import LedgerRecords, invalidations_in, is_invalidated
 from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spark_hash
@@ -171,8 +171,7 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
         for _, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    over = invalidated.get(key.split.file)
-                    if over is not None and value.generation < over.generation:
+                    if is_invalidated(key, value, invalidated):
                         continue
                     if value.replay:
                         found.replays[ReplayKey(key.split, key.first)] = SentReplay(

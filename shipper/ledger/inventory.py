@@ -18,6 +18,7 @@ from shipper.ledger.fold import (
     bytes_fit,
     covered,
     invalidations_in,
+    is_invalidated,
     standing_as_cut,
 )
 from shipper.ledger.intervals import Interval
@@ -223,21 +224,11 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
         for record, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    over = invalidated.get(key.split.file)
-                    hidden = over is not None and value.generation < over.generation
-                    found.append(
-                        Entry(
-                            key,
-                            value,
-                            record.offset,
-                            record.timestamp_ms,
-                            hidden,
-                            record.key not in live,
-                        )
-                    )
+                    hidden = is_invalidated(key, value, invalidated)
+                    at = record.offset, record.timestamp_ms
+                    found.append(Entry(key, value, *at, hidden, record.key not in live))
                 case (MovedKey() as key, MovedValue() as value):
-                    over = invalidated.get(key.split.file)
-                    if over is None or value.generation >= over.generation:
+                    if not is_invalidated(key, value, invalidated):
                         moved.append(Moved(key, value))
         if found or moved:
             found.moved, found.renamed = moved, renamed

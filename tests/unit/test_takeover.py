@@ -113,41 +113,6 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     assert len(fenced.forget) == 2
 
 
-class Compared(str):
-    """A lane's id that counts how often it is compared."""
-
-    count = 0
-
-    def __eq__(self, other: object) -> bool:
-        Compared.count += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
-
-
-def test_lanes_that_are_fenced_already_cost_no_look_at_each_for_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The lanes of a run are fenced before our announcement, and a few more of another run after
-    it."""
-    ids_of = takeover.ids_of
-    monkeypatch.setattr(
-        takeover, "ids_of", lambda *asked: [Compared(each) for each in ids_of(*asked)]
-    )
-    log: Any = MemoryLog()
-    ledger = LedgerLog(
-        log, Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"}), "web"
-    )
-    takeover.announce(ledger, "near", "first", 40, 25)
-    known = ledger.look(CONTROL_NOW)
-    takeover.announce(ledger, "near", "another", 41, 25)
-    settings: Any = SimpleNamespace(transactional=True)
-    fences: Any = Noting(ledger)
-    takeover.fence_earlier_runs(ledger, settings, "near", "ours", 1, 1, known=known, fences=fences)
-    assert len(fences.fenced) == 41 * 25
-    assert Compared.count < 10 * len(fences.fenced)
-
-
 def test_what_was_fenced_once_is_not_fenced_by_each_later_run() -> None:
     log: Any = MemoryLog()
     cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
