@@ -237,9 +237,7 @@ class ClusterShip:
         return taken
 
     def _take_over(self, tasks: int, lanes: int) -> Takeover:
-        known, fences = self._lease.control, self._fences
-        self._lease.control = self._fences = None  # of the first takeover alone
-        return take_over(
+        taken = take_over(
             self._ledger,
             self._preflight.settings,
             self._cluster.name,
@@ -248,10 +246,11 @@ class ClusterShip:
             lanes,
             [file.path for file in self._files]
             + [one.original.path for one in self._planned_cluster.recognised],
-            known=known,
-            also=[self._lease.held()],
-            fences=fences,
+            lease=self._lease,
+            fences=self._fences,
         )
+        self._lease.control = self._fences = None  # of the first takeover alone
+        return taken
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
         """Return the takeover without chunks whose topics are gone. The ship fails if records of

@@ -115,11 +115,13 @@ def make_client(
         theirs = {name: value for name, value in reveal(settings).items() if name not in ours}
         return kind({**theirs, **ours}, logger=logger)
     except (KafkaException, TypeError, ValueError) as error:
-        fault = error.args[0] if error.args else error
         # The original exception holds values, and a traceback would show it.
-        raise refused(
-            cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
-        ) from None
+        raise refused(cluster, settings, _reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    fault = error.args[0] if error.args else error
+    return fault.str() if isinstance(fault, KafkaError) else str(fault)
 
 
 #: Settings that let an :class:`LogListener` hear every connection that breaks. librdkafka (2.16,
@@ -209,10 +211,7 @@ def refusal(cluster: Cluster) -> str | None:
     try:
         Producer(reveal(settings), logger=_SILENT)
     except (KafkaException, TypeError, ValueError) as error:
-        fault = error.args[0] if error.args else error
-        return without_secrets(
-            settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
-        )
+        return without_secrets(settings, _reason(error))
     return None
 
 

@@ -114,8 +114,7 @@ MUTANTS = (
         "shipper/ledger/takeover.py",
         (
             "    fenced = fence_earlier_runs(\n"
-            "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
-            "fences=fences\n"
+            "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
             "    )\n"
             '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
@@ -124,8 +123,7 @@ MUTANTS = (
         (
             "    state = ledger.decide(ask_state(paths)).answer\n"
             "    fenced = fence_earlier_runs(\n"
-            "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
-            "fences=fences\n"
+            "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
             "    )\n"
             '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"

@@ -2,7 +2,6 @@
 tests/integration has a real one."""
 
 import logging
-import time
 from dataclasses import replace
 from functools import cache
 
@@ -214,17 +213,6 @@ class TestNotUsingASnapshot:
         assert found == {"a"}
         assert "the ledger does not name it" in said
         assert opened().look(CONTROL_NOW).generation == -1
-
-    def test_a_host_whose_clock_is_in_the_future_does_not_stop_snapshots(
-        self, log, opened, folder, monkeypatch
-    ):
-        monkeypatch.setattr(time, "time_ns", lambda: 4_000_000_000_000_000_000)
-        ship(log, "a")
-        opened().keep_snapshot(longer_than=0)
-        monkeypatch.undo()
-        ship(log, "b")
-        latest = opened().keep_snapshot(longer_than=0)
-        assert opened().snapshot() == latest
 
     def test_the_one_before_serves_when_the_latest_is_damaged(self, log, opened, folder, tmp_path):
         ship(log, "a")

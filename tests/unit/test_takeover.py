@@ -13,9 +13,9 @@ from shipper.errors import ClusterError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
-from shipper.ledger.codec import encode_chunk
+from shipper.ledger.codec import encode_chunk, encode_lease
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Lease
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
 
@@ -90,7 +90,8 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
         return LedgerLog(log, cluster, "web")
 
     takeover.announce(opened(), "near", "first", 1, 1)
-    known = opened().look(CONTROL_NOW)
+    held = encode_lease("web", Lease("ours", "here", 1, held=True, seconds=30.0))
+    lease: Any = SimpleNamespace(control=opened().look(CONTROL_NOW), held=lambda: held)
     takeover.announce(opened(), "near", "another", 2, 2)
     ours = opened()
     write = ours.write_control
@@ -105,7 +106,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     fences: Any = Noting(opened())
     settings: Any = SimpleNamespace(transactional=True)
     fenced = takeover.fence_earlier_runs(
-        ours, settings, "near", "ours", 1, 1, known=known, fences=fences
+        ours, settings, "near", "ours", 1, 1, lease=lease, fences=fences
     )
     lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
     assert {lane for at, lane in fences.fenced if at == fenced.generation} == lanes
