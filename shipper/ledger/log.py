@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from shipper.config.cluster import Cluster
@@ -38,7 +39,7 @@ from shipper.errors import (
     LedgerOutdated,
     OutcomeUnknown,
 )
-from shipper.kafka.admin import LogFacts, TopicFacts
+from shipper.kafka.admin import LogFacts, TopicFacts, TopicIds
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import (
@@ -474,12 +475,7 @@ class LedgerLog:
         control_end = snapshot.control_end if snapshot else 0
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
-        least_end = self._least_ends[CHUNKS]
-        with _begun(
-            self._client.batches(
-                self.topic, CHUNKS, end, wait_seconds=wait_seconds, least_end=least_end
-            )
-        ) as chunks:
+        with _begun(self._batches(CHUNKS, end, wait_seconds)) as chunks:
             records = self._read_control(control_end)
             if snapshot and self._folder:
                 if not self._names(records):
@@ -520,13 +516,7 @@ class LedgerLog:
                 self._forget_snapshot(str(why))
                 return self._heads(beginnings, wait_seconds)
         found.end = snapshot.chunks_end if snapshot else 0
-        for batch in self._client.batches(
-            self.topic,
-            CHUNKS,
-            found.end,
-            wait_seconds=wait_seconds,
-            least_end=self._least_ends[CHUNKS],
-        ):
+        for batch in self._batches(CHUNKS, found.end, wait_seconds):
             found.feed(batch)
             found.end = batch[-1].offset + 1
             archive = next(
@@ -547,8 +537,14 @@ class LedgerLog:
         return self._read(CONTROL, start, _CONTROL_SECONDS)
 
     def _read(self, partition: int, start: int, wait_seconds: float | None) -> list[LogRecord]:
+        return list(chain.from_iterable(self._batches(partition, start, wait_seconds)))
+
+    def _batches(
+        self, partition: int, start: int, wait_seconds: float | None
+    ) -> Generator[list[LogRecord]]:
+        """See ClusterClient.batches. What this process wrote is in there."""
         least_end = self._least_ends[partition]
-        return self._client.read(
+        return self._client.batches(
             self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
         )
 
@@ -564,7 +560,7 @@ class LedgerLog:
             f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
         )
         problem = (
-            f"cluster {self._cluster.name}: the ledger of {self.pipeline} has "
+            f"cluster {self.cluster}: the ledger of {self.pipeline} has "
             f"{plural(archive.entries, 'record')} in the archive {where}, and without them "
             "shipper would send their files again"
         )
@@ -601,11 +597,7 @@ class LedgerLog:
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
         if passed_over and self._snapshot is None:
-            log.warning(
-                "the ledger of %s is read whole, since its snapshot cannot be used: %s",
-                self.pipeline,
-                passed_over[0],
-            )
+            self._give_up_snapshot(passed_over[0])
         return self._snapshot
 
     def _forget_snapshot(self, why: str) -> None:
@@ -635,14 +627,10 @@ class LedgerLog:
 
     def origin(self) -> Origin:
         """Return the topic's identity, beyond its name. Raises ClusterError."""
-        return Origin(
-            self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic)
-        )
+        return self._origin(self._client.topic_ids(self.topic))
 
-    def _origin(self, facts: LogFacts) -> Origin:
-        return Origin(
-            self.pipeline, self._cluster.name, self.topic, facts.cluster_id, facts.topic_id
-        )
+    def _origin(self, of: LogFacts | TopicIds) -> Origin:
+        return Origin(self.pipeline, self.cluster, self.topic, of.cluster_id, of.topic_id)
 
     def keep_snapshot(self, longer_than: int = LONG_TAIL_RECORDS) -> Manifest | None:
         """Write a new snapshot if more than ``longer_than`` records came after the last one.
@@ -699,7 +687,7 @@ class LedgerLog:
             stay = [*control.standing(), *([files.archive] if files.archive else [])]
             return folder.snapshots.write(base, files.by_path, origin, control_end, end, stay)
 
-        for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=None):
+        for batch in self._batches(CHUNKS, end, None):
             files.feed(batch, CHUNKS)
             end = batch[-1].offset + 1
             if files.count >= _SLICE_RECORDS:
