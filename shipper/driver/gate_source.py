@@ -10,7 +10,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.dispositions import asks_spark
 from shipper.driver.gate import close_if_needed
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import CheckResult, GateResult
+from shipper.report.results import GateResult
 from shipper.runner import GATE_SOURCE, PLAN
 
 
@@ -35,7 +35,7 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
         (
             f"{c.check}: expected {c.expected}, observed {c.observed}"
             for c in result.checks
-            if _closes(c)
+            if c.severity == "block" and not c.passed
         ),
         result.error,
     )
@@ -44,10 +44,6 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
         "their window"
     )
     return own
-
-
-def _closes(check: CheckResult) -> bool:
-    return check.severity == "block" and not check.passed
 
 
 def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:

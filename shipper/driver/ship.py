@@ -17,6 +17,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
+from shipper.driver.gate import listed
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
@@ -165,12 +166,6 @@ def _keep_snapshot(ledger: LedgerLog) -> list[str]:
             f"the last one on: {error}"
         ]
     return []
-
-
-def _some(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:_NAMED]) + (
-        f" and {len(topics) - _NAMED:,} more topics" if len(topics) > _NAMED else ""
-    )
 
 
 class ClusterShip:
@@ -340,27 +335,21 @@ class ClusterShip:
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._invalidate(left, taken)
         if left.skipped:
-            names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (
-                ", …" if len(left.skipped) > _NAMED else ""
-            )
+            names = listed([file.path for file in left.skipped], _NAMED)
             what = "file was" if len(left.skipped) == 1 else "files were"
-            note = (
+            self._note(
                 f"{len(left.skipped)} {what} replaced after being shipped and left alone "
-                f"(`on_replaced: skip`): {names}"
+                f"(`on_replaced: skip`): {names}."
             )
-            say(f"{self._cluster.name}: {note}")
-            result.notes.append(f"{note}.")
         if left.older:
             result.notes.append(shipped_under_another(len(left.older)))
         self._earlier = taken.chunks.sent_by(context.folder.run_id)
         if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
-            note = (
+            self._note(
                 f"{plural(earlier, 'record')} of those already committed came from an earlier "
                 "attempt of this very run."
             )
-            say(f"{self._cluster.name}: {note}")
-            result.notes.append(note)
         late = [file for file in left.left if file in self._late_windows]
         result.late_files = len(late)
         result.late_windows = len({self._late_windows[file] for file in late})
@@ -373,7 +362,10 @@ class ClusterShip:
         if left.left:
             files = plural(len(splits_of), "file")
             say(f"{self._cluster.name}: shipping {len(left.left)} of {files}")
-            result.ends_before = self._ends_before(ends)
+            # Only this ship can write for the pipeline now, and has not begun. So records of
+            # earlier ships, also of an earlier try of this very run, lie before these offsets, and
+            # all records of this ship behind them.
+            result.ends_before = ends.ends(context.pipeline.may_ship_to) if ends else None
             self._scan_and_ship(left, taken)
         else:
             say(
@@ -419,12 +411,6 @@ class ClusterShip:
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(read_back.connect)
             yield read_back
-
-    def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
-        """Take the topics' ends when only this ship can write for the pipeline, and before it
-        begins. So records of earlier ships, also of an earlier try of this very run, lie before
-        these offsets, and all records of this ship behind them."""
-        return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _pending(self, taken: Takeover) -> Pending:
         found = pending(
@@ -512,8 +498,8 @@ class ClusterShip:
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
                 f"cluster {self._cluster.name}: every task succeeded, but the ledger does not "
-                f"hold all of {_some(missing)}. What was committed stays. Run again: only the "
-                "rest is sent. If this happens again, report it as a bug.",
+                f"hold all of {listed(missing, _NAMED)}. What was committed stays. Run again: "
+                "only the rest is sent. If this happens again, report it as a bug.",
                 code="SHIP-607",
             )
 
@@ -568,12 +554,11 @@ class ClusterShip:
 
     def _next_scan(self, unsent: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
         if missing := wait_for(TopicLookup(self._preflight.settings), unsent, deadline):
-            named = _some(
-                [
-                    f"{topic} ({plural(unsent[topic], 'record')}: {state.reason})"
-                    for topic, state in missing.items()
-                ]
-            )
+            waiting = [
+                f"{topic} ({plural(unsent[topic], 'record')}: {state.reason})"
+                for topic, state in missing.items()
+            ]
+            named = listed(waiting, _NAMED)
             return Scan(
                 error=TopicMissing(
                     f"cluster {self._cluster.name}: records were not delivered within "
@@ -582,7 +567,8 @@ class ClusterShip:
                     "is sent."
                 )
             )
-        named = _some([f"{topic} ({plural(count, 'record')})" for topic, count in unsent.items()])
+        waiting = [f"{topic} ({plural(count, 'record')})" for topic, count in unsent.items()]
+        named = listed(waiting, _NAMED)
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(
             f"Another pass over the files was needed for parked records of {named}."
@@ -602,6 +588,10 @@ class ClusterShip:
         if self._result.status == "failed":
             raise TopicRecreated(self._result.error or "")
         return present
+
+    def _note(self, note: str) -> None:
+        say(f"{self._cluster.name}: {note}")
+        self._result.notes.append(note)
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error = "failed", error.message
