@@ -30,7 +30,6 @@ from shipper.ledger.codec import encode_attempt
 from shipper.ledger.log import (
     CONTROL_NOW,
     Committed,
-    CommittedKeys,
     LedgerLog,
     Patience,
     ask_committed,
@@ -149,24 +148,17 @@ def ship_task(
 
 
 class TaskAttempt:
-    """One attempt of a task, as the ledger knows it: whether it may still send, and which chunks
-    were committed since the run took over.
-
-    ``announce`` → ``check`` after each opening of a lane → ``committed``, or ``committed_keys``
-    after a fault.
+    """One attempt of a task, as the ledger knows it: ``announce`` → ``check`` after each opening of
+    a lane, whether it may still send.
     """
 
     def __init__(self, order: ShipOrder, ledger: LedgerLog, task: int, number: int) -> None:
         """Make an attempt. ``number``: among all attempts of all tasks."""
         self._order = order
-        self._ledger = ledger
+        self.ledger = ledger
         self._key = AttemptKey(order.generation, task, number)
         self.active_tasks = 1
         """Number of tasks that share the rate limit, as last counted."""
-
-    def connect(self) -> None:
-        """Connect. Never raises."""
-        self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
         """Tell other tasks that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
@@ -178,18 +170,18 @@ class TaskAttempt:
         """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
-            self._ledger.write_control([record])
+            self.ledger.write_control([record])
         except (ClusterError, OutcomeUnknown):
-            if ended or self._key.number not in self._ledger.decide(
-                CONTROL_NOW
-            ).answer.attempts.get(self._key.task, []):
+            if ended or self._key.number not in self.ledger.decide(CONTROL_NOW).answer.attempts.get(
+                self._key.task, []
+            ):
                 raise
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt
         of this task, has announced itself."""
         order = self._order
-        found = self._ledger.decide(CONTROL_NOW)
+        found = self.ledger.decide(CONTROL_NOW)
         control = found.answer
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
@@ -208,21 +200,7 @@ class TaskAttempt:
 
     def count_tasks(self) -> None:
         """Look again at how many are active. Raises ClusterError."""
-        self.active_tasks = max(1, self._ledger.look(CONTROL_NOW).active_tasks())
-
-    def committed(self) -> Decided[list[Committed]]:
-        """Return the chunks of any task since the run took over. Raises ClusterError,
-        OutcomeUnknown."""
-        return self._ledger.decide(ask_committed(self._order.chunks_end))
-
-    def committed_keys(self) -> Decided[CommittedKeys]:
-        """Return the keys of the committed chunks alone: after each fault each lane asks, reads
-        what is new, and decodes nothing."""
-        return self._ledger.decide(ask_committed_keys(self._order.chunks_end))
-
-    def hurry(self) -> None:
-        """Wait for the ledger no longer: the task is to stop."""
-        self._ledger.hurry()
+        self.active_tasks = max(1, self.ledger.look(CONTROL_NOW).active_tasks())
 
 
 class TaskLanes:
@@ -269,15 +247,19 @@ class TaskLanes:
         open transactions of the other tasks.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
-            meanwhile.submit(self._attempt.connect)
+            meanwhile.submit(self._attempt.ledger.connect, (CONTROL,))
             self.pool.open(self._topics, announce=self._attempt.announce)
         self._sampler.start()
         attempts = self._right.check()
-        return self._attempt.committed() if len(attempts.answer) > 1 else attempts.map(lambda _: [])
+        if len(attempts.answer) == 1:
+            return attempts.map(lambda _: [])
+        return self._attempt.ledger.decide(ask_committed(self._order.chunks_end))
 
     def _settle(self) -> Decided[Container[bytes]]:
+        """Return the keys of the committed chunks: after each fault each lane asks, reads what is
+        new, and decodes nothing."""
         self._right.check()
-        return self._attempt.committed_keys()
+        return self._attempt.ledger.decide(ask_committed_keys(self._order.chunks_end))
 
     def at_commit(self, chunk: ChunkValue) -> ChunkValue:
         """Return the chunk's value with what is known only at its commit."""
@@ -298,7 +280,7 @@ class TaskLanes:
 
     def _close(self, timeout_seconds: float) -> None:
         self._done.set()
-        self._attempt.hurry()
+        self._attempt.ledger.hurry()
         closed = self.pool.close(timeout_seconds)
         self._topic_ids.close()
         if closed.unknown:

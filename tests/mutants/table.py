@@ -176,8 +176,8 @@ MUTANTS = (
         "right-of-a-task-is-looked-at",
         _BARRIER,
         "shipper/worker/task.py",
-        "        found = self._ledger.decide(CONTROL_NOW)\n",
-        "        found: Decided[object] = Decided(self._ledger.look(CONTROL_NOW))\n",
+        "        found = self.ledger.decide(CONTROL_NOW)\n",
+        "        found: Decided[object] = Decided(self.ledger.look(CONTROL_NOW))\n",
         "tests/unit/test_deciding_read.py::test_a_run_that_was_taken_over_hears_of_it",
     ),
     Mutant(

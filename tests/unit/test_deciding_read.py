@@ -183,21 +183,21 @@ def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: 
 
 
 def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
-    attempt = attempt_of(topic)
+    ledger = ledger_of(topic)
     topic.append("ledger", CHUNKS, [chunk(first) for first in range(0, 5000, 10)])
-    assert chunk(4990).key in attempt.committed_keys().answer
+    assert chunk(4990).key in ledger.decide(ask_committed_keys(0)).answer
     topic.append("ledger", CHUNKS, [chunk(5000)])
     topic.reads = 0
-    keys = attempt.committed_keys().answer
+    keys = ledger.decide(ask_committed_keys(0)).answer
     assert topic.reads < 5
     assert all(chunk(first).key in keys for first in (0, 4990, 5000))
     assert chunk(5010).key not in keys
-    assert attempt.committed_keys().answer is keys
+    assert ledger.decide(ask_committed_keys(0)).answer is keys
 
 
 def test_what_was_taken_back_is_not_committed(topic: MemoryLog) -> None:
     topic.append("ledger", CHUNKS, [EncodedRecord(chunk().key, None)])
-    assert chunk().key not in attempt_of(topic).committed_keys().answer
+    assert chunk().key not in ledger_of(topic).decide(ask_committed_keys(0)).answer
 
 
 class Away(MemoryLog):

@@ -15,7 +15,7 @@ from shipper.errors import DeliveryTimedOut
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
-from shipper.ledger.log import LedgerQuestion
+from shipper.ledger.log import LedgerLog, LedgerQuestion
 from shipper.ledger.records import Attempt, AttemptKey
 from shipper.types import EncodedRecord
 from shipper.worker import pool
@@ -108,7 +108,7 @@ def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_anoth
     """A real lane, and nobody at the cluster's address. Spark would try the task three
     times more."""
     monkeypatch.setattr(pool, "_LEARN_SECONDS", 0.1)
-    monkeypatch.setattr(TaskAttempt, "connect", lambda self: None)
+    monkeypatch.setattr(LedgerLog, "connect", lambda self, partitions: None)
     monkeypatch.setattr(TaskAttempt, "announce", lambda self, ended=False: None)
     cluster = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
     receipt = module.ship_task(ORDER, cluster, iter(()), task=0, attempt=1, tries_before=0)
