@@ -20,30 +20,20 @@ from shipper.ledger.records import Attempt, AttemptKey
 from shipper.types import EncodedRecord
 from shipper.worker import pool
 from shipper.worker import task as module
-from shipper.worker.order import LaneOptions, ShipOrder
+from shipper.worker.order import LaneOptions
 from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskAttempt, TaskLanes
+from tests.doubles.task import order_with
 
 #: To a cluster at whose address nobody is.
-ORDER = ShipOrder(
-    pipeline="web",
+ORDER = order_with(
     cluster="far",
-    run_id="r",
-    window="w",
-    digest="d",
-    generation=1,
-    chunks_end=0,
     lane_options=LaneOptions(
         LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far"),
         "_shipper.web",
         0,
         1.0,
     ),
-    limits={},
-    lanes=1,
-    chunk_size_bytes=1000,
-    topics=("t",),
-    splits={},
 )
 
 
