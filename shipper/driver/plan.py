@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -303,14 +303,17 @@ def _ask_clusters(
 ) -> None:
     """Ask what each cluster lacks; add the late files that any of them is to get to the plan."""
 
-    def ask(name: str) -> AskedCluster:
-        return AskedCluster(context, name, result, back)
+    def of_each(ask: Callable[[Any], Any], asked: Iterable[object]) -> list[Any]:
+        with (
+            context.phases("asking clusters"),
+            ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
+        ):
+            return list(pool.map(ask, asked))
 
-    with (
-        context.phases("asking clusters"),
-        ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
-    ):
-        asked = list(pool.map(ask, context.pipeline.clusters))
+    names = context.pipeline.clusters
+    asked: list[AskedCluster] = of_each(
+        lambda name: AskedCluster(context, name, result, back), names
+    )
     if back is not None:
         late = late_files(
             context, back, {one.name: one.pending for one in asked if one.pending}, files
@@ -332,11 +335,7 @@ def _ask_clusters(
         with context.phases("looking into files"):
             sample = context.engine.take_sample(result.files)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
-    with (
-        context.phases("asking clusters"),
-        ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
-    ):
-        result.clusters = list(pool.map(AskedCluster.result, asked))
+    result.clusters = of_each(AskedCluster.result, asked)
     _note_missing(context, result, asked)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):

@@ -46,10 +46,6 @@ class Preflight:
     rate_limit_bytes: int | None
     """Bytes per second on the wire, of all tasks."""
 
-    @property
-    def transactional(self) -> bool:
-        return self.settings.transactional
-
 
 def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
     """Return the topics that the pipeline needs and the cluster does not have."""

@@ -219,7 +219,9 @@ class ClusterShip:
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
-        result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
+        result.guarantee = (
+            "exactly_once" if self._preflight.settings.transactional else "at_least_once"
+        )
         if result.status == "failed":
             return taken
         try:
@@ -610,18 +612,14 @@ class ClusterShip:
             pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim
         )
         self._unreadable += [file for file in found if file.path not in known]
-        if done.error is None and (empty := without_records(pieces, done.receipts)):
-            note = (
-                f"{plural(len(empty), 'file')} with bytes but without a line "
-                f"({min(empty)}{', …' if len(empty) > 1 else ''})."
-            )
-            self._result.notes += [] if note in self._result.notes else [note]
-        if (
-            done.error is None
-            and (note := too_long(pieces, done.reports))
-            and note not in self._result.notes
-        ):
-            self._result.notes.append(note)
+        if done.error is None:
+            empty, notes = without_records(pieces, done.receipts), [too_long(pieces, done.reports)]
+            if empty:
+                count, more = plural(len(empty), "file"), ", …" if len(empty) > 1 else ""
+                notes.append(f"{count} with bytes but without a line ({min(empty)}{more}).")
+            self._result.notes += [
+                note for note in notes if note and note not in self._result.notes
+            ]
 
     def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
