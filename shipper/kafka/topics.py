@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,10 @@ class _Topic:
         return (partition,) if partition in self.state.partitions else ()
 
 
+def _seconds_since(moment: float | None) -> float:
+    return 0.0 if moment is None else time.monotonic() - moment
+
+
 def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
     return dict.fromkeys(topics, TopicState(reason="its state is no longer looked up"))
 
@@ -195,28 +200,27 @@ class Topics:
         while time.monotonic() < deadline and not all(self._topics[name].state for name in names):
             time.sleep(0.002)
 
-    def _entry(self, topic: str) -> _Topic:
-        """Return the topic's entry; to be called with the lock held. A topic without an entry gets
-        one, and is looked up from then on."""
-        entry = self._topics.get(topic)
-        if entry is None:
-            self._topics[topic] = entry = _Topic()
-            self._wake.set()
-        return entry
+    @contextmanager
+    def _entry(self, topic: str) -> Iterator[_Topic]:
+        """Hold the lock, and yield the topic's entry. A topic without an entry gets one, and is
+        looked up from then on."""
+        with self._lock:
+            if topic not in self._topics:
+                self._topics[topic] = _Topic()
+                self._wake.set()
+            yield self._topics[topic]
 
     def partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
         """Return the partitions that can be written to; none while the topic is not usable, or
         while only a probe may pass."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             return () if entry.state is None or entry.blocked else entry.led(partition)
 
     def sticky_partition(self, topic: str, sequence: int, earlier: int | None) -> int | None:
         """Return the one partition of a sequence of chunks: the ``earlier`` one, if the topic has
         it. Otherwise return one of all partitions that the topic had when it was first seen, even
         if it has no leader right now. None while the cluster has not said which there are."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             if entry.state is not None and earlier in entry.state.existing:
                 return earlier
             return entry.at_first[sequence % len(entry.at_first)] if entry.at_first else None
@@ -224,8 +228,7 @@ class Topics:
     def probe(self, topic: str, partition: int | None = None) -> bool:
         """Return True if the caller may send one chunk to a blocked topic now. Then it must say
         ``delivered``, ``block`` or ``not_probed``."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             due = (
                 bool(entry.blocked and entry.led(partition)) and time.monotonic() >= entry.probe_at
             )
@@ -236,13 +239,13 @@ class Topics:
 
     def not_probed(self, topic: str) -> None:
         """Report that the probe's chunk came back unsent: another one may go."""
-        with self._lock:
-            self._entry(topic).probing = False
+        with self._entry(topic) as entry:
+            entry.probing = False
 
     def known_partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
         """Return the partitions as the cluster said last, blocked or not."""
-        with self._lock:
-            return self._entry(topic).led(partition)
+        with self._entry(topic) as entry:
+            return entry.led(partition)
 
     def block(self, topic: str, reason: str, *, forbidden: bool = False) -> None:
         """Report that a lane could not write to the topic. ``forbidden``: since an ACL is
@@ -273,26 +276,22 @@ class Topics:
 
     def may_be_usable(self, topic: str, partition: int | None = None) -> bool:
         """Return True if the topic is usable, or the cluster has not answered yet."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             return not entry.blocked and (entry.state is None or bool(entry.led(partition)))
 
     def unusable_seconds(self, topic: str) -> float:
         """Return for how many seconds the topic has been unusable; 0 for a usable one."""
-        with self._lock:
-            since = self._entry(topic).unusable_since
-            return 0.0 if since is None else time.monotonic() - since
+        with self._entry(topic) as entry:
+            return _seconds_since(entry.unusable_since)
 
     def forbidden_seconds(self, topic: str) -> float:
         """Return for how many seconds the topic could not be written to, or not even be seen,
         because an ACL is missing; 0 for any other topic."""
-        with self._lock:
-            since = self._entry(topic).forbidden_since
-            return 0.0 if since is None else time.monotonic() - since
+        with self._entry(topic) as entry:
+            return _seconds_since(entry.forbidden_since)
 
     def why_unusable(self, topic: str, partition: int | None = None) -> str:
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             if entry.blocked or not entry.listed or partition is None:
                 return entry.blocked or entry.why
             return "" if entry.led(partition) else f"partition {partition} has no leader"
