@@ -36,6 +36,7 @@ log = logging.getLogger("shipper.transaction")
 
 T = TypeVar("T")
 
+#: Longest time for one attempt to open.
 _OPEN_SECONDS = 60.0
 #: Second request, which a new connection needs anyway; each further one would take a round trip.
 _MOST_LOOKED_UP = 1
@@ -207,19 +208,16 @@ class Transactions:
         also: Sequence[str] = (),
         before_fencing: Callable[[], None] = _nothing,
         stop: Callable[[], None] = _nothing,
-        open_seconds: float = _OPEN_SECONDS,
     ) -> None:
         """Make the lane's producer. Args: topic: any that exists. also: topics that will be written
         to, as far as known. before_fencing: called when connected, before anybody is fenced; may
-        wait. stop: raises if the caller is to stop; asked between retries. open_seconds: how long
-        one attempt to open may take."""
+        wait. stop: raises if the caller is to stop; asked between retries."""
         self._settings = settings
         self._id = transactional_id
         self._topics = (topic, *also[:_MOST_LOOKED_UP])
         self._right = right
         self._before_fencing = before_fencing
         self._stop = stop
-        self._open_seconds = open_seconds
         self._producer: _TransactionalProducer | None = None
         self._opening = 0
         self._begun = self._committing = False
@@ -241,7 +239,7 @@ class Transactions:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self._stop()
-            ends = time.monotonic() + self._open_seconds
+            ends = time.monotonic() + _OPEN_SECONDS
             try:
                 self._open(lambda ends=ends: min(ends, until()))  # type: ignore[misc]
                 return

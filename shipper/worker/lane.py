@@ -116,7 +116,6 @@ class Lane(threading.Thread):
             also=self._options.topics,
             before_fencing=pool.wait_for_permission,
             stop=self._stop_if_asked,
-            open_seconds=self._options.init_timeout_seconds,
         )
 
     def run(self) -> None:

@@ -78,7 +78,6 @@ class LaneOptions:
     ledger_partition: int
     deadline_seconds: float
     """Longest time for one transaction with its retries, and for a chunk to wait for its topic."""
-    init_timeout_seconds: float = 60.0
     limits: TopicLimits = field(default_factory=TopicLimits)
     batch_bytes: int | None = None
     """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes``
