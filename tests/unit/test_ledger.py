@@ -26,7 +26,6 @@ from shipper.ledger.records import (
     Attempt,
     AttemptKey,
     ChunkKey,
-    ChunkValue,
     Generation,
     GenerationKey,
     Invalidation,
@@ -35,20 +34,12 @@ from shipper.ledger.records import (
 )
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
 SPLIT = SplitId(FILE, 0)
-VALUE = ChunkValue(
-    last=50,
-    end=False,
-    records=50,
-    bytes=500,
-    checksum=7,
-    digest="d1",
-    generation=3,
-    run_id="r",
-    window="w",
-    partition=2,
+VALUE = chunk_value(
+    last=50, end=False, records=50, bytes=500, checksum=7, digest="d1", generation=3, partition=2
 )
 
 

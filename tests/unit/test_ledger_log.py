@@ -27,7 +27,6 @@ from shipper.ledger.records import (
     Attempt,
     AttemptKey,
     ChunkKey,
-    ChunkValue,
     Generation,
     GenerationKey,
     Invalidation,
@@ -38,21 +37,12 @@ from shipper.ledger.records import (
 from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
 # Thousands of chunks have the same value.
-chunk_value = cache(encode_chunk_value)
-VALUE = ChunkValue(
-    last=10,
-    end=True,
-    records=10,
-    bytes=100,
-    checksum=1,
-    digest="d",
-    generation=3,
-    run_id="r",
-    window="w",
-)
+encoded_value = cache(encode_chunk_value)
+VALUE = chunk_value(generation=3)
 
 
 @pytest.fixture
@@ -73,7 +63,7 @@ def opened(log, folder):
 def chunk(path, first=0, *, start=0, topic="t", **changes):
     key = ChunkKey(SplitId(FileId(path, 100, 5), start), first, topic)
     return EncodedRecord(
-        encode_chunk_key("web", key), chunk_value(replace(VALUE, **changes) if changes else VALUE)
+        encode_chunk_key("web", key), encoded_value(replace(VALUE, **changes) if changes else VALUE)
     )
 
 

@@ -29,24 +29,14 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.report.results import LeftFile
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 OLD, NEW = FileId("/logs/app.log", 250, 7), FileId("/logs/app.log.1", 250, 7)
 PACKED = FileId("/logs/app.log.1.gz", 60, 7)
 BEGINNING = b"the first line\n" * 10
-VALUE = ChunkValue(
-    last=10,
-    end=False,
-    records=10,
-    bytes=100,
-    checksum=5,
-    digest="d",
-    generation=3,
-    run_id="before",
-    window="w",
-    splits=3,
-    spark="4.2",
-    topic_id="A",
+VALUE = chunk_value(
+    end=False, checksum=5, generation=3, run_id="before", splits=3, spark="4.2", topic_id="A"
 )
 
 
