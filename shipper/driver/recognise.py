@@ -729,6 +729,9 @@ def moved_records(
             value = MovedValue(**{**vars(group.value), **common, **own})
             found.append(Moved(MovedKey(SplitId(one.id, begins), ordinals[0].first, topic), value))
     base = found[0].value
+    none_of_these: dict[str, Any] = dict.fromkeys(
+        ("partition", "bundles", "topic_id", "reasons", "swallowed", "filtered")
+    )
     for begins, lines, read in zip(starts, one.lines, one.read, strict=True):
         if _end_at(original, begins, context.split_starts(original.id), len(starts)) == lines:
             nothing = replace(
@@ -740,12 +743,7 @@ def moved_records(
                 records=0,
                 bytes=0,
                 checksum=0,
-                partition=None,
-                bundles=None,
-                topic_id=None,
-                reasons=None,
-                swallowed=None,
-                filtered=None,
+                **none_of_these,
             )
             found.append(Moved(MovedKey(SplitId(one.id, begins), lines, ""), nothing))
     return found
