@@ -16,7 +16,7 @@ from shipper.errors import ClusterError, UsageError, WindowError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
 from shipper.types import FileId
@@ -34,7 +34,7 @@ class OpenLedger:
     log: LedgerLog
 
     def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
-        return self.log.look(AskFiles(), wait_seconds)
+        return self.log.look(ask_files(), wait_seconds)
 
     def check_identity(self) -> None:
         """Raise LedgerGone if this is not the ledger with which the pipeline has shipped, since

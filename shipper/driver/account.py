@@ -84,30 +84,27 @@ class ReceiptAccount:
         result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
         result.wire_bytes = sum(receipt.wire_bytes for receipt in receipts)
         result.parked = dict(sum((Counter(receipt.parked) for receipt in receipts), Counter()))
-        for topic, batch_bytes in {
-            topic: size for receipt in receipts for topic, size in receipt.lowered.items()
-        }.items():
-            result.notes.append(
-                f"Batches of {topic} were larger than the topic allows. They were halved, to "
-                f"{batch_bytes:,} bytes in the end (uncompressed)."
-            )
+        lowered, unconfirmed = dict[str, int](), dict[str, str]()
+        for receipt in receipts:
+            lowered |= receipt.lowered
+            unconfirmed |= receipt.unconfirmed
+        result.notes += [
+            f"Batches of {topic} were larger than the topic allows. They were halved, to "
+            f"{batch_bytes:,} bytes in the end (uncompressed)."
+            for topic, batch_bytes in lowered.items()
+        ]
         result.notes += throttling_notes(receipts, result.cluster)
-        for topic, why in {
-            topic: why for receipt in receipts for topic, why in receipt.unconfirmed.items()
-        }.items():
-            result.notes.append(
-                f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the "
-                "topic is deleted and created again, later runs cannot tell that these records "
-                "are gone."
-            )
+        result.notes += [
+            f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the topic "
+            "is deleted and created again, later runs cannot tell that these records are gone."
+            for topic, why in unconfirmed.items()
+        ]
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
-        result.lane_timeline, result.lane_accounts = (
-            lane_timeline(receipts),
-            lane_accounts(receipts),
-        )
+        result.lane_timeline = lane_timeline(receipts)
+        result.lane_accounts = lane_accounts(receipts)
 
 
 def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:

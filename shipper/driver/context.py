@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,9 @@ from shipper.config.schedule import Schedule
 from shipper.driver.connections import Connections
 from shipper.driver.engine import Engine
 from shipper.driver.files import split_starts
+from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
+from shipper.ledger.writing import patience_of
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile
 from shipper.report.run_folder import Asked, RunFolder
@@ -63,6 +66,12 @@ class RunContext(JobOptions):
         with self.phases("starting Spark"):
             self.engine.start(self.bytes_to_read)
 
+    def start_spark_for_sql(self) -> None:
+        """Start Spark for SQL of the pipeline. Raises ConfigError for SQL that breaks promises."""
+        self.start_spark()
+        with self.phases("analysing SQL"):
+            self.engine.refuse_unsafe_sql(self.config_dir)
+
     @property
     def is_trial(self) -> bool:
         """True if the results go elsewhere than the pipeline's own, and nothing is to be
@@ -90,8 +99,21 @@ class RunContext(JobOptions):
     def ledger_folder(self, cluster: str) -> LedgerFolder:
         return LedgerFolder(self.own_runs_uri, self.pipeline.key, cluster)
 
-    def common(self, step: str) -> dict[str, Any]:
-        """Return the fields with which every step result begins."""
+    def ledger(self, cluster: str, source_root: str | None) -> LedgerLog:
+        """Return the ledger on the cluster; the context is that of the cluster (:meth:`on`).
+        ``source_root``: where the plan found the source's files."""
+        to, pipeline = self.connections(cluster), self.pipeline
+        found = LedgerLog(
+            to.client, to.cluster, pipeline.key, self.ledger_folder(cluster),
+            patience=patience_of(pipeline),
+        )  # fmt: skip
+        found.lies_at(source_root, pipeline.source.formerly)
+        return found
+
+    def common(self, step: str, started_at: dt.datetime | None = None) -> dict[str, Any]:
+        """Return the fields with which every step result begins; with ``started_at``, also the
+        times of a step that has ended at once. When it really ends it is written."""
+        times = {"started_at": started_at, "finished_at": started_at} if started_at else {}
         return {
             "step": step,
             "pipeline": self.pipeline.name,
@@ -99,6 +121,7 @@ class RunContext(JobOptions):
             "window_end": self.window.end,
             "run_id": self.folder.run_id,
             "asked": self.asked,
+            **times,
         }
 
     def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -42,20 +43,8 @@ class Finding:
         return asdict(self)
 
 
-def ok(says: str, *, check: str = "") -> Finding:
-    return Finding("ok", says, check=check)
-
-
-def warning(says: str, remedy: str = "", *, check: str = "") -> Finding:
-    return Finding("warning", says, remedy, check)
-
-
-def failed(says: str, remedy: str = "", *, check: str = "") -> Finding:
-    return Finding("failed", says, remedy, check)
-
-
-def skipped(why: str, *, check: str = "") -> Finding:
-    return Finding("skipped", why, check=check)
+ok, skipped = partial(Finding, "ok"), partial(Finding, "skipped")
+warning, failed = partial(Finding, "warning"), partial(Finding, "failed")
 
 
 @dataclass

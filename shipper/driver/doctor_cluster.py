@@ -7,9 +7,8 @@ from __future__ import annotations
 import datetime as dt
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
@@ -33,6 +32,7 @@ _SOON = dt.timedelta(days=14)
 _AHEAD_SECONDS = 5.0
 _LAST_RECORDS = 100
 _CONNECT_SECONDS = 4.0
+_NAMED_THERE = "docs/reference/outcomes.md says what the name means"
 _TOPICS = 20
 """Shown; `topics` of a route may be many."""
 
@@ -191,11 +191,16 @@ class ExaminedCluster(Examined):
     ) -> Finding | None:
         if isinstance(said, KafkaFault):
             return self._absent(right, said)
-        if lacking := [operation for operation in right.operations if operation not in said]:
-            return failed(
-                f"the user lacks {' and '.join(lacking)} on the topic", self._grant(right, lacking)
-            )
+        lacking = [operation for operation in right.operations if operation not in said]
+        if lacking:
+            return self._lacks(right, lacking)
         return self._limits(right.name, facts) if facts else None
+
+    def _lacks(self, right: Right, lacking: Sequence[str]) -> Finding:
+        return failed(
+            f"the user lacks {' and '.join(lacking)} on {right.resource} {right.name}",
+            self._grant(right, lacking),
+        )
 
     def _absent(self, right: Right, fault: KafkaFault) -> Finding:
         if "AUTHORIZATION" in fault.name:
@@ -208,7 +213,7 @@ class ExaminedCluster(Examined):
                 "the topic does not exist",
                 f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
             )
-        return failed(str(fault), "docs/reference/outcomes.md says what the name means")
+        return failed(str(fault), _NAMED_THERE)
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
         says = (
@@ -244,36 +249,23 @@ class ExaminedCluster(Examined):
             if not said.name.startswith("UNKNOWN_TOPIC"):
                 yield self._absent(right, said)
             elif self.cluster.ledger.create:
-                yield from self._may_create(topic)
+                yield self._may_create(right)
             else:
                 yield failed(
                     f"the ledger topic {topic} does not exist, and `ledger.create` is false",
                     "create it as docs/reference/ledger.md says",
                 )
             return
-        if lacking := [
-            operation
-            for operation in right.operations
-            if operation not in said and operation != "Create"
-        ]:
-            yield failed(
-                f"the user lacks {' and '.join(lacking)} on {topic}", self._grant(right, lacking)
-            )
+        if lacking := [each for each in right.operations if each not in {*said, "Create"}]:
+            yield self._lacks(right, lacking)
             return
         folder = LedgerFolder(
             resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name
         )
         ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
-        facts = self.client.facts(
-            [
-                topic,
-                *(
-                    t
-                    for t, said in self.client.allowed(list(self.of.needed_topics())).items()
-                    if "DescribeConfigs" in _granted(said)
-                ),
-            ]
-        )
+        beside = self.client.allowed(list(self.of.needed_topics())).items()
+        readable = [name for name, said in beside if "DescribeConfigs" in _granted(said)]
+        facts = self.client.facts([topic, *readable])
         exists = ledger.exists_by(facts)
         LedgerIdentity(ledger, folder, new_ledger=False).check(exists)
         weaknesses = ledger.weaknesses()
@@ -285,25 +277,18 @@ class ExaminedCluster(Examined):
                 f"{topic}: {found.replication} replicas, min.insync.replicas={found.min_insync}"
             )
 
-    def _may_create(self, topic: str) -> Iterator[Finding]:
+    def _may_create(self, right: Right) -> Finding:
+        missing = f"the ledger topic {right.name} does not exist yet"
         try:
-            self.client.try_to_create(topic, self.cluster.ledger.replication_factor)
+            self.client.try_to_create(right.name, self.cluster.ledger.replication_factor)
         except KafkaFault as fault:
-            right = Right("topic", topic, ledger_rights(self.cluster))
             remedy = (
                 self._grant(right, right.operations)
                 if "AUTHORIZATION" in fault.name
                 else "see `ledger` in the cluster's file"
             )
-            yield failed(
-                (
-                    f"the ledger topic {topic} does not exist yet, and could not be created: "
-                    f"{fault.text}"
-                ),
-                remedy,
-            )
-        else:
-            yield ok(f"the ledger topic {topic} does not exist yet; the first ship may create it")
+            return failed(f"{missing}, and could not be created: {fault.text}", remedy)
+        return ok(f"{missing}; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
         prefix = transactional_prefix(self.of.key, self.name)
@@ -320,10 +305,7 @@ class ExaminedCluster(Examined):
                     self._grant(right, ("Write",)),
                 )
             else:
-                yield failed(
-                    f"no transactional producer can be opened: {fault}",
-                    "docs/reference/outcomes.md says what the name means",
-                )
+                yield failed(f"no transactional producer can be opened: {fault}", _NAMED_THERE)
         else:
             yield ok(f"a producer whose id begins with {prefix} can be opened")
 
@@ -335,10 +317,7 @@ class ExaminedCluster(Examined):
         ):  # nobody is ever in it
             yield ok(f"{GROUP} may be described")
         elif isinstance(said, KafkaFault) and "AUTHORIZATION" not in said.name:
-            yield failed(
-                f"group {GROUP} cannot be described: {said}",
-                "docs/reference/outcomes.md says what the name means",
-            )
+            yield failed(f"group {GROUP} cannot be described: {said}", _NAMED_THERE)
         elif "Describe" not in _granted(said):
             yield failed(
                 f"the user lacks Describe on group {GROUP}, so the ledger cannot be read",
@@ -347,10 +326,8 @@ class ExaminedCluster(Examined):
         else:
             yield ok(f"{GROUP} may be described")
 
-    def _grant(self, right: Right, operations: tuple[str, ...] | list[str]) -> str:
-        words = " ".join(
-            Right(right.resource, right.name, tuple(operations), right.prefixed).words()
-        )
+    def _grant(self, right: Right, operations: Sequence[str]) -> str:
+        words = " ".join(replace(right, operations=tuple(operations)).words())
         return (
             f"kafka-acls --bootstrap-server {self.cluster.bootstrap} --add --allow-principal "
             f"User:… {words}"
@@ -384,11 +361,10 @@ class ExaminedCluster(Examined):
     def _newest(self, topic: str) -> int | None:
         try:
             end = self.client.end_offset(topic, CONTROL)
-            records: list[Any] = (
-                self.client.read(topic, CONTROL, max(0, end - _LAST_RECORDS), wait_seconds=None)
-                if end
-                else []
-            )
+            if not end:
+                return None
+            start = max(0, end - _LAST_RECORDS)
+            records = self.client.read(topic, CONTROL, start, wait_seconds=None)
         except ClusterError:  # said by the check of the ledger
             return None
         return max((record.timestamp_ms for record in records), default=None)

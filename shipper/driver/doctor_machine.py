@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,7 @@ def java(_: Examined) -> Iterator[Finding]:
         return
     where = f"{binary} (JAVA_HOME)" if home else binary
     try:
-        said = subprocess.run(
-            [binary, "-version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        said = _run([binary, "-version"])
     except OSError as error:
         yield failed(f"{where} cannot be run: {error.strerror}")
         return
@@ -88,6 +82,21 @@ def java(_: Examined) -> Iterator[Finding]:
         yield failed(f"{found[1]} at {where} is too old")
     else:
         yield ok(f"{found[1]} at {where}")
+
+
+def _run(
+    command: Sequence[str],
+    timeout: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, timeout=timeout,
+    )  # fmt: skip
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stderr.strip().splitlines() or ["no output"])[-1]
 
 
 def packages(_: Examined) -> Iterator[Finding]:
@@ -141,15 +150,7 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
     if why := runner.why_no_spark(pipeline.runner):
         yield failed(why.partition(": ")[0], why.partition(": ")[2], check="Spark's cluster")
     try:
-        done = subprocess.run(
-            command,
-            env=job.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=limit_seconds,
-        )
+        done = _run(command, limit_seconds, job.environment())
     except OSError as error:
         yield failed(
             f"{command[0]} cannot be started: {error.strerror}",
@@ -168,18 +169,16 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
                 check="executors",
             )
             return
-        what = f"Java, or the files of window {window}, took longer than {limit_seconds:g} s"
         yield failed(
-            what,
+            f"Java, or the files of window {window}, took longer than {limit_seconds:g} s",
             "the file system does not answer, or the machine is overloaded; --limit allows more "
             "time",
         )
         return
     found = _last_document(done.stdout)
     if found is None:
-        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
         yield failed(
-            f"{command[0]} -m spark_jobs failed: {why}",
+            f"{command[0]} -m spark_jobs failed: {_last_words(done)}",
             "install shipper[spark] in the environment of `runner.python`",
         )
         return
@@ -342,14 +341,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
         )
         return
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _ASK_AIRFLOW],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=here.limit_seconds,
-        )
+        done = _run([sys.executable, "-c", _ASK_AIRFLOW], here.limit_seconds)
     except subprocess.TimeoutExpired:
         yield warning(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
@@ -358,8 +350,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
         return
     found = _last_document(done.stdout)
     if found is None:
-        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        yield failed(f"Airflow cannot be asked: {why}")
+        yield failed(f"Airflow cannot be asked: {_last_words(done)}")
         return
     for file, words in found["errors"].items():
         yield failed(f"{file} cannot be imported: {''.join(words)}")

@@ -184,16 +184,11 @@ def select(files: Iterable[ListedFile], *, settle_seconds: float, now: dt.dateti
             code = "open"
         elif not code and file.id.modified_ms > now_ms:
             ahead = format_duration((file.id.modified_ms - now_ms) / 1000)
-            code, reason = (
-                "future",
-                f"modified in the future, {ahead} after this machine's now "
-                f"({now:%Y-%m-%dT%H:%M:%SZ})",
-            )
+            at, code = f"{now:%Y-%m-%dT%H:%M:%SZ}", "future"
+            reason = f"modified in the future, {ahead} after this machine's now ({at})"
         elif not code and file.id.modified_ms > now_ms - settle_seconds * 1000:
-            code, reason = (
-                "unsettled",
-                f"modified less than {settle_seconds:g} s before the plan: may still be written",
-            )
+            code, before = "unsettled", f"{settle_seconds:g} s before the plan"
+            reason = f"modified less than {before}: may still be written"
         if code:
             left_out.append(NotTaken(file, reason or REASONS[code].says, code))
         else:

@@ -3,7 +3,6 @@ never rounded in their favour: a share below its limit is never shown as equal t
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -64,13 +63,10 @@ def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
     """Return the result of a gate with its verdict: failed, in words, if a check closes the gate.
     ``looked``: False if something was out of reach that may be back later; then another look may
     help, else what the gate looked at will not have changed."""
-    result.finished_at = dt.datetime.now(dt.UTC)
     if closing := closed(result.checks):
-        result.status, result.error, result.final = (
-            "failed",
-            with_code(closed_message(closing, what_it_means), GATE_CLOSED[result.step]),
-            looked,
-        )
+        message = closed_message(closing, what_it_means)
+        result.error = with_code(message, GATE_CLOSED[result.step])
+        result.status, result.final = "failed", looked
     return result
 
 

@@ -16,7 +16,7 @@ from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import LedgerFigures, figures
-from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
 from shipper.report.coverage import coverage, tick_of
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
@@ -41,11 +41,12 @@ def gate_delivery(
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     cluster, pipeline = context.clusters[cluster_name], context.pipeline
     client = context.connections(cluster_name).client
-    log = LedgerLog(client, cluster, pipeline.key, context.ledger_folder(cluster_name))
-    log.lies_at(planned.source_root, pipeline.source.formerly)
+    log = context.ledger(cluster_name, planned.source_root)
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
-        state = log.look(AskState([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
+        state = log.look(
+            ask_state([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS
+        )
         # Records that the ship has sent again count once. Records lost since are in the sums, and
         # named.
         chunks = without(
@@ -70,10 +71,8 @@ def gate_delivery(
     with context.phases("comparing"):
         checks_found = evaluate_delivery(pipeline.gates.delivery, evidence)
     result = DeliveryGateResult(
-        **context.common(GATE_DELIVERY),
+        **context.common(GATE_DELIVERY, started_at),
         cluster=cluster_name,
-        started_at=started_at,
-        finished_at=started_at,
         scope=scope,
         checks=checks_found,
         recreated=lost,
@@ -126,11 +125,8 @@ def _read_back(
     except ShipperError as error:
         evidence.read_back_fault, evidence.read_back_passing = error.message, error.retriable
         return "nothing read back"
-    evidence.read_back, evidence.partitions, evidence.expired = (
-        looked.topics,
-        looked.partitions,
-        looked.expired,
-    )
+    evidence.read_back, evidence.partitions = looked.topics, looked.partitions
+    evidence.expired = looked.expired
     return looked.scope
 
 
@@ -151,7 +147,7 @@ def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | 
 
 
 def _sent_later(shipped: ShipResult, log: LedgerLog) -> bool:
-    later = log.look(AskCommitted(shipped.chunks_end))
+    later = log.look(ask_committed(shipped.chunks_end))
     return any(
         each.key.topic and each.value.records and each.value.generation > shipped.generations[-1]
         for each in later

@@ -10,7 +10,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.dispositions import asks_spark
 from shipper.driver.gate import close_if_needed
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import CheckResult, GateResult
+from shipper.report.results import GateResult
 from shipper.runner import GATE_SOURCE, PLAN
 
 
@@ -18,9 +18,7 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     """Judge the source. If every cluster holds everything already, there is nothing to guard: the
     gate is skipped, and says so."""
     planned = context.folder.need(PLAN, PlanResult)
-    result = GateResult(
-        **context.common(GATE_SOURCE), started_at=started_at, finished_at=started_at
-    )
+    result = GateResult(**context.common(GATE_SOURCE, started_at))
     result = _judge_source(context, planned, result)
     if result.status != "failed" or not any(file.left for file in planned.late_files):
         return result
@@ -37,7 +35,7 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
         (
             f"{c.check}: expected {c.expected}, observed {c.observed}"
             for c in result.checks
-            if _closes(c)
+            if c.severity == "block" and not c.passed
         ),
         result.error,
     )
@@ -46,10 +44,6 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
         "their window"
     )
     return own
-
-
-def _closes(check: CheckResult) -> bool:
-    return check.severity == "block" and not check.passed
 
 
 def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
@@ -68,7 +62,6 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
             else "every check was skipped, as asked" if context.skip_checks
             else "late files alone, and no check looks into files"
         )  # fmt: skip
-        result.finished_at = dt.datetime.now(dt.UTC)
         return result
     if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
         context.bytes_to_read = planned.bytes_to_read
@@ -76,9 +69,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
         context.engine.begin(context.bytes_to_read)
     by_spark = asks_spark(context.pipeline, checks)
     if by_spark:
-        context.start_spark()
-        with context.phases("analysing SQL"):
-            context.engine.refuse_unsafe_sql(context.config_dir)
+        context.start_spark_for_sql()
     judged = context.engine.judge_source(
         checks, planned, left, context.own_runs_uri, context.phases, by_spark=by_spark
     )

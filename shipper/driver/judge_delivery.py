@@ -58,13 +58,8 @@ def evaluate_delivery(
                 results += _sums(check, account.checksums, {"files": account.file_checksums})
             case ReadBackCheck():
                 if evidence.read_back_fault is not None:
-                    results.append(
-                        unevaluated(
-                            "read_back",
-                            "what was sent, as consumers see it",
-                            evidence.read_back_fault,
-                        )
-                    )
+                    expected = "what was sent, as consumers see it"
+                    results.append(unevaluated("read_back", expected, evidence.read_back_fault))
                 else:
                     if evidence.read_back or evidence.partitions or not evidence.expired:
                         results += _sums(

@@ -28,9 +28,6 @@ class Pending:
     now."""
     left: list[FileId] = field(default_factory=list)
     """Files that the cluster lacks, or lacks in part; in the plan's order."""
-    contested: list[FileId] = field(default_factory=list)
-    """Files at the path of another shipped file, while it is unknown which files were renamed. They
-    are in other lists as well."""
     partial: list[FileId] = field(default_factory=list)
     """Files of ``left`` that were begun."""
     skipped: list[FileId] = field(default_factory=list)
@@ -49,29 +46,6 @@ class Pending:
         knows, which count no more."""
         self.void += {*shipped, file}
         self.left.append(file)
-
-    def sorted_again(self, again: Pending, files: Collection[FileId]) -> Pending:
-        """Return the whole with ``again`` in place of what was found of ``files``. Nothing may be
-        void yet."""
-        assert not self.void
-
-        def both(before: Sequence[FileId], after: Sequence[FileId]) -> list[FileId]:
-            return [*(file for file in before if file not in files), *after]
-
-        return Pending(
-            complete=both(self.complete, again.complete),
-            older=both(self.older, again.older),
-            left=both(self.left, again.left),
-            partial=both(self.partial, again.partial),
-            skipped=both(self.skipped, again.skipped),
-            void=again.void,
-            refused={file: why for file, why in self.refused.items() if file not in files}
-            | again.refused,
-            records_there={
-                file: there for file, there in self.records_there.items() if file not in files
-            }
-            | again.records_there,
-        )
 
     def note_complete(self, file: FileId, states: Iterable[SplitState | None]) -> None:
         self.complete.append(file)
@@ -115,7 +89,8 @@ def pending(
 
     def stop(file: FileId, obstacle: _Obstacle) -> None:
         if file in late:
-            found.refused[file] = _why_refused(obstacle, file, chunks)
+            begins = f"{misread(file, chunks)}. " if obstacle == "misread" else ""
+            found.refused[file] = begins + _LATE[obstacle]
         else:
             own.setdefault(obstacle, []).append(file)
 
@@ -138,8 +113,6 @@ def pending(
         }
         standing = standing_of(file, states, len(starts))
         as_shipped = file in known and file not in overwritten
-        if on_replaced is None and others and not as_shipped:
-            found.contested.append(file)
         if reship and file not in reshipped:
             found.ship_anew(file, known)
         elif as_shipped and chunks.digests[file] - {digest}:
@@ -171,34 +144,24 @@ def pending(
     return found
 
 
-def _why_refused(obstacle: _Obstacle, file: FileId, chunks: Chunks) -> str:
-    """Return why a late file is refused."""
-    match obstacle:
-        case "misread":
-            return (
-                f"{misread(file, chunks)}. Compare the file with its topic, and re-ship it with "
-                "--reship"
-            )
-        case "changed":
-            return (
-                "it was shipped in part under another transform, and cannot be finished under "
-                "this one"
-            )
-        case "other Spark":
-            return (
-                "it was shipped in part under another version of Spark, and cannot be finished "
-                "under this one"
-            )
-        case "grown":
-            return (
-                "it has grown since it was shipped, and `source.on_replaced: continue` ships the "
-                "rest"
-            )
-        case "replaced":
-            return (
-                "it was replaced after it was shipped: size, modification time or ETag differ "
-                "from what the ledger holds"
-            )
+#: Why a late file is refused; the window's own raise.
+_LATE: Mapping[_Obstacle, str] = {
+    "misread": "Compare the file with its topic, and re-ship it with --reship",
+    "changed": (
+        "it was shipped in part under another transform, and cannot be finished under this one"
+    ),
+    "other Spark": (
+        "it was shipped in part under another version of Spark, and cannot be finished under this "
+        "one"
+    ),
+    "grown": (
+        "it has grown since it was shipped, and `source.on_replaced: continue` ships the rest"
+    ),
+    "replaced": (
+        "it was replaced after it was shipped: size, modification time or ETag differ from what "
+        "the ledger holds"
+    ),
+}
 
 
 def _raise_first(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ from shipper.errors import ClusterRefuses, ShipperError, SourceError
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.markup import plural
 from shipper.report.past_runs import delivered_files, run_ids, window_names
 from shipper.report.plan_result import (
@@ -89,9 +89,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         root = context.engine.qualified_folder(source_root(pattern))
     _check_named(context, files, left_out)
     result = PlanResult(
-        **context.common("plan"),
-        started_at=started_at,
-        finished_at=started_at,
+        **context.common("plan", started_at),
         source=pattern,
         source_root=root,
         transform_digest=pipeline.transform_digest(),
@@ -115,7 +113,6 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     else:
         _ask_clusters(context, result, files, back)
     context.bytes_to_read = result.bytes_to_read
-    result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
 
@@ -306,14 +303,17 @@ def _ask_clusters(
 ) -> None:
     """Ask what each cluster lacks; add the late files that any of them is to get to the plan."""
 
-    def ask(name: str) -> AskedCluster:
-        return AskedCluster(context, name, result, back)
+    def of_each(ask: Callable[[Any], Any], asked: Iterable[object]) -> list[Any]:
+        with (
+            context.phases("asking clusters"),
+            ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
+        ):
+            return list(pool.map(ask, asked))
 
-    with (
-        context.phases("asking clusters"),
-        ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
-    ):
-        asked = list(pool.map(ask, context.pipeline.clusters))
+    names = context.pipeline.clusters
+    asked: list[AskedCluster] = of_each(
+        lambda name: AskedCluster(context, name, result, back), names
+    )
     if back is not None:
         late = late_files(
             context, back, {one.name: one.pending for one in asked if one.pending}, files
@@ -321,10 +321,8 @@ def _ask_clusters(
         result.left_out += [*back.left_out, *late.left_out]
         for file, clusters in late.files.items():
             planned = _planned(context, back.files[file])
-            planned.late_window, planned.late_for = (
-                str(back.window_of(back.files[file])),
-                tuple(clusters),
-            )
+            planned.late_window = str(back.window_of(back.files[file]))
+            planned.late_for = tuple(clusters)
             result.files.append(planned)
     _note_left(result, asked)
     beginnings = _look_at_files(context, result)
@@ -339,11 +337,7 @@ def _ask_clusters(
         with context.phases("looking into files"):
             sample = context.engine.take_sample(result.files)
         result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
-    with (
-        context.phases("asking clusters"),
-        ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
-    ):
-        result.clusters = list(pool.map(AskedCluster.result, asked))
+    result.clusters = of_each(AskedCluster.result, asked)
     _note_missing(context, result, asked)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
@@ -454,20 +448,17 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
             code="SHIP-303",
         )
     limits = pipeline.limits
-    if len(result.files) > limits.max_files:
-        raise SourceError(
-            f"pipeline {pipeline.name}: window {context.window} has "
-            f"{plural(len(result.files), 'file')}, and `limits.max_files` allows "
-            f"{limits.max_files}. Nothing was sent. Use a shorter window, or raise the limit.",
-            code="SHIP-304",
-        )
-    if limits.max_bytes is not None and result.total_bytes > limits.max_bytes:
-        raise SourceError(
-            f"pipeline {pipeline.name}: window {context.window} has "
-            f"{plural(result.total_bytes, 'byte')}, and `limits.max_bytes` allows "
-            f"{limits.max_bytes}. Nothing was sent. Use a shorter window, or raise the limit.",
-            code="SHIP-304",
-        )
+    for found, what, most in (
+        (len(result.files), "file", limits.max_files),
+        (result.total_bytes, "byte", limits.max_bytes),
+    ):
+        if most is not None and found > most:
+            raise SourceError(
+                f"pipeline {pipeline.name}: window {context.window} has {plural(found, what)}, "
+                f"and `limits.max_{what}s` allows {most}. Nothing was sent. Use a shorter "
+                "window, or raise the limit.",
+                code="SHIP-304",
+            )
 
 
 def _why_nothing_lies_there(context: RunContext, paths: Sequence[str]) -> str:
@@ -518,16 +509,12 @@ class AskedCluster:
         self._found.problem, self.is_final = error.message, not error.retriable
 
     def _ask(self) -> Pending:
-        context, pipeline, cluster = (
-            self._context,
-            self._context.pipeline,
-            self._context.clusters[self.name],
-        )
+        context, pipeline = self._context, self._context.pipeline
+        cluster = context.clusters[self.name]
         self._found.in_the_clear = cluster.in_the_clear
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
-        ledger = LedgerLog(connections.client, cluster, pipeline.key, folder)
-        ledger.lies_at(self._plan.source_root, pipeline.source.formerly)
+        ledger = context.ledger(cluster.name, self._plan.source_root)
         self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
         self._found.missing_topics = missing_topics(pipeline, known)
         there = ledger.exists_by(known)
@@ -543,7 +530,7 @@ class AskedCluster:
                 LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there
             )
             try:
-                state = ledger.look(AskState([file.path for file in splits_of])) if there else None
+                state = ledger.look(ask_state([file.path for file in splits_of])) if there else None
             finally:
                 # If the ledger is not the one that it was, nothing else need be reported.
                 identified.result()
@@ -551,10 +538,8 @@ class AskedCluster:
         self._found.generation = -1
         if state is not None:
             self._found.warnings += moved(state, self._plan)
-            self._found.to_fence, self._found.generation = (
-                state.control.to_fence(),
-                state.control.generation,
-            )
+            self._found.to_fence = state.control.to_fence()
+            self._found.generation = state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
         judged = {file for file in splits_of if not context.reship or file in reshipped}
@@ -567,11 +552,10 @@ class AskedCluster:
             id: self._back.files[id].etag for id in late if self._back
         }
         self._ledger, self._reshipped = ledger if there else None, reshipped
-        return self._sort(splits_of, None if self._recognises else pipeline.source.on_replaced)
+        return self._sort(None if self._recognises else pipeline.source.on_replaced)
 
     def _sort(
         self,
-        files: Mapping[FileId, Sequence[int]],
         on_replaced: OnReplaced | None,
         *,
         renamed: Collection[FileId] = (),
@@ -579,7 +563,7 @@ class AskedCluster:
     ) -> Pending:
         context = self._context
         found = pending(
-            files,
+            self._splits_of,
             self._topics.chunks,
             digest=self._found.transform_digest,
             reship=context.reship,
@@ -597,11 +581,8 @@ class AskedCluster:
     def _refuse_unknown_former(self, *, there: bool) -> None:
         """Refuse a name in `formerly` that nothing is known of. ``there``: True if the ledger
         exists. A name that is wrong would begin an empty ledger. Raises SourceError."""
-        context, pipeline, runs_uri = (
-            self._context,
-            self._context.pipeline,
-            self._context.own_runs_uri,
-        )
+        context, runs_uri = self._context, self._context.own_runs_uri
+        pipeline = context.pipeline
         if not pipeline.formerly or there or context.replay:
             return
         others = {*run_ids(runs_uri, pipeline.key, context.window)} - {context.folder.run_id}
@@ -620,45 +601,25 @@ class AskedCluster:
         the remaining files again."""
         if self.pending is None or not self._recognises or self._connections is None:
             return
-        context, first, left = self._context, self.pending, set(self.pending.left)
+        context, left = self._context, set(self.pending.left)
         files = [file for file in self._plan.files_for(self.name) if file.id in left]
         listed = {file.id for file in self._plan.files}
         try:
             found = Recognition(chunks_end=0)
             if self._ledger is not None:
                 to = self._connections
-                found = recognise(
-                    context,
-                    to.cluster,
-                    to.client,
-                    self._ledger,
-                    self._topics.chunks,
-                    files,
-                    listed,
-                    beginnings,
-                )
-            policy, of_id = (
-                context.pipeline.source.on_replaced,
-                {file.id: file for file in files},
-            )
+                known = self._topics.chunks
+                found = recognise(context, to, self._ledger, known, files, listed, beginnings)
+            policy, of_id = context.pipeline.source.on_replaced, {file.id: file for file in files}
             grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
             taken = [one for one in found.recognised if one.id not in grown]
             for one in taken:
                 generation = (self._found.generation or 0) + 1
-                for key, value in moved_records(
-                    context,
-                    one,
-                    of_id[one.id],
-                    found.states[one.original.id],
-                    generation,
-                    context.folder.run_id,
-                ):
+                states = found.states[one.original.id]
+                for key, value in moved_records(context, one, of_id[one.id], states, generation):
                     self._topics.chunks.add(key, value)
-            # Files whose classification may change now. The others are complete, or refused.
-            undecided = {*first.left, *first.contested}
-            again = {file: starts for file, starts in self._splits_of.items() if file in undecided}
-            sorted_anew = self._sort(again, policy, renamed=found.renamed, grown=grown)
-            self.pending, self.doubtful = first.sorted_again(sorted_anew, undecided), found.left_out
+            self.pending = self._sort(policy, renamed=found.renamed, grown=grown)
+            self.doubtful = found.left_out
         except ShipperError as error:
             self.pending = None
             self._note_problem(error)
@@ -697,10 +658,8 @@ class AskedCluster:
         sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file.id for file in self._plan.own_files}
         wanted = self.left()
-        found.complete_files, found.partial_files = (
-            len(own & set(left.complete)),
-            len(wanted & set(left.partial)),
-        )
+        found.complete_files = len(own & set(left.complete))
+        found.partial_files = len(wanted & set(left.partial))
         found.left_files, found.late_files = len(wanted), len(wanted - own)
         found.left_bytes = sum(sizes[file] for file in wanted)
         found.records_there = sum(left.records_there.get(file, 0) for file in sizes)
@@ -741,10 +700,8 @@ class AskedCluster:
 
     def _compare_topics(self) -> None:
         """Note where topics contradict what the pipeline makes of lines."""
-        pipeline, window = (
-            self._context.pipeline,
-            None if self._context.named_files else self._context.window,
-        )
+        pipeline = self._context.pipeline
+        window = None if self._context.named_files else self._context.window
         now = dt.datetime.now(dt.UTC)
         topics = [
             (topic, self._known[topic].limit)
@@ -808,9 +765,5 @@ def _add_tuning(
         known=known,
     )
     tuning = ready.tuning
-    found.rtt_ms, found.tuning = ready.rtt_seconds * 1000, tuning.why
-    found.lanes, found.batch_bytes, found.chunk_bytes = (
-        tuning.lanes,
-        tuning.batch_bytes,
-        tuning.chunk_bytes,
-    )
+    found.rtt_ms, found.tuning, found.lanes = ready.rtt_seconds * 1000, tuning.why, tuning.lanes
+    found.batch_bytes, found.chunk_bytes = tuning.batch_bytes, tuning.chunk_bytes

@@ -13,7 +13,6 @@ from shipper.driver.tuning import (
     SHORT_CHUNK_BYTES,
     SHORT_LANES,
     LinkProfile,
-    RateCap,
     Tuning,
     TuningOverrides,
     tune,
@@ -46,10 +45,6 @@ class Preflight:
     rtt_seconds: float
     rate_limit_bytes: int | None
     """Bytes per second on the wire, of all tasks."""
-
-    @property
-    def transactional(self) -> bool:
-        return self.settings.transactional
 
 
 def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
@@ -101,16 +96,14 @@ def preflight(
     limit = min(
         (limits[topic].max_bytes for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES
     )
-    link = LinkProfile(rtt_seconds, cluster.bandwidth, sample.ratio, limit)
     rate_limit = min(
-        (limit for limit in (delivery.rate_limit, cluster.rate_limit) if limit), default=None
+        (each for each in (delivery.rate_limit, cluster.rate_limit) if each), default=None
     )
-    cap = (
-        RateCap(rate_limit, delivery.transaction_timeout_seconds * PACED_SHARE)
-        if rate_limit
-        else None
+    paced_seconds = delivery.transaction_timeout_seconds * PACED_SHARE
+    link = LinkProfile(
+        rtt_seconds, cluster.bandwidth, sample.ratio, limit, rate_limit, paced_seconds
     )
-    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides, cap)
+    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides)
     # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still
     # one request.
     batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8

@@ -21,23 +21,15 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
     """Preview the first lines of a few of the window's files, as ``cluster`` gets them. Raises
     ConfigError for SQL that a run would refuse."""
     plan = context.folder.need(PLAN, PlanResult)
-    result = PreviewResult(
-        **context.common(PREVIEW),
-        started_at=started_at,
-        finished_at=started_at,
-        files=len(plan.files),
-    )
+    result = PreviewResult(**context.common(PREVIEW, started_at), files=len(plan.files))
     readable = [file for file in plan.files if file.size_bytes and not file.problem]
-    context.start_spark()
-    with context.phases("analysing SQL"):
-        context.engine.refuse_unsafe_sql(context.config_dir)
+    context.start_spark_for_sql()
     with context.phases("reading"):
         chosen = list(heads(readable, int(context.lines or 1)))
         result.lines = list(chain.from_iterable(context.engine.preview(chosen, cluster).values()))
     result.notes = [f"{file.path}: {file.problem}" for file in plan.files if file.problem]
     if not result.lines:
         result.notes.append("These files have no line.")
-    result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
 

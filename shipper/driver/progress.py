@@ -7,11 +7,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from shipper.config.units import format_bytes, format_duration, plural
 from shipper.errors import DeliveryError, ShipperError
-from shipper.ledger.log import AskCommitted, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_committed
 from shipper.report.progress import ShipProgress
 from shipper.terminal import say
 from shipper.worker.order import ShipOrder
@@ -76,12 +75,7 @@ class Progress:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
 
@@ -181,7 +175,7 @@ class Progress:
         )
 
     def _read(self) -> None:
-        for chunk in self._ledger.look(AskCommitted(self._offset)):
+        for chunk in self._ledger.look(ask_committed(self._offset)):
             key, value = chunk.key, chunk.value
             self._moved_at = time.monotonic()
             self._records += value.records if key.topic else 0

@@ -12,6 +12,7 @@ import xxhash
 
 from shipper.config.cluster import Cluster
 from shipper.config.units import plural
+from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.engine import FoundFile, Proof, ToProve
 from shipper.driver.formats import PLAIN
@@ -22,7 +23,7 @@ from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
 from shipper.ledger.heads import Heads, head_of
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
-from shipper.ledger.log import AskCommitted, AskHeads, AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_committed, ask_heads, ask_state
 from shipper.ledger.records import ChunkValue, Moved, MovedKey, MovedValue
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.types import FileId, SplitId
@@ -89,8 +90,7 @@ def is_wanted(context: RunContext) -> bool:
 
 def recognise(
     context: RunContext,
-    cluster: Cluster,
-    client: ClusterAdmin,
+    to: Connections,
     ledger: LedgerLog,
     known: Chunks,
     files: Sequence[PlannedFile],
@@ -111,7 +111,7 @@ def recognise(
         if file.id in beginnings and not file.problem and file.id not in known.digests
     }
     begun = {file.id for file in files} & known.digests.keys()
-    heads = ledger.look(AskHeads({file: beginnings[file] for file in new}))
+    heads = ledger.look(ask_heads({file: beginnings[file] for file in new}))
     found = Recognition(chunks_end=heads.end)
     for file in begun & heads.renamed:
         found.left_out[file] = (
@@ -119,8 +119,8 @@ def recognise(
             "unknown. Nothing of it was sent. Give it the other name again, or re-ship it with "
             "--reship"
         )
-    candidates = _candidates(context, ledger, client, heads, new, listed)
-    _prove(context, cluster, candidates)
+    candidates = _candidates(context, ledger, to.client, heads, new, listed)
+    _prove(context, to.cluster, candidates)
     found.states = {
         original.id: original.states for candidate in candidates for original in candidate.originals
     }
@@ -162,14 +162,8 @@ def confirm(
         if known[one.id] or fingerprint(known[one.original.id]) != one.chunks:
             raise _stale(planned.cluster, one.id, one.original.id)
         if one.id in of_id:
-            moved += moved_records(
-                context,
-                one,
-                of_id[one.id],
-                known[one.original.id],
-                generation,
-                context.folder.run_id,
-            )
+            original = known[one.original.id]
+            moved += moved_records(context, one, of_id[one.id], original, generation)
     recognised = {one.id for one in planned.recognised}
     new = [
         planned
@@ -196,7 +190,7 @@ def _refuse_shipped_since(
     if not new or context.pipeline.source.on_renamed != "recognise":
         return
     shipped, etags = list[tuple[str, FileId]](), dict[FileId, set[str]]()
-    for chunk in ledger.decide(AskCommitted(planned.chunks_end or 0)).answer:
+    for chunk in ledger.decide(ask_committed(planned.chunks_end or 0)).answer:
         file = chunk.key.split.file
         if chunk.value.head and file not in others and chunk.value.run_id != context.folder.run_id:
             shipped.append((chunk.value.head, file))
@@ -251,20 +245,11 @@ def _look_at_paths(
         beginning = beginnings.get(id, b"")
         if id in found.left_out or file is None or not (beginning or file.problem):
             continue
-        if file.problem:
-            why = f"it cannot be read: {file.problem}"
-        else:
-            why = next(
-                filter(
-                    None,
-                    (
-                        _may_be_rewritten(beginning, states)
-                        for states in states_of(known, others).values()
-                    ),
-                ),
-                "",
-            )
-        if why:
+        whys = [f"it cannot be read: {file.problem}" if file.problem else ""]
+        if not file.problem:
+            shipped = states_of(known, others).values()
+            whys = [_may_be_rewritten(beginning, states) for states in shipped]
+        if why := next(filter(None, whys), ""):
             found.left_out[id] = (
                 "another file was shipped from this path and is gone, and whether this is the "
                 f"same file cannot be decided: {why}. Nothing of it was sent. If it is another "
@@ -368,7 +353,7 @@ def _candidates(
         return []
     names = {one: {one, *heads.became(one)} for ones in alike.values() for one in ones}
     at = {name.path for some in names.values() for name in some}
-    chunks = judge(client, ledger.look(AskState(at)).chunks, set()).chunks
+    chunks = judge(client, ledger.look(ask_state(at)).chunks, set()).chunks
     states = states_of(chunks, chunks.digests.keys())
     there = context.engine.look_for(sorted(at.union(*(ones.values() for ones in alike.values()))))
     found = list[_Candidate]()
@@ -386,10 +371,8 @@ def _candidates(
             if original.records:
                 original.place = places(context, one, new[file], states[one])
                 if original.place is None:
-                    original.place, original.whole = (
-                        places(context, one, new[file], states[one], whole=True),
-                        True,
-                    )
+                    original.whole = True
+                    original.place = places(context, one, new[file], states[one], whole=True)
                 original.why_not = _why_not(context, original, chunks)
                 originals.append(original)
         if originals:
@@ -461,10 +444,8 @@ def places(
 ) -> dict[int, Place] | None:
     """Return where the records of each split of ``original`` that has chunks are in ``file``. None:
     this cannot be decided. ``whole``: in ``file`` as one split, however it is cut."""
-    cut, now = (
-        list(context.split_starts(original)),
-        [0] if whole else list(context.split_starts(file.id)),
-    )
+    cut = list(context.split_starts(original))
+    now = [0] if whole else list(context.split_starts(file.id))
     if {value.splits for state in states.values() for _, value in state.parts()} != {
         len(cut)
     } or not states.keys() <= set(cut):
@@ -622,10 +603,8 @@ def _conclude(
         if (proof := original.proof) is None:
             continue
         if proof.problem or not all(sums.ended for sums in proof.splits.values()):
-            file.problem, file.passing = (
-                proof.problem or "it could not be read to its end",
-                proof.passing,
-            )
+            file.problem = proof.problem or "it could not be read to its end"
+            file.passing = proof.passing
             return
         verdict = _judge(
             original, context.split_starts(original.id), whole_file=source.format == "whole_file"
@@ -695,19 +674,8 @@ def fingerprint(states: States) -> str:
     hashed = xxhash.xxh64()
     for start, state in sorted(states.items()):
         for of, value in sorted(state.parts(), key=lambda part: (part.of, part.value.generation)):
-            hashed.update(
-                repr(
-                    (
-                        start,
-                        *of,
-                        value.generation,
-                        value.last,
-                        value.end,
-                        value.records,
-                        value.checksum,
-                    )
-                ).encode()
-            )
+            sums = value.generation, value.last, value.end, value.records, value.checksum
+            hashed.update(repr((start, *of, *sums)).encode())
     return hashed.hexdigest()
 
 
@@ -720,7 +688,6 @@ def moved_records(
     file: PlannedFile,
     states: States,
     generation: int,
-    run_id: str,
 ) -> list[Moved]:
     """Return the records to write about a recognised file: which of its records the original's
     chunks have delivered."""
@@ -732,7 +699,7 @@ def moved_records(
         "size_bytes": original.id.size_bytes,
         "modified_ms": original.id.modified_ms,
         "generation": generation,
-        "run_id": run_id,
+        "run_id": context.folder.run_id,
         "window": file.late_window or file.tick or str(context.window),
         "splits": len(starts),
         "etag": file.etag or None,
@@ -762,6 +729,9 @@ def moved_records(
             value = MovedValue(**{**vars(group.value), **common, **own})
             found.append(Moved(MovedKey(SplitId(one.id, begins), ordinals[0].first, topic), value))
     base = found[0].value
+    none_of_these: dict[str, Any] = dict.fromkeys(
+        ("partition", "bundles", "topic_id", "reasons", "swallowed", "filtered")
+    )
     for begins, lines, read in zip(starts, one.lines, one.read, strict=True):
         if _end_at(original, begins, context.split_starts(original.id), len(starts)) == lines:
             nothing = replace(
@@ -773,12 +743,7 @@ def moved_records(
                 records=0,
                 bytes=0,
                 checksum=0,
-                partition=None,
-                bundles=None,
-                topic_id=None,
-                reasons=None,
-                swallowed=None,
-                filtered=None,
+                **none_of_these,
             )
             found.append(Moved(MovedKey(SplitId(one.id, begins), lines, ""), nothing))
     return found
@@ -817,23 +782,26 @@ class _Group:
         )
 
 
+def _more(found: Sequence[object]) -> str:
+    return f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+
+
 def note_of_successors(found: Sequence[FileId]) -> str:
     """Return the sentence on new files at paths of others that were found nowhere."""
-    first, more = found[0].path, f" and {len(found) - 1:,} more" if len(found) > 1 else ""
     what, lies = ("1 file is", "lies") if len(found) == 1 else (f"{len(found):,} files are", "lie")
     return (
         f"{what} new, and {lies} where another file was shipped from that is gone: "
-        f"{first}{more}. A file with another beginning is sent whole (`source.on_replaced: "
-        "continue`)."
+        f"{found[0].path}{_more(found)}. A file with another beginning is sent whole "
+        "(`source.on_replaced: continue`)."
     )
 
 
 def note_of(found: Sequence[RecognisedFile]) -> str:
     """Return the sentence on files that were recognised."""
-    first, more = found[0], f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+    first = found[0]
     what = "1 file was" if len(found) == 1 else f"{len(found):,} files were"
     return (
-        f"{what} recognised as moved: {first.original.path} → {first.path}{more}. By their "
+        f"{what} recognised as moved: {first.original.path} → {first.path}{_more(found)}. By their "
         f"checksums, {plural(sum(one.records for one in found), 'record')} had been delivered "
         "before, and nothing of that is sent again."
     )

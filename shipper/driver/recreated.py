@@ -90,7 +90,10 @@ def error(
 ) -> TopicRecreated:
     """Return the error. ``sent``: a sentence on the records sent so far."""
     return TopicRecreated(
-        f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} {remedy(pipeline)}"
+        f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} To send exactly these records "
+        f"again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and "
+        "run the window again. Or re-ship whole files with `--reship`: consumers of the pipeline's "
+        "other topics will see duplicates."
     )
 
 
@@ -117,14 +120,6 @@ def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
         for one in lost
         if one.resent
     ]
-
-
-def remedy(pipeline: str) -> str:
-    return (
-        "To send exactly these records again, set `delivery.on_recreated: resend` in "
-        f"pipelines/{original(pipeline)}.yaml and run the window again. Or re-ship whole files "
-        "with `--reship`: consumers of the pipeline's other topics will see duplicates."
-    )
 
 
 def refuse_late(

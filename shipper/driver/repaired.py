@@ -24,15 +24,7 @@ def judges_lines(pipeline: Pipeline) -> bool:
 def repaired(context: RunContext, started_at: dt.datetime) -> RepairedResult:
     """Judge repaired records. Raises ConfigError for SQL that a run would refuse."""
     asked = RepairedResult.model_validate_json(context.folder.read_text(TO_JUDGE) or "")
-    context.start_spark()
-    with context.phases("analysing SQL"):
-        context.engine.refuse_unsafe_sql(context.config_dir)
+    context.start_spark_for_sql()
     with context.phases("judging"):
         context.engine.judge_repaired(asked.records)
-    finished_at = dt.datetime.now(dt.UTC)
-    return RepairedResult(
-        **context.common(REPAIRED),
-        started_at=started_at,
-        finished_at=finished_at,
-        records=asked.records,
-    )
+    return RepairedResult(**context.common(REPAIRED, started_at), records=asked.records)

@@ -25,13 +25,13 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.transaction import Transactions
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.fold import LedgerRecords, invalidations_in
+from shipper.ledger.fold import LedgerRecords, invalidations_in, is_invalidated
 from shipper.ledger.intervals import Interval, decode_ordinals
-from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spark_hash
 from shipper.ledger.roots import Roots
-from shipper.ledger.takeover import sole_run, transactional_id
-from shipper.ledger.writing import lane_settings, right_of, within
+from shipper.ledger.takeover import sole_run
+from shipper.ledger.writing import first_lane, lane_settings, within
 from shipper.types import Header
 
 _BATCH_BYTES = 1_000_000
@@ -171,8 +171,7 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
         for _, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    over = invalidated.get(key.split.file)
-                    if over is not None and value.generation < over.generation:
+                    if is_invalidated(key, value, invalidated):
                         continue
                     if value.replay:
                         found.replays[ReplayKey(key.split, key.first)] = SentReplay(
@@ -212,7 +211,7 @@ def replay(
     found = Replayed()
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as found.generation:
         paths = {repaired.place.file for repaired in wanted}
-        known = in_quarantine(ledger.decide(AskFiles(paths)).answer)
+        known = in_quarantine(ledger.decide(ask_files(paths)).answer)
         chunks = _chunks(known, cluster.name, wanted)
         left, earlier = [], dict[RecordPosition, str]()
         for repaired in wanted:
@@ -226,10 +225,7 @@ def replay(
             left.append(repaired)
             if before is not None:
                 earlier[repaired.place] = before.value.run_id
-        lane = transactional_id(pipeline.key, cluster.name, 0, 0)
-        transactions = Transactions(
-            settings, lane, ledger.topic, right_of(ledger, found.generation)
-        )
+        transactions = first_lane(ledger, settings, found.generation)
         try:
             _send(ledger, transactions, pipeline, chunks, left, run_id, found)
         except KafkaFault as fault:
@@ -314,10 +310,8 @@ def _send(
         lane = transactions.begin(until)
         with lane.faults():
             for repaired in batch:
-                own, at = (
-                    [*headers, *repaired.headers],
-                    repaired.timestamp_ms or 0,
-                )  # librdkafka reads 0 as "now"
+                own = [*headers, *repaired.headers]
+                at = repaired.timestamp_ms or 0  # librdkafka reads 0 as "now"
                 lane.produce_patiently(
                     until, repaired.topic, repaired.value, repaired.key, headers=own, timestamp=at
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shipper.config import load_platform
@@ -24,9 +24,7 @@ from shipper.report.preview import PreviewResult
 from shipper.report.repaired import RepairedResult
 from shipper.report.results import (
     DeliveryGateResult,
-    Gap,
     GateResult,
-    PastRun,
     RunReport,
     ShipResult,
     apply_gate,
@@ -142,7 +140,10 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
 
 
 def _timed(context: RunContext, result: StepResult) -> StepResult:
-    """Add what its time was spent on to the result, and restart the clocks for the next step."""
+    """Add to the result when the step ended, and what its time was spent on; restart the clocks for
+    the next step."""
+    if not isinstance(result, RunReport):  # its page says when it ended
+        result.finished_at = now()
     result.phases, context.phases = context.phases.seconds(), Phases()
     return result
 
@@ -203,23 +204,19 @@ def _call(
 def _failed(
     context: RunContext, name: str, cluster: str | None, started_at: dt.datetime, message: str
 ) -> StepResult:
-    common = context.common(name) | {
-        "status": "failed",
-        "error": message,
-        "started_at": started_at,
-        "finished_at": now(),
-    }
+    common = context.common(name, started_at) | {"status": "failed", "error": message}
     if name == PLAN:
         return PlanResult(**common, source=context.pipeline.source.path)
-    if name == PREVIEW:
-        return PreviewResult(**common)
-    if name == REPAIRED:
-        return RepairedResult(**common)
     if name == SHIP and cluster:
         return ShipResult(**common, cluster=cluster)
     if name == GATE_DELIVERY and cluster:
         return DeliveryGateResult(**common, cluster=cluster)
-    return GateResult(**common) if name == GATE_SOURCE else StepResult(**common)
+    kinds: dict[str, type[StepResult]] = {
+        PREVIEW: PreviewResult,
+        REPAIRED: RepairedResult,
+        GATE_SOURCE: GateResult,
+    }
+    return kinds.get(name, StepResult)(**common)
 
 
 def report(context: RunContext, started_at: dt.datetime) -> RunReport:
@@ -241,7 +238,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         planned = apply_gate(planned, gate)
     cause = _first_cause(expected)
     found = RunReport(
-        **context.common(REPORT),
+        **(context.common(REPORT, started_at) | {"finished_at": now()}),
         status="failed" if cause else "succeeded",
         error=cause,
         owner=pipeline.owner,
@@ -254,8 +251,6 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         page=folder.path("report.html"),
         log_url=context.log_url,
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
-        started_at=started_at,
-        finished_at=now(),
     )
     from shipper.report.page import render  # no other step needs jinja2
 
@@ -287,12 +282,35 @@ def _note(context: RunContext, found: RunReport | None) -> None:
 
 
 def _of_earlier_runs(context: RunContext) -> dict[str, Any]:
+    """Look at earlier runs. What cannot be had is said and left out: the report is worth more."""
+    uri, pipeline, start = context.own_runs_uri, context.pipeline, context.window.start
+    names, clusters = pipeline.names, pipeline.clusters
     with looked_at_once():
         return {
-            "history": _history(context),
-            "gaps": _gaps(context),
-            "fresh_until": _fresh_until(context),
+            "history": _unless_unknown(
+                "earlier runs cannot be listed, so the page shows none",
+                lambda: past_runs(uri, pipeline.key, start, most=_HISTORY_RUNS, names=names),
+                [],
+            ),
+            "gaps": _unless_unknown(
+                "missing windows are unknown, so the page shows none",
+                lambda: gaps_before(uri, pipeline, start),
+                None,
+            ),
+            "fresh_until": _unless_unknown(
+                "the freshness of the clusters is unknown",
+                lambda: fresh_until(uri, pipeline.key, clusters, now()),
+                {},
+            ),
         }
+
+
+def _unless_unknown(problem: str, ask: Callable[[], Any], otherwise: object) -> Any:
+    try:
+        return ask()
+    except (OSError, ShipperError) as error:
+        say(f"report: {problem} ({error})")
+        return otherwise
 
 
 def _prune(context: RunContext) -> None:
@@ -307,39 +325,6 @@ def _prune(context: RunContext) -> None:
         )
     except (OSError, ShipperError) as error:
         say(f"report: old results could not be removed, and stay until the next run ({error})")
-
-
-def _gaps(context: RunContext) -> list[Gap] | None:
-    try:
-        return gaps_before(context.own_runs_uri, context.pipeline, context.window.start)
-    except (OSError, ShipperError) as error:
-        say(f"report: missing windows are unknown, so the page shows none ({error})")
-        return None
-
-
-def _fresh_until(context: RunContext) -> dict[str, dt.datetime]:
-    try:
-        return fresh_until(
-            context.own_runs_uri, context.pipeline.key, context.pipeline.clusters, now()
-        )
-    except OSError as error:
-        say(f"report: the freshness of the clusters is unknown ({error})")
-        return {}
-
-
-def _history(context: RunContext) -> list[PastRun]:
-    """Empty if it cannot be had: a report is worth more than its history."""
-    try:
-        return past_runs(
-            context.own_runs_uri,
-            context.pipeline.key,
-            context.window.start,
-            most=_HISTORY_RUNS,
-            names=context.pipeline.names,
-        )
-    except OSError as error:
-        say(f"report: earlier runs cannot be listed, so the page shows none ({error})")
-        return []
 
 
 def _first_cause(expected: Sequence[RunStep]) -> str | None:

@@ -17,6 +17,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Scan
+from shipper.driver.gate import listed
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_pieces
 from shipper.driver.preflight import Preflight, Sample, preflight
@@ -50,9 +51,9 @@ from shipper.ledger.codec import encode_moved
 from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import AskCommitted, Committed, LedgerLog
-from shipper.ledger.takeover import Fences, Takeover, take_over, transactional_id
-from shipper.ledger.writing import invalidate, patience_of, write_as_lane
+from shipper.ledger.log import LedgerLog, ask_committed
+from shipper.ledger.takeover import Fences, Takeover, take_over
+from shipper.ledger.writing import invalidate, write_as_lane
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, apply_gate
@@ -89,10 +90,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     connections.begin_writing(planned.to_fence if planned else {})
     sample = Sample(plan.sample_ratio, plan.long_lines)
     folder = context.ledger_folder(cluster_name)
-    ledger = LedgerLog(
-        client, cluster, context.pipeline.key, folder, patience=patience_of(context.pipeline)
-    )
-    ledger.lies_at(plan.source_root, context.pipeline.source.formerly)
+    ledger = context.ledger(cluster_name, plan.source_root)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
@@ -102,12 +100,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             ledger.create()
         connections.wait()
     delivery = context.pipeline.delivery
-    result = ShipResult(
-        **context.common("ship"),
-        cluster=cluster_name,
-        started_at=started_at,
-        finished_at=started_at,
-    )
+    result = ShipResult(**context.common("ship", started_at), cluster=cluster_name)
     result.earlier_wire_bytes = _earlier_wire_bytes(context, cluster_name)
     lease = HeldLease(
         ledger, context.folder.run_id, delivery.lease_seconds, delivery.lease_wait_seconds,
@@ -126,7 +119,6 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             held.close()
             drawn.result()
     result.notes += _keep_snapshot(ledger)
-    result.finished_at = dt.datetime.now(dt.UTC)
     return result
 
 
@@ -176,12 +168,6 @@ def _keep_snapshot(ledger: LedgerLog) -> list[str]:
     return []
 
 
-def _some(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:_NAMED]) + (
-        f" and {len(topics) - _NAMED:,} more topics" if len(topics) > _NAMED else ""
-    )
-
-
 class ClusterShip:
     """Ship to one cluster, from the takeover to the account."""
 
@@ -215,9 +201,7 @@ class ClusterShip:
         """Files that are left and cannot be read, as the plan or the reading found."""
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
-        self._committed: list[Committed] | None = None
-        """Chunks that this ship committed, by the ledger; None: not read yet."""
-        self._chunks: Chunks | None = None
+        self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
         """Return topic → what earlier attempts of this very run sent there."""
@@ -235,7 +219,9 @@ class ClusterShip:
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
-        result.guarantee = "exactly_once" if self._preflight.transactional else "at_least_once"
+        result.guarantee = (
+            "exactly_once" if self._preflight.settings.transactional else "at_least_once"
+        )
         if result.status == "failed":
             return taken
         try:
@@ -248,9 +234,7 @@ class ClusterShip:
         return taken
 
     def _take_over(self, tasks: int, lanes: int) -> Takeover:
-        known, fences = self._lease.control, self._fences
-        self._lease.control = self._fences = None  # of the first takeover alone
-        return take_over(
+        taken = take_over(
             self._ledger,
             self._preflight.settings,
             self._cluster.name,
@@ -259,10 +243,11 @@ class ClusterShip:
             lanes,
             [file.path for file in self._files]
             + [one.original.path for one in self._planned_cluster.recognised],
-            known=known,
-            also=[self._lease.held()],
-            fences=fences,
+            lease=self._lease,
+            fences=self._fences,
         )
+        self._lease.control = self._fences = None  # of the first takeover alone
+        return taken
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
         """Return the takeover without chunks whose topics are gone. The ship fails if records of
@@ -322,10 +307,9 @@ class ClusterShip:
             self._context, planned, taken.chunks, ledger, self._files, generation=taken.generation
         )
         if moved:
-            lane = transactional_id(ledger.pipeline, self._cluster.name, 0, 0)
             records = [encode_moved(ledger.pipeline, key, value) for key, value in moved]
             try:
-                write_as_lane(ledger, self._preflight.settings, lane, taken.generation, records)
+                write_as_lane(ledger, self._preflight.settings, taken.generation, records)
             except KafkaFault as fault:
                 raise ClusterError(
                     f"cluster {self._cluster.name}: the renamed files could not be written to "
@@ -349,38 +333,28 @@ class ClusterShip:
             )
             left = self._pending(taken)
         if left.left:
-            context.start_spark()
-            with context.phases("analysing SQL"):
-                context.engine.refuse_unsafe_sql(context.config_dir)
+            context.start_spark_for_sql()
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._invalidate(left, taken)
         if left.skipped:
-            names = ", ".join(file.path for file in left.skipped[:_NAMED]) + (
-                ", …" if len(left.skipped) > _NAMED else ""
-            )
+            names = listed([file.path for file in left.skipped], _NAMED)
             what = "file was" if len(left.skipped) == 1 else "files were"
-            note = (
+            self._note(
                 f"{len(left.skipped)} {what} replaced after being shipped and left alone "
-                f"(`on_replaced: skip`): {names}"
+                f"(`on_replaced: skip`): {names}."
             )
-            say(f"{self._cluster.name}: {note}")
-            result.notes.append(f"{note}.")
         if left.older:
             result.notes.append(shipped_under_another(len(left.older)))
         self._earlier = taken.chunks.sent_by(context.folder.run_id)
         if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
-            note = (
+            self._note(
                 f"{plural(earlier, 'record')} of those already committed came from an earlier "
                 "attempt of this very run."
             )
-            say(f"{self._cluster.name}: {note}")
-            result.notes.append(note)
         late = [file for file in left.left if file in self._late_windows]
-        result.late_files, result.late_windows = (
-            len(late),
-            len({self._late_windows[file] for file in late}),
-        )
+        result.late_files = len(late)
+        result.late_windows = len({self._late_windows[file] for file in late})
         before = taken.chunks.records_by_topic(
             split
             for splits in taken.chunks.splits_of(set(left.complete)).values()
@@ -390,7 +364,10 @@ class ClusterShip:
         if left.left:
             files = plural(len(splits_of), "file")
             say(f"{self._cluster.name}: shipping {len(left.left)} of {files}")
-            result.ends_before = self._ends_before(ends)
+            # Only this ship can write for the pipeline now, and has not begun. So records of
+            # earlier ships, also of an earlier try of this very run, lie before these offsets, and
+            # all records of this ship behind them.
+            result.ends_before = ends.ends(context.pipeline.may_ship_to) if ends else None
             self._scan_and_ship(left, taken)
         else:
             say(
@@ -405,14 +382,12 @@ class ClusterShip:
         """Return the ledger's entries on the window's files after all shipping has ended. A
         transaction that was cut off stays open until the next run fences it, so this waits only for
         the records in front of it."""
+        question = ask_committed(taken.chunks_end)
         try:
             try:
-                seen, least = (
-                    self._ledger.look(AskCommitted(taken.chunks_end), _STOPPED_READS_SECONDS),
-                    "",
-                )
+                least, seen = "", self._ledger.look(question, _STOPPED_READS_SECONDS)
             except OutcomeUnknown:
-                seen, least = self._ledger.look(AskCommitted(taken.chunks_end)), "at least "
+                least, seen = "at least ", self._ledger.look(question)
             for chunk in seen:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._pending(taken)
@@ -438,12 +413,6 @@ class ClusterShip:
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(read_back.connect)
             yield read_back
-
-    def _ends_before(self, read_back: ReadBack | None) -> dict[str, list[int]] | None:
-        """Take the topics' ends when only this ship can write for the pipeline, and before it
-        begins. So records of earlier ships, also of an earlier try of this very run, lie before
-        these offsets, and all records of this ship behind them."""
-        return read_back.ends(self._context.pipeline.may_ship_to) if read_back else None
 
     def _pending(self, taken: Takeover) -> Pending:
         found = pending(
@@ -490,10 +459,7 @@ class ClusterShip:
     def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
         """Refuse a plan that is older than another run's ship of one of its files, since it cannot
         say whether those records are to be shipped again. Raises StepResultError."""
-        planned = next(
-            (each.generation for each in self._plan.clusters if each.cluster == self._cluster.name),
-            None,
-        )
+        planned = self._planned_cluster.generation
         if planned is None:
             return
         run_id, over = self._context.folder.run_id, set(left.void)
@@ -529,14 +495,13 @@ class ClusterShip:
         """Check that the ledger says that each file is complete: a ship is green only then,
         whatever the tasks said."""
         with self._context.phases("reading the ledger"):
-            now = taken.read_on(self._ledger)
-        self._committed, self._chunks = now.since, now.chunks
+            self._at_end = now = taken.read_on(self._ledger)
         still = self._pending(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
                 f"cluster {self._cluster.name}: every task succeeded, but the ledger does not "
-                f"hold all of {_some(missing)}. What was committed stays. Run again: only the "
-                "rest is sent. If this happens again, report it as a bug.",
+                f"hold all of {listed(missing, _NAMED)}. What was committed stays. Run again: "
+                "only the rest is sent. If this happens again, report it as a bug.",
                 code="SHIP-607",
             )
 
@@ -591,12 +556,11 @@ class ClusterShip:
 
     def _next_scan(self, unsent: Mapping[str, int], taken: Takeover, deadline: float) -> Scan:
         if missing := wait_for(TopicLookup(self._preflight.settings), unsent, deadline):
-            named = _some(
-                [
-                    f"{topic} ({plural(unsent[topic], 'record')}: {state.reason})"
-                    for topic, state in missing.items()
-                ]
-            )
+            waiting = [
+                f"{topic} ({plural(unsent[topic], 'record')}: {state.reason})"
+                for topic, state in missing.items()
+            ]
+            named = listed(waiting, _NAMED)
             return Scan(
                 error=TopicMissing(
                     f"cluster {self._cluster.name}: records were not delivered within "
@@ -605,7 +569,8 @@ class ClusterShip:
                     "is sent."
                 )
             )
-        named = _some([f"{topic} ({plural(count, 'record')})" for topic, count in unsent.items()])
+        waiting = [f"{topic} ({plural(count, 'record')})" for topic, count in unsent.items()]
+        named = listed(waiting, _NAMED)
         say(f"{self._cluster.name}: another pass for {named}")
         self._result.notes.append(
             f"Another pass over the files was needed for parked records of {named}."
@@ -626,12 +591,13 @@ class ClusterShip:
             raise TopicRecreated(self._result.error or "")
         return present
 
+    def _note(self, note: str) -> None:
+        say(f"{self._cluster.name}: {note}")
+        self._result.notes.append(note)
+
     def _failed(self, error: ShipperError) -> None:
-        self._result.status, self._result.error, self._result.final = (
-            "failed",
-            error.message,
-            not error.retriable,
-        )
+        self._result.status, self._result.error = "failed", error.message
+        self._result.final = not error.retriable
 
     def _check_reading(self, left: Pending, done: Scan) -> None:
         """Note the files that the reader could not read to their end, and those of which the tasks
@@ -646,18 +612,14 @@ class ClusterShip:
             pieces, done.reports, done.receipts, verbatim=self._context.pipeline.source.verbatim
         )
         self._unreadable += [file for file in found if file.path not in known]
-        if done.error is None and (empty := without_records(pieces, done.receipts)):
-            note = (
-                f"{plural(len(empty), 'file')} with bytes but without a line "
-                f"({min(empty)}{', …' if len(empty) > 1 else ''})."
-            )
-            self._result.notes += [] if note in self._result.notes else [note]
-        if (
-            done.error is None
-            and (note := too_long(pieces, done.reports))
-            and note not in self._result.notes
-        ):
-            self._result.notes.append(note)
+        if done.error is None:
+            empty, notes = without_records(pieces, done.receipts), [too_long(pieces, done.reports)]
+            if empty:
+                count, more = plural(len(empty), "file"), ", …" if len(empty) > 1 else ""
+                notes.append(f"{count} with bytes but without a line ({min(empty)}{more}).")
+            self._result.notes += [
+                note for note in notes if note and note not in self._result.notes
+            ]
 
     def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
@@ -670,7 +632,7 @@ class ClusterShip:
             topic.earlier, topic.earlier_bytes = self._earlier.get(topic.topic, SentToTopic(0, 0))
         if quarantine and result.status != "failed":
             files = {file.id for file in self._files}
-            behind = records_behind(result, files, self._chunks or taken.chunks)
+            behind = records_behind(result, files, (self._at_end or taken).chunks)
             if fault := too_many_quarantined(result, quarantine, behind):
                 self._failed(TooManyQuarantined(fault))
 
@@ -679,9 +641,11 @@ class ClusterShip:
         everything."""
         wait_seconds = self._preflight.settings.transaction_timeout_ms / 1000 + 15
         try:
-            committed = self._committed
-            if committed is None:
-                committed = self._ledger.look(AskCommitted(taken.chunks_end), wait_seconds)
+            committed = (
+                self._at_end.since
+                if self._at_end
+                else self._ledger.look(ask_committed(taken.chunks_end), wait_seconds)
+            )
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
             self._result.notes.append(

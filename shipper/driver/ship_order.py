@@ -76,10 +76,8 @@ def _splits(
     context: RunContext, taken: Takeover, files: Sequence[PlannedFile]
 ) -> dict[int, OrderedSplit]:
     pipeline = context.pipeline
-    restores_bom, in_order = (
-        pipeline.records.value == "value" and pipeline.records.avro is None,
-        pipeline.delivery.ordering == "file",
-    )
+    restores_bom = pipeline.records.value == "value" and pipeline.records.avro is None
+    in_order = pipeline.delivery.ordering == "file"
     headers = context.engine.headers_of_files([file.uri for file in files])
     found: dict[int, OrderedSplit] = {}
     count = 0
@@ -88,17 +86,21 @@ def _splits(
         count += len(starts)
         for start in starts:
             split = SplitId(file.id, start)
-            state = taken.chunks.splits.get(split)
-            topics = state.topics if state else set()
+            state = taken.chunks.splits.get(split, SplitState())
+            topics = state.topics
             found[split_hash(file.uri, split.file, start)] = OrderedSplit(
                 split,
                 bom=start == 0 and file.bom and restores_bom,
-                there={topic: state.intervals(topic) for topic in topics} if state else {},
-                partitions=_partitions(state, topics) if state and in_order else {},
-                quarantines=state.quarantines if state else frozenset(),
+                there={topic: state.intervals(topic) for topic in topics},
+                partitions={
+                    topic: number
+                    for topic in (topics if in_order else ())
+                    if (number := state.partition(topic)) is not None
+                },
+                quarantines=state.quarantines,
                 counts_bytes=file.format == PLAIN and pipeline.source.verbatim,
                 skipped_bytes=3 if start == 0 and file.bom and pipeline.source.verbatim else 0,
-                end_known=state is not None and state.end is not None,
+                end_known=state.end is not None,
                 of=len(starts),
                 etag=file.etag or None,
                 head=(file.head or None) if file.format != UNREADABLE else None,
@@ -112,7 +114,3 @@ def _splits(
             code="SHIP-312",
         )
     return found
-
-
-def _partitions(state: SplitState, topics: set[str]) -> dict[str, int]:
-    return {topic: number for topic in topics if (number := state.partition(topic)) is not None}

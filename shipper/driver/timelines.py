@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from shipper.ledger.fold import Chunks
 from shipper.ledger.log import Committed
@@ -15,6 +14,9 @@ from shipper.types import FileId
 from shipper.worker.receipt import LaneSample, Receipt
 
 _MOST_POINTS = 600
+
+#: Two samples of a task, one after the other.
+_Step = tuple[LaneSample, LaneSample]
 
 
 def timeline(committed: Sequence[Committed], generations: Collection[int]) -> list[TimelinePoint]:
@@ -53,41 +55,30 @@ def last_commits(chunks: Chunks, files: Mapping[FileId, str]) -> dict[str, dt.da
     return {tick: dt.datetime.fromtimestamp(at / 1000, dt.UTC) for tick, at in found.items()}
 
 
-class _SampleStep(NamedTuple):
-    """Step from one sample of a task to its next."""
-
-    before: LaneSample
-    now: LaneSample
-
-
 def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
     """Sum up the tasks' samples in at most 600 intervals of a second or more."""
-    steps = [
-        (receipt.task, _SampleStep(*pair))
-        for receipt in receipts
-        for pair in pairwise(receipt.samples)
-    ]
+    steps = [(receipt.task, step) for receipt in receipts for step in pairwise(receipt.samples)]
     if not steps:
         return []
-    first, last = min(step.now.at for _, step in steps), max(step.now.at for _, step in steps)
+    first, last = min(now.at for _, (_, now) in steps), max(now.at for _, (_, now) in steps)
     width = max(1.0, (last - first) / _MOST_POINTS)
-    seen: dict[int, dict[int, list[_SampleStep]]] = {}
+    seen: dict[int, dict[int, list[_Step]]] = {}
     for task, step in steps:
-        seen.setdefault(int((step.now.at - first) / width), {}).setdefault(task, []).append(step)
+        seen.setdefault(int((step[1].at - first) / width), {}).setdefault(task, []).append(step)
     return [
         _lane_point(first + index * width, list(tasks.values()))
         for index, tasks in sorted(seen.items())
     ]
 
 
-def _lane_point(at: float, tasks: Sequence[Sequence[_SampleStep]]) -> LanePoint:
+def _lane_point(at: float, tasks: Sequence[Sequence[_Step]]) -> LanePoint:
     """Sum up one interval. ``tasks``: for each, its steps in the interval."""
 
     def mean(of: Callable[[LaneSample], float]) -> float:
-        return sum(sum(of(step.now) for step in steps) / len(steps) for steps in tasks)
+        return sum(sum(of(now) for _, now in steps) / len(steps) for steps in tasks)
 
     def added(of: Callable[[LaneSample], float]) -> float:
-        return sum(max(0.0, of(step.now) - of(step.before)) for steps in tasks for step in steps)
+        return sum(max(0.0, of(now) - of(before)) for steps in tasks for before, now in steps)
 
     passed = added(lambda sample: sample.at)
     return LanePoint(

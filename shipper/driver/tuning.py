@@ -47,16 +47,10 @@ class LinkProfile:
     """Uncompressed bytes per byte on the wire, of a sample."""
     limit_bytes: int
     """Smallest max.message.bytes of the topics."""
-
-
-@dataclass(frozen=True)
-class RateCap:
-    """`rate_limit`: how much may be sent, and how long a transaction may wait for it while it is
-    open."""
-
-    bytes_per_second: int
-    """Bytes per second on the wire, of all tasks."""
-    most_seconds: float
+    cap_bytes_per_second: int | None = None
+    """`rate_limit`: bytes per second on the wire, of all tasks."""
+    cap_seconds: float = 0.0
+    """Longest time for which an open transaction may wait for the cap."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,6 @@ def tune(
     tasks: int,
     memory_bytes: int,
     overrides: TuningOverrides = TuningOverrides(),
-    cap: RateCap | None = None,
 ) -> Tuning:
     """Size each of ``tasks`` tasks so that the link is full, or what a cap leaves of it.
     ``memory_bytes``: most bytes of chunks under way in a task."""
@@ -101,13 +94,12 @@ def tune(
     )
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
     most = memory_bytes
-    if cap is not None:
+    if link.cap_bytes_per_second:
         # The last task at work has all of the cap, but no task may hold a transaction open for
         # longer than its share takes.
-        rate = min(rate, cap.bytes_per_second * link.ratio)
-        most = max(
-            _LEAST_CHUNK_BYTES, int(cap.bytes_per_second * link.ratio / tasks * cap.most_seconds)
-        )
+        cap = link.cap_bytes_per_second * link.ratio
+        rate = min(rate, cap)
+        most = max(_LEAST_CHUNK_BYTES, int(cap / tasks * link.cap_seconds))
         batch = overrides.batch_bytes or min(batch, most)
     chunk = overrides.chunk_bytes or max(
         batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
-from shipper.kafka.connection import ClientErrors, KafkaFault, connection, make_client, to_fault
+from shipper.kafka.connection import ClientOwner, KafkaFault, connection, make_client, to_fault
 from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -98,7 +98,7 @@ class LogFacts:
     """Offsets behind the last record, committed or not (READ_UNCOMMITTED)."""
 
 
-class ClusterAdmin:
+class ClusterAdmin(ClientOwner):
     """One cluster: its brokers, its topics, their settings and offsets. Raises ClusterError where
     it cannot answer within the timeout."""
 
@@ -107,17 +107,12 @@ class ClusterAdmin:
         self._bootstrap = cluster.bootstrap
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
-        self._client_errors = ClientErrors(self._serve)
-        self._ours = {"error_cb": self._client_errors.hear}
-        self._admin = make_client(AdminClient, cluster.name, self._connection, self._ours)
+        super().__init__(AdminClient, cluster.name, self._connection)
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
         self._rtt = -math.inf, 0.0
         """Time of the measurement, and the round trip in seconds."""
-
-    def _serve(self) -> None:
-        self._admin.poll(0)
 
     def topics(self) -> dict[str, int]:
         """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,
@@ -136,7 +131,7 @@ class ClusterAdmin:
         deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
             try:
-                found = self._admin.list_topics(
+                found: ClusterMetadata = self._client.list_topics(
                     timeout=max(0.1, min(slice_seconds, deadline - time.monotonic()))
                 )
             except KafkaException as error:
@@ -201,7 +196,7 @@ class ClusterAdmin:
         """Return facts of those of ``topics`` that exist. Raises ClusterError."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = (
-            self._admin.describe_configs(asked, request_timeout=self._timeout) if asked else {}
+            self._client.describe_configs(asked, request_timeout=self._timeout) if asked else {}
         )
         metadata = self._metadata()  # asked at the same time
         known = metadata.topics
@@ -209,28 +204,18 @@ class ClusterAdmin:
         for resource, future in futures.items():
             if resource.name in known:
                 partitions = known[resource.name].partitions.values()
-                settings = {
-                    name: entry.value
-                    for name, entry in self._entries(resource.name, future).items()
-                }
+                entries = self._result(
+                    future,
+                    f"the settings of topic {resource.name} cannot be read",
+                    "Grant DescribeConfigs on the topic to the user in `properties`. `shipper "
+                    "doctor` shows what else is missing.",
+                )
+                settings = {name: entry.value for name, entry in entries.items()}
                 replication = min((len(partition.replicas) for partition in partitions), default=0)
                 found[resource.name] = TopicFacts(
                     len(partitions), settings, replication, len(metadata.brokers)
                 )
         return found
-
-    def _entries(self, topic: str, future: Any) -> Any:
-        try:
-            return future.result()
-        except KafkaException as error:
-            fault = self._explained(error)
-            if not is_refusal(fault.name):
-                raise self._failed(f"topic {topic}", fault) from error
-            raise ClusterRefuses(
-                f"cluster {self._name}: the settings of topic {topic} cannot be read: "
-                f"{fault.text} Grant DescribeConfigs on the topic to the user in `properties`. "
-                "`shipper doctor` shows what else is missing."
-            ) from error
 
     def limits(self, topics: Collection[str]) -> dict[str, TopicLimit]:
         """Return topic → its limit, for those of ``topics`` that exist. Raises ClusterError."""
@@ -246,7 +231,7 @@ class ClusterAdmin:
         for _ in range(3):
             began = time.monotonic()
             try:
-                self._admin.list_topics(topic, timeout=self._timeout)
+                self._client.list_topics(topic, timeout=self._timeout)
             except KafkaException as error:
                 raise self._failed(
                     f"no answer from {self._bootstrap}", to_fault(error.args[0])
@@ -273,19 +258,13 @@ class ClusterAdmin:
             )
             for name, count in topics.items()
         ]
-        for future in self._admin.create_topics(new, request_timeout=self._timeout).values():
-            try:
-                future.result()
-            except KafkaException as error:
-                fault = self._explained(error)
-                if fault.name != "TOPIC_ALREADY_EXISTS":
-                    if not is_refusal(fault.name):
-                        raise self._failed(f"cannot create {', '.join(topics)}", fault) from error
-                    raise ClusterRefuses(
-                        f"cluster {self._name}: {', '.join(topics)} cannot be created: "
-                        f"{fault.text} Grant Create on it to the user in `properties`, or "
-                        "create it."
-                    ) from error
+        for future in self._client.create_topics(new, request_timeout=self._timeout).values():
+            self._result(
+                future,
+                f"{', '.join(topics)} cannot be created",
+                "Grant Create on it to the user in `properties`, or create it.",
+                but="TOPIC_ALREADY_EXISTS",
+            )
         self._wait_until_known(topics)
 
     def _wait_until_known(self, topics: Mapping[str, int]) -> None:
@@ -349,7 +328,7 @@ class ClusterAdmin:
         moments of a new topic."""
         deadline = time.monotonic() + self._timeout
         while True:
-            futures = self._admin.list_offsets(
+            futures = self._client.list_offsets(
                 dict.fromkeys(partitions, spec),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self._timeout,
@@ -368,33 +347,32 @@ class ClusterAdmin:
         ClusterError."""
         known = self._metadata()
         partitions = [TopicPartition(topic, number) for number in known.topics[topic].partitions]
-        described = self._admin.describe_topics(
+        described = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
         with ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
             asked = meanwhile.submit(self._offsets, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
             starts = asked.result()
-        topic_id = str(self._result(described[topic]).topic_id)
-        return LogFacts(
-            str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id, starts, ends
-        )
+        return LogFacts(*self._ids(known, described[topic]), starts, ends)
 
     def topic_ids(self, topic: str) -> TopicIds:
         """Return the ids of the topic and its cluster. Raises ClusterError."""
-        described = self._admin.describe_topics(
+        described = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
-        cluster_id = str(self._metadata().cluster_id)  # asked at the same time
-        topic_id = str(self._result(described[topic]).topic_id)
-        return TopicIds(cluster_id, "" if topic_id == NO_TOPIC_ID else topic_id)
+        return self._ids(self._metadata(), described[topic])  # asked at the same time
+
+    def _ids(self, known: ClusterMetadata, described: Any) -> TopicIds:
+        topic_id = str(self._result(described).topic_id)
+        return TopicIds(str(known.cluster_id), "" if topic_id == NO_TOPIC_ID else topic_id)
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
         """Return topic → its present id, as :data:`shipper.types.PresentIds` has it; without topics
         that this user may not see. Raises ClusterError."""
         if not topics:
             return {}
-        asked = self._admin.describe_topics(
+        asked = self._client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=self._timeout
         )
         found = read_answers(asked, self._client_errors.explained)
@@ -440,7 +418,7 @@ class ClusterAdmin:
         the fault if the topic does not exist or may not be seen."""
         if not topics:
             return {}
-        asked = self._admin.describe_topics(
+        asked = self._client.describe_topics(
             TopicCollection(list(topics)),
             include_authorized_operations=True,
             request_timeout=self._timeout,
@@ -452,7 +430,7 @@ class ClusterAdmin:
         coordinator is missing, as on a cluster that never had a group."""
         deadline = time.monotonic() + self._timeout
         while True:
-            asked = self._admin.describe_consumer_groups(
+            asked = self._client.describe_consumer_groups(
                 [group],
                 include_authorized_operations=True,
                 request_timeout=max(0.1, deadline - time.monotonic()),
@@ -477,17 +455,28 @@ class ClusterAdmin:
         """Ask whether a topic could be created, and create none. Raises KafkaFault."""
         new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
         try:
-            self._admin.create_topics(new, request_timeout=self._timeout, validate_only=True)[
+            self._client.create_topics(new, request_timeout=self._timeout, validate_only=True)[
                 topic
             ].result()
         except KafkaException as error:
             raise self._explained(error) from error
 
-    def _result(self, future: Any) -> Any:
+    def _result(
+        self, future: Any, what: str = "it cannot be asked", remedy: str = "", *, but: str = ""
+    ) -> Any:
+        """Return the answer; None for the fault ``but``. Raises ClusterError, with the ``remedy``
+        for a missing right."""
         try:
             return future.result()
         except KafkaException as error:
-            raise self._failed("it cannot be asked", to_fault(error.args[0])) from error
+            fault = to_fault(error.args[0])
+            if fault.name == but:
+                return None
+            if remedy and is_refusal(fault.name):
+                raise ClusterRefuses(
+                    f"cluster {self._name}: {what}: {fault.text} {remedy}"
+                ) from error
+            raise self._failed(what, fault) from error
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:

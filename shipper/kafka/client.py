@@ -135,6 +135,7 @@ class ClusterClient(ClusterAdmin):
 
     def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
         super().__init__(cluster, timeout_seconds)
+        self._heard = {"error_cb": self._client_errors.hear}
         self._producer: Producer | None = None
         self._producer_lock, self._readers_lock = threading.Lock(), threading.Lock()
         self._readers: dict[tuple[str, int], _Reader] = {}
@@ -226,28 +227,20 @@ class ClusterClient(ClusterAdmin):
         least_end: int = 0,
     ) -> Iterator[list[Message]]:
         reader = self._reader(topic, partition)
-        patience = self._timeout if wait_seconds is None else wait_seconds
         with reader.lock:
             reader.consumer.consume(
                 _MOST_MESSAGES, 0
             )  # what happened to its connection since the last read
             reader.consumer.assign([TopicPartition(topic, partition, start)])
             try:
-                yield from self._drain(
-                    reader.consumer,
-                    topic,
-                    partition,
-                    patience,
-                    least_end,
-                    stop_at_lso=wait_seconds is None,
-                )
+                yield from self._drain(reader.consumer, topic, partition, wait_seconds, least_end)
             finally:
                 reader.consumer.unassign()
 
     def _reader(self, topic: str, partition: int) -> _Reader:
         with self._readers_lock:
             if (topic, partition) not in self._readers:
-                self._readers[topic, partition] = _Reader(self._name, self._connection, self._ours)
+                self._readers[topic, partition] = _Reader(self._name, self._connection, self._heard)
             return self._readers[topic, partition]
 
     def _drain(
@@ -255,20 +248,18 @@ class ClusterClient(ClusterAdmin):
         consumer: Consumer,
         topic: str,
         partition: int,
-        patience: float,
+        wait_seconds: float | None,
         least_end: int,
-        *,
-        stop_at_lso: bool,
     ) -> Iterator[list[Message]]:
         """Yield messages up to the end. The first answer comes after this call, so its high
         watermark lies after all that was acknowledged before, if the answering broker is still the
         leader."""
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
+        patience = self._timeout if wait_seconds is None else wait_seconds
         position, target = -1, -1
         deadline = time.monotonic() + self._timeout
         while target < 0 or position < target:
-            entries: list[Message] = []
-            at_lso = False
+            entries, at_lso = list[Message](), False
             for message in self._answer(consumer):
                 error, offset = message.error(), _offset(message)
                 if error is None:
@@ -285,7 +276,7 @@ class ClusterClient(ClusterAdmin):
             if entries:
                 yield entries
                 deadline = time.monotonic() + patience
-            if at_lso and stop_at_lso:
+            if at_lso and wait_seconds is None:
                 return
             if time.monotonic() > deadline and target < 0:
                 silence = KafkaFault(
@@ -414,7 +405,7 @@ class ClusterClient(ClusterAdmin):
                     "message.timeout.ms": timeout_ms,
                 }
                 self._producer = make_client(
-                    Producer, self._name, self._connection, {**settings, **self._ours}
+                    Producer, self._name, self._connection, {**settings, **self._heard}
                 )
                 try:
                     for _ in range(2):  # brings a connection up: see LaneProducer.connect

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -114,11 +115,13 @@ def make_client(
         theirs = {name: value for name, value in reveal(settings).items() if name not in ours}
         return kind({**theirs, **ours}, logger=logger)
     except (KafkaException, TypeError, ValueError) as error:
-        fault = error.args[0] if error.args else error
         # The original exception holds values, and a traceback would show it.
-        raise refused(
-            cluster, settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
-        ) from None
+        raise refused(cluster, settings, _reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    fault = error.args[0] if error.args else error
+    return fault.str() if isinstance(fault, KafkaError) else str(fault)
 
 
 #: Settings that let an :class:`LogListener` hear every connection that breaks. librdkafka (2.16,
@@ -162,6 +165,27 @@ class ClientErrors(Complaints):
         )
 
 
+class ClientOwner:
+    """A client, and its complaints."""
+
+    def __init__(
+        self,
+        kind: Callable[..., Any],
+        cluster: str,
+        settings: Mapping[str, Any],
+        ours: Mapping[str, Any] = MappingProxyType({}),
+        logger: ClientLog | None = None,
+    ) -> None:
+        """Make the client as :func:`make_client` does. Raises WrongProperties."""
+        self._client_errors = ClientErrors(self._serve)
+        self._client = make_client(
+            kind, cluster, settings, {"error_cb": self._client_errors.hear, **ours}, logger
+        )
+
+    def _serve(self) -> object:
+        return self._client.poll(0)
+
+
 # Offline.
 
 _NOBODY = "127.0.0.1:1"
@@ -187,10 +211,7 @@ def refusal(cluster: Cluster) -> str | None:
     try:
         Producer(reveal(settings), logger=_SILENT)
     except (KafkaException, TypeError, ValueError) as error:
-        fault = error.args[0] if error.args else error
-        return without_secrets(
-            settings, fault.str() if isinstance(fault, KafkaError) else str(fault)
-        )
+        return without_secrets(settings, _reason(error))
     return None
 
 

@@ -42,6 +42,11 @@ class TopicLimit(NamedTuple):
     needs_key: bool = False
     """True for a compacted topic."""
 
+    @property
+    def uncompressed_bytes(self) -> int:
+        """Size of a batch that the topic accepts even if it does not compress."""
+        return max(1, self.max_bytes - BATCH_OVERHEAD_BYTES)
+
     @classmethod
     def by(cls, settings: Mapping[str, str | None]) -> TopicLimit:
         """Return the limit that ``settings``, the topic's configuration, ask for."""
@@ -101,33 +106,17 @@ class TopicLimits:
         self.learn([topic])
         return self._known.get(topic, TopicLimit())
 
-    def of(self, topic: str) -> int:
-        """Return the largest batch in bytes, compressed. Raises ClusterError."""
-        return self.limit(topic).max_bytes
-
-    def known(self, topic: str) -> int | None:
-        """Return what :meth:`of` returns, without asking; None if the topic's limit is not known
+    def known(self, topic: str) -> TopicLimit | None:
+        """Return what :meth:`limit` returns, without asking; None if the topic's limit is not known
         yet."""
-        known = self._known.get(topic, TopicLimit() if topic in self._absent else None)
-        return None if known is None else known.max_bytes
+        return self._known.get(topic, TopicLimit() if topic in self._absent else None)
 
-    def uncompressed_limit(self, topic: str) -> int:
-        """Return the size in bytes of a batch that the topic accepts even if it does not compress.
-        Raises ClusterError."""
-        return max(1, self.of(topic) - BATCH_OVERHEAD_BYTES)
-
-    def uncompressed_limit_by_now(self, topic: str) -> int:
-        """Ask the cluster again, as the limit may have been lowered, and return the limit like
-        :meth:`uncompressed_limit`. Raises ClusterError.
+    def limit_by_now(self, topic: str) -> TopicLimit:
+        """Ask the cluster again, as the limit may have been lowered. Raises ClusterError.
 
         Compare the answer with the limit that a batch was built by, and not with the known limit:
         another user of this object may have asked meanwhile.
         """
-        self.limit_by_now(topic)
-        return self.uncompressed_limit(topic)
-
-    def limit_by_now(self, topic: str) -> TopicLimit:
-        """Ask the cluster again. Raises ClusterError."""
         if self._ask is not None:
             self._known.update(self._ask([topic]))
         return self.limit(topic)

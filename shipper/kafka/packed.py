@@ -20,6 +20,11 @@ from typing import Any, NamedTuple
 _TRIED = ("2.16.",)
 _COPY = 2  # RD_KAFKA_MSG_F_COPY
 _HEADER_BYTES = object.__basicsize__
+#: rd_kafka_message_t, as numpy writes a struct of C.
+_MESSAGE = [
+    ("err", "i4"), ("rkt", "u8"), ("partition", "i4"), ("payload", "u8"), ("len", "u8"),
+    ("key", "u8"), ("key_len", "u8"), ("offset", "i8"), ("private", "u8"),
+]  # fmt: skip
 
 
 class PackedArray(NamedTuple):
@@ -99,25 +104,7 @@ class PackedProduce:
         """Queue copies of the values."""
         import numpy as np  # who has packed values has numpy, and nobody else needs it
 
-        message = np.dtype(
-            {  # rd_kafka_message_t
-                "names": [
-                    "err",
-                    "rkt",
-                    "partition",
-                    "payload",
-                    "len",
-                    "key",
-                    "key_len",
-                    "offset",
-                    "private",
-                ],
-                "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
-                "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64],
-                "itemsize": 72,
-            }
-        )
-        messages = np.zeros(len(offsets) - 1, message)
+        messages = np.zeros(len(offsets) - 1, np.dtype(_MESSAGE, align=True))
         starts = offsets.astype(np.uint64)
         messages["payload"] = np.uint64(address) + starts[:-1]
         messages["len"] = starts[1:] - starts[:-1]

@@ -20,12 +20,11 @@ from shipper.config.units import plural
 from shipper.kafka.connection import (
     HEARD_ALWAYS,
     SLICE_SECONDS,
-    ClientErrors,
+    ClientOwner,
     KafkaFault,
     LogListener,
     Until,
     call,
-    make_client,
     slice_of,
     to_fault,
 )
@@ -96,7 +95,7 @@ class RecordColumns(Protocol):
     """Partition of records without a key; None if each record has a key, which then decides."""
 
 
-class LaneProducer:
+class LaneProducer(ClientOwner):
     """One producer with its own connections, transactional or not. Thrown away after any fault,
     never repaired.
 
@@ -109,7 +108,6 @@ class LaneProducer:
         self._failed: KafkaFault | None = None
         self._transactional = settings.transactional
         self._log_listener = LogListener()
-        self._client_errors = ClientErrors(self._serve)
         self._throttled = Throttled()
         self._muted_until = 0.0
         """Time (monotonic) at which the last of the throttled connections is read again."""
@@ -122,7 +120,7 @@ class LaneProducer:
         timeout_ms = settings.transaction_timeout_ms
         self._timeout_seconds = timeout_ms / 1000
         transactional = {"transactional.id": producer_id, "transaction.timeout.ms": timeout_ms}
-        self._producer = make_client(
+        super().__init__(
             Producer,
             settings.cluster,
             settings.connection,
@@ -144,13 +142,12 @@ class LaneProducer:
                 "on_delivery": self._report,
                 "statistics.interval.ms": _STATISTICS_INTERVAL_MS,
                 "stats_cb": self._keep_statistics,
-                "error_cb": self._client_errors.hear,
                 "throttle_cb": self._hear_throttling,
                 **(HEARD_ALWAYS if settings.transactional else {}),
             },
             self._log_listener,
         )
-        self.produce = self._producer.produce
+        self.produce = self._client.produce
         # Without a transaction only a report per record shows that a part of a batch was rejected,
         # and packed records have none.
         self._library = library(
@@ -159,7 +156,7 @@ class LaneProducer:
             confluent_kafka.__version__,
         )
         self._packed = (
-            PackedProduce(self._producer, self._library)
+            PackedProduce(self._client, self._library)
             if self._library and settings.transactional
             else None
         )
@@ -182,7 +179,7 @@ class LaneProducer:
         """Bring :attr:`sent` up to date, and return it. The statistics come once a second, and most
         ships are over before. Where the library is another one than was tried, :attr:`sent` stays
         as the last statistics said."""
-        state = state_of(self._producer, self._library) if self._library else ""
+        state = state_of(self._client, self._library) if self._library else ""
         if found := _WIRE_BYTES.findall(state):
             self.sent = SentBytes(sum(map(int, _RECORD_BYTES.findall(state))), sum(map(int, found)))
         return self.sent
@@ -227,7 +224,7 @@ class LaneProducer:
     def _ask_for(self, topic: str, until: Until) -> None:
         while True:
             try:
-                call(self._producer.list_topics, topic, slice_of(until))
+                call(self._client.list_topics, topic, slice_of(until))
                 self._client_errors.forget()
                 return
             except KafkaFault as fault:
@@ -239,10 +236,9 @@ class LaneProducer:
 
     def _serve(self) -> bool:
         """Serve librdkafka's log and complaints. Return False if the producer is beyond repair,
-        which poll raises and each later call repeats. False if the producer is beyond repair, which
-        poll raises and each later call says again."""
+        which poll raises and each later call repeats."""
         try:
-            self._producer.poll(0)
+            self._client.poll(0)
         except (KafkaException, SystemError):
             return False
         return True
@@ -343,7 +339,7 @@ class LaneProducer:
             raise KafkaFault(
                 "_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True
             ) from None
-        call(self._producer.poll, 0.05)
+        call(self._client.poll, 0.05)
 
     def flush(self, until: Until) -> None:
         """Wait until every record is acknowledged. Raises the first record's fault, _TIMED_OUT when
@@ -351,7 +347,7 @@ class LaneProducer:
         through."""
         left = 1
         while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
-            left = call(self._producer.flush, min(SLICE_SECONDS, slice_seconds))
+            left = call(self._client.flush, min(SLICE_SECONDS, slice_seconds))
             if left:
                 self._check_throttling()
         if self._failed is not None:
@@ -372,8 +368,8 @@ class LaneProducer:
         :func:`shipper.kafka.connection.call`.
         """
         try:
-            self._producer.purge(True, True, True)
-            self._producer.flush(0)
+            self._client.purge(True, True, True)
+            self._client.flush(0)
         except (KafkaException, SystemError) as error:
             log.debug("purge of a discarded producer: %s", error)
         finally:
@@ -383,5 +379,5 @@ class LaneProducer:
         """Leave at once: nothing is flushed."""
         if self._packed is not None:
             self._packed.close()
-        self.produce = None  # type: ignore[assignment]
-        del self._producer
+        self.produce = None
+        del self._client

@@ -49,10 +49,8 @@ class RegistryClient:
     what waiting does not change ClusterRefuses or WrongProperties; each names the setting."""
 
     def __init__(self, cluster: Cluster, pipeline: str) -> None:
-        self._of_cluster, self._of_pipeline = (
-            f"clusters/{cluster.name}.yaml",
-            f"pipelines/{original(pipeline)}.yaml",
-        )
+        self._of_cluster = f"clusters/{cluster.name}.yaml"
+        self._of_pipeline = f"pipelines/{original(pipeline)}.yaml"
         if cluster.schema_registry is None:
             raise WrongProperties(
                 f"cluster {cluster.name}: {self._of_cluster} has no `schema_registry`, and "
@@ -99,21 +97,18 @@ class RegistryClient:
                 raise self._refused(subject, answer) from None
             if avro.register_:
                 return 0
-            raise ClusterRefuses(
-                f"{self._where} does not have the schema of `records.avro` under the subject "
-                f"{subject}, and `register: false` in {self._of_pipeline} forbids a run to "
-                "register it. Nothing was sent. Register the schema, or set `register: true`.",
-                code="SHIP-409",
+            raise self._wrong_schema(
+                f"does not have the schema of `records.avro` under the subject {subject}, and "
+                f"`register: false` in {self._of_pipeline} forbids a run to register it",
+                "Register the schema, or set `register: true`.",
             ) from None
 
     def _id(self, answer: dict[str, Any]) -> int:
         found = answer.get("id")
         if not isinstance(found, int) or not 0 < found <= _LARGEST_ID:
-            raise ClusterRefuses(
-                f"{self._where} answers without a schema's `id`, so it may not be a Schema "
-                "Registry. Nothing was sent. Correct `schema_registry.url` in "
-                f"{self._of_cluster}.",
-                code="SHIP-408",
+            raise self._refuses(
+                "answers without a schema's `id`, so it may not be a Schema Registry",
+                f"Correct `schema_registry.url` in {self._of_cluster}.",
             )
         return found
 
@@ -121,18 +116,15 @@ class RegistryClient:
         if answer.status == 409:
             return self._incompatible(subject, answer.said)
         if answer.status == 422:
-            return ClusterRefuses(
-                f"{self._where} does not accept `records.avro.schema` of {self._of_pipeline} "
-                f"for the subject {subject}: {answer.said or 'it is not valid'}. Nothing was "
-                "sent. Correct the schema.",
-                code="SHIP-409",
+            return self._wrong_schema(
+                f"does not accept `records.avro.schema` of {self._of_pipeline} for the subject "
+                f"{subject}: {answer.said or 'it is not valid'}",
+                "Correct the schema.",
             )
         if answer.status == 404 or 300 <= answer.status < 400:
-            return ClusterRefuses(
-                f"{self._where} answers {answer.status} where a Schema Registry lists its "
-                "subjects. Nothing was sent. Correct `schema_registry.url` in "
-                f"{self._of_cluster}.",
-                code="SHIP-408",
+            return self._refuses(
+                f"answers {answer.status} where a Schema Registry lists its subjects",
+                f"Correct `schema_registry.url` in {self._of_cluster}.",
             )
         return ClusterError(
             f"{self._where} answers {answer.status}{': ' if answer.said else ''}{answer.said}. "
@@ -141,14 +133,19 @@ class RegistryClient:
         )
 
     def _incompatible(self, subject: str, said: str) -> ClusterRefuses:
-        return ClusterRefuses(
-            f"{self._where} has an earlier schema under the subject {subject}, and "
-            f"`records.avro.schema` of {self._of_pipeline} is not compatible with "
-            f"it{': ' if said else ''}{said[:_MOST_SAID]}. Nothing was sent. Give new fields a "
-            "default and keep the types of old fields. Or name another "
+        return self._wrong_schema(
+            f"has an earlier schema under the subject {subject}, and `records.avro.schema` of "
+            f"{self._of_pipeline} is not compatible with it{': ' if said else ''}"
+            f"{said[:_MOST_SAID]}",
+            "Give new fields a default and keep the types of old fields. Or name another "
             "`records.avro.subject`, or change the subject's compatibility.",
-            code="SHIP-409",
         )
+
+    def _refuses(self, what: str, remedy: str, code: str = "SHIP-408") -> ClusterRefuses:
+        return ClusterRefuses(f"{self._where} {what}. Nothing was sent. {remedy}", code=code)
+
+    def _wrong_schema(self, what: str, remedy: str) -> ClusterRefuses:
+        return self._refuses(what, remedy, "SHIP-409")
 
     def _ask(self, path: str, avro: Avro) -> dict[str, Any]:
         """Send the schema to ``path`` and return the registry's answer. Raises _Answer."""
@@ -174,12 +171,11 @@ class RegistryClient:
 
     def _answer(self, error: HTTPError) -> Exception:
         if error.code in (401, 403):
-            return ClusterRefuses(
-                f"{self._where} refuses the request ({error.code}): the registry does not know "
-                "this user, or the user lacks a right. Nothing was sent. Correct "
-                "`schema_registry.username` and `password`, or `token`, in "
+            return self._refuses(
+                f"refuses the request ({error.code}): the registry does not know this user, or "
+                "the user lacks a right",
+                "Correct `schema_registry.username` and `password`, or `token`, in "
                 f"{self._of_cluster}, or grant the right on the subject.",
-                code="SHIP-408",
             )
         try:
             found = json.loads(error.read())
@@ -202,11 +198,10 @@ class RegistryClient:
         reason = error.reason if isinstance(error, URLError) else error
         if not isinstance(reason, ssl.SSLCertVerificationError):
             return None
-        return ClusterRefuses(
-            f"{self._where} shows a certificate that cannot be verified: "
-            f"{reason.verify_message}. Nothing was sent. Name the authority that signed it in "
-            f"`schema_registry.ca_location` of {self._of_cluster}, or correct `url`.",
-            code="SHIP-408",
+        return self._refuses(
+            f"shows a certificate that cannot be verified: {reason.verify_message}",
+            "Name the authority that signed it in `schema_registry.ca_location` of "
+            f"{self._of_cluster}, or correct `url`.",
         )
 
     def _unreachable(self, error: Exception) -> ClusterError:

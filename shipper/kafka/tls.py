@@ -17,9 +17,24 @@ from pydantic import Secret
 from shipper.config.cluster import reveal
 
 _ALERT_SECONDS = 0.5
-#: OpenSSL's numbers (x509_vfy.h).
-_NOT_YET, _EXPIRED, _HOSTNAME, _ADDRESS = 9, 10, 62, 64
-_UNKNOWN_AUTHORITY = (2, 7, 18, 19, 20, 21)
+_NAMED_OTHERWISE = (
+    "the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in their "
+    "advertised.listeners) as the certificate does, or give them one with that name"
+)
+_UNKNOWN_AUTHORITY = (
+    "the authority of the broker's certificate is not known here: set `ssl.ca.location` to that "
+    "authority's certificate"
+)
+#: OpenSSL's numbers (x509_vfy.h) → what they mean.
+_WHY = {
+    9: "the broker's certificate is not valid yet: check this machine's clock",
+    10: (
+        "the broker's certificate, or one of its authorities', has expired: the brokers need a new "
+        "one, or this machine's clock is wrong"
+    ),
+    **dict.fromkeys((62, 64), _NAMED_OTHERWISE),
+    **dict.fromkeys((2, 7, 18, 19, 20, 21), _UNKNOWN_AUTHORITY),
+}
 _OWN_AS_FILES = ("ssl.certificate.location", "ssl.key.location")
 #: librdkafka 2.16 (rdkafka_sasl.c), of a broker that does not take the mechanism; a broker without
 #: SASL names none.
@@ -168,26 +183,8 @@ def _hear_alert(tls: ssl.SSLSocket, settings: Mapping[str, Any]) -> None:
 
 
 def _why(error: ssl.SSLCertVerificationError, host: str) -> str:
-    code = error.verify_code
-    if code == _EXPIRED:
-        return (
-            "the broker's certificate, or one of its authorities', has expired: the brokers "
-            "need a new one, or this machine's clock is wrong"
-        )
-    if code == _NOT_YET:
-        return "the broker's certificate is not valid yet: check this machine's clock"
-    if code in (_HOSTNAME, _ADDRESS):
-        return (
-            f"the broker's certificate is not for {host}: name the brokers in `bootstrap` (and in "
-            "their advertised.listeners) as the certificate does, or give them one with that "
-            "name"
-        )
-    if code in _UNKNOWN_AUTHORITY:
-        return (
-            "the authority of the broker's certificate is not known here: set `ssl.ca.location` "
-            "to that authority's certificate"
-        )
-    return f"the broker's certificate is refused: {error.verify_message}"
+    otherwise = f"the broker's certificate is refused: {error.verify_message}"
+    return _WHY.get(error.verify_code, otherwise).replace("{host}", host)
 
 
 def _text(settings: Mapping[str, Any], name: str) -> str:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from shipper.kafka.connection import ClientErrors, KafkaFault, Until, make_client, to_fault
+from shipper.kafka.connection import ClientOwner, KafkaFault, Until, to_fault
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.types import PresentIds
@@ -85,20 +85,11 @@ def read_answers(
     return found
 
 
-class TopicIdLook:
+class TopicIdLook(ClientOwner):
     """Lookup of topic ids, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors(self._serve)
-        self._client = make_client(
-            AdminClient,
-            settings.cluster,
-            settings.connection,
-            {"error_cb": self._client_errors.hear},
-        )
-
-    def _serve(self) -> None:
-        self._client.poll(0)
+        super().__init__(AdminClient, settings.cluster, settings.connection)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
         asked = self._client.describe_topics(

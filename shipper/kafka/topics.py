@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shipper.config.units import plural
-from shipper.kafka.connection import ClientErrors, make_client, to_fault
+from shipper.kafka.connection import ClientOwner, to_fault
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
 
@@ -50,20 +51,11 @@ class TopicState:
     already known."""
 
 
-class TopicLookup:
+class TopicLookup(ClientOwner):
     """Lookup of topics, with a connection of its own."""
 
     def __init__(self, settings: LaneSettings) -> None:
-        self._client_errors = ClientErrors(self._serve)
-        self._client = make_client(
-            AdminClient,
-            settings.cluster,
-            settings.connection,
-            {"error_cb": self._client_errors.hear},
-        )
-
-    def _serve(self) -> None:
-        self._client.poll(0)
+        super().__init__(AdminClient, settings.cluster, settings.connection)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
         """Ask for all topics in one request. Never raises: an error becomes the reason why a topic
@@ -138,12 +130,21 @@ class _Topic:
     why: str = "not looked up yet"
     """Reason why ``listed`` is empty."""
 
+    def note_usable(self) -> None:
+        """Note that the topic can be written to."""
+        self.unusable_since = self.forbidden_since = None
+        self.pause = _FIRST_PAUSE_SECONDS
+
     def led(self, partition: int | None) -> tuple[int, ...]:
         """Return the partitions that can be written to, by the cluster's last answer; or only
         ``partition``, if it can."""
         if partition is None or self.state is None:
             return self.listed
         return (partition,) if partition in self.state.partitions else ()
+
+
+def _seconds_since(moment: float | None) -> float:
+    return 0.0 if moment is None else time.monotonic() - moment
 
 
 def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
@@ -199,28 +200,27 @@ class Topics:
         while time.monotonic() < deadline and not all(self._topics[name].state for name in names):
             time.sleep(0.002)
 
-    def _entry(self, topic: str) -> _Topic:
-        """Return the topic's entry; to be called with the lock held. A topic without an entry gets
-        one, and is looked up from then on."""
-        entry = self._topics.get(topic)
-        if entry is None:
-            self._topics[topic] = entry = _Topic()
-            self._wake.set()
-        return entry
+    @contextmanager
+    def _entry(self, topic: str) -> Iterator[_Topic]:
+        """Hold the lock, and yield the topic's entry. A topic without an entry gets one, and is
+        looked up from then on."""
+        with self._lock:
+            if topic not in self._topics:
+                self._topics[topic] = _Topic()
+                self._wake.set()
+            yield self._topics[topic]
 
     def partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
         """Return the partitions that can be written to; none while the topic is not usable, or
         while only a probe may pass."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             return () if entry.state is None or entry.blocked else entry.led(partition)
 
     def sticky_partition(self, topic: str, sequence: int, earlier: int | None) -> int | None:
         """Return the one partition of a sequence of chunks: the ``earlier`` one, if the topic has
         it. Otherwise return one of all partitions that the topic had when it was first seen, even
         if it has no leader right now. None while the cluster has not said which there are."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             if entry.state is not None and earlier in entry.state.existing:
                 return earlier
             return entry.at_first[sequence % len(entry.at_first)] if entry.at_first else None
@@ -228,8 +228,7 @@ class Topics:
     def probe(self, topic: str, partition: int | None = None) -> bool:
         """Return True if the caller may send one chunk to a blocked topic now. Then it must say
         ``delivered``, ``block`` or ``not_probed``."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             due = (
                 bool(entry.blocked and entry.led(partition)) and time.monotonic() >= entry.probe_at
             )
@@ -240,13 +239,13 @@ class Topics:
 
     def not_probed(self, topic: str) -> None:
         """Report that the probe's chunk came back unsent: another one may go."""
-        with self._lock:
-            self._entry(topic).probing = False
+        with self._entry(topic) as entry:
+            entry.probing = False
 
     def known_partitions(self, topic: str, partition: int | None = None) -> tuple[int, ...]:
         """Return the partitions as the cluster said last, blocked or not."""
-        with self._lock:
-            return self._entry(topic).led(partition)
+        with self._entry(topic) as entry:
+            return entry.led(partition)
 
     def block(self, topic: str, reason: str, *, forbidden: bool = False) -> None:
         """Report that a lane could not write to the topic. ``forbidden``: since an ACL is
@@ -267,8 +266,8 @@ class Topics:
         entry = self._topics.get(topic)
         if entry is not None and (entry.blocked or entry.unusable_since):
             with self._lock:
-                entry.blocked, entry.probing, entry.pause = "", False, _FIRST_PAUSE_SECONDS
-                entry.unusable_since = entry.forbidden_since = None
+                entry.blocked, entry.probing = "", False
+                entry.note_usable()
             self._changed()
 
     def any_usable(self) -> bool:
@@ -277,26 +276,22 @@ class Topics:
 
     def may_be_usable(self, topic: str, partition: int | None = None) -> bool:
         """Return True if the topic is usable, or the cluster has not answered yet."""
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             return not entry.blocked and (entry.state is None or bool(entry.led(partition)))
 
     def unusable_seconds(self, topic: str) -> float:
         """Return for how many seconds the topic has been unusable; 0 for a usable one."""
-        with self._lock:
-            since = self._entry(topic).unusable_since
-            return 0.0 if since is None else time.monotonic() - since
+        with self._entry(topic) as entry:
+            return _seconds_since(entry.unusable_since)
 
     def forbidden_seconds(self, topic: str) -> float:
         """Return for how many seconds the topic could not be written to, or not even be seen,
         because an ACL is missing; 0 for any other topic."""
-        with self._lock:
-            since = self._entry(topic).forbidden_since
-            return 0.0 if since is None else time.monotonic() - since
+        with self._entry(topic) as entry:
+            return _seconds_since(entry.forbidden_since)
 
     def why_unusable(self, topic: str, partition: int | None = None) -> str:
-        with self._lock:
-            entry = self._entry(topic)
+        with self._entry(topic) as entry:
             if entry.blocked or not entry.listed or partition is None:
                 return entry.blocked or entry.why
             return "" if entry.led(partition) else f"partition {partition} has no leader"
@@ -329,11 +324,8 @@ class Topics:
                 # others still lead their partitions.
                 entry.look_at = now + _FIRST_PAUSE_SECONDS
                 return
-            entry.state, entry.listed, entry.why = (
-                state,
-                self._allowed(state.partitions),
-                self._why(state),
-            )
+            entry.state, entry.why = state, self._why(state)
+            entry.listed = self._allowed(state.partitions)
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):
                 entry.at_first = ()  # recreated, with fewer partitions
@@ -341,11 +333,7 @@ class Topics:
             if entry.listed:
                 entry.look_at = now + _REFRESH_SECONDS
                 if not entry.blocked:
-                    entry.unusable_since, entry.forbidden_since, entry.pause = (
-                        None,
-                        None,
-                        _FIRST_PAUSE_SECONDS,
-                    )
+                    entry.note_usable()
                 return
             entry.unusable_since = entry.unusable_since or now
             if state.forbidden or not entry.blocked:

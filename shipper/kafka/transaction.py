@@ -36,6 +36,7 @@ log = logging.getLogger("shipper.transaction")
 
 T = TypeVar("T")
 
+#: Longest time for one attempt to open.
 _OPEN_SECONDS = 60.0
 #: Second request, which a new connection needs anyway; each further one would take a round trip.
 _MOST_LOOKED_UP = 1
@@ -89,7 +90,7 @@ class _TransactionalProducer(LaneProducer):
         """Fence every earlier producer with this transactional.id and end its open transaction.
         Raises KafkaFault."""
         if self._transactional:
-            self._resume(self._producer.init_transactions, until)
+            self._resume(self._client.init_transactions, until)
         self._serve()
         self._log_listener.lost = False
 
@@ -102,14 +103,14 @@ class _TransactionalProducer(LaneProducer):
     def begin(self) -> None:
         self._failed = None
         if self._transactional:
-            call(self._producer.begin_transaction)
+            call(self._client.begin_transaction)
             self._ends_at = time.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
         """Commit. A commit that timed out is resumed until the end, because the first request may
         or may not have arrived."""
         if self._transactional:
-            self._resume(self._producer.commit_transaction, until)
+            self._resume(self._client.commit_transaction, until)
 
     def abort(self, until: Until) -> None:
         """Abort an open transaction, if the broker answers in time: left open it would hold up
@@ -118,8 +119,8 @@ class _TransactionalProducer(LaneProducer):
         if not self._transactional:
             return
         try:
-            call(self._producer.purge, True, True, True)
-            self._resume(self._producer.abort_transaction, until)
+            call(self._client.purge, True, True, True)
+            self._resume(self._client.abort_transaction, until)
         except KafkaFault as error:
             log.debug("abort before leaving: %s", error)
 
@@ -130,7 +131,7 @@ class _TransactionalProducer(LaneProducer):
         if not self._transactional or fault.name not in (*PURGED, "_STATE"):
             return fault
         try:
-            call(self._producer.commit_transaction, 0.1)
+            call(self._client.commit_transaction, 0.1)
         except KafkaFault as cause:
             return KafkaFault(cause.name, cause.text, retriable=cause.retriable)
         return fault
@@ -207,19 +208,16 @@ class Transactions:
         also: Sequence[str] = (),
         before_fencing: Callable[[], None] = _nothing,
         stop: Callable[[], None] = _nothing,
-        open_seconds: float = _OPEN_SECONDS,
     ) -> None:
         """Make the lane's producer. Args: topic: any that exists. also: topics that will be written
         to, as far as known. before_fencing: called when connected, before anybody is fenced; may
-        wait. stop: raises if the caller is to stop; asked between retries. open_seconds: how long
-        one attempt to open may take."""
+        wait. stop: raises if the caller is to stop; asked between retries."""
         self._settings = settings
         self._id = transactional_id
         self._topics = (topic, *also[:_MOST_LOOKED_UP])
         self._right = right
         self._before_fencing = before_fencing
         self._stop = stop
-        self._open_seconds = open_seconds
         self._producer: _TransactionalProducer | None = None
         self._opening = 0
         self._begun = self._committing = False
@@ -241,7 +239,7 @@ class Transactions:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self._stop()
-            ends = time.monotonic() + self._open_seconds
+            ends = time.monotonic() + _OPEN_SECONDS
             try:
                 self._open(lambda ends=ends: min(ends, until()))  # type: ignore[misc]
                 return

@@ -25,10 +25,10 @@ from shipper.errors import ClusterError, WindowError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.log import AskFiles, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import Archive, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
-from shipper.ledger.takeover import sole_run, transactional_id
+from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import lane_settings, write_as_lane
 from shipper.types import EncodedRecord, LogRecord
 from shipper.windows.window import parse_window
@@ -64,7 +64,7 @@ def archive(
     ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
-        read = ledger.decide(AskFiles()).answer
+        read = ledger.decide(ask_files()).answer
         chosen = old_chunks(pipeline.key, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.key, read)) - len(chosen)
         if not chosen:
@@ -77,15 +77,9 @@ def archive(
             f"{len(chosen)} from {ledger.topic}"
         )
         marker = encode_archive(pipeline.key, named)
-        lane = transactional_id(pipeline.key, cluster.name, 0, 0)
+        over = [EncodedRecord(record.key, None) for record in chosen]
         try:
-            write_as_lane(
-                ledger,
-                settings,
-                lane,
-                generation,
-                [marker, *(EncodedRecord(record.key, None) for record in chosen)],
-            )
+            write_as_lane(ledger, settings, generation, [marker, *over])
         except KafkaFault as fault:
             raise ClusterError(
                 f"not all archived records could be removed from {ledger.topic}: {fault}. They "

@@ -80,17 +80,17 @@ def is_moment(value: Any) -> bool:
     return type(value) is int and -_MOST_MOMENT_MS <= value <= _MOST_MOMENT_MS
 
 
-def is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= _LONGEST_TEXT and _encodes(value)
+def is_text(value: Any, most: int = _LONGEST_TEXT) -> bool:
+    return type(value) is str and len(value) <= most and _encodes(value)
 
 
 def is_topic(value: Any) -> bool:
     """Empty for a chunk that is in none."""
-    return type(value) is str and len(value) <= _LONGEST_NAME and _encodes(value)
+    return is_text(value, _LONGEST_NAME)
 
 
 def is_path(value: Any) -> bool:
-    return type(value) is str and 0 < len(value) <= LONGEST_PATH and _encodes(value)
+    return value != "" and is_text(value, LONGEST_PATH)
 
 
 def _encodes(text: str) -> bool:
@@ -132,11 +132,11 @@ def _is_bool(value: Any) -> bool:
 
 
 def _is_roots(value: Any) -> bool:
-    return type(value) is list and all(is_path(root) for root in value)
+    return type(value) is list and all(map(is_path, value))
 
 
 def _is_names(value: Any) -> bool:
-    return type(value) is list and all(is_topic(name) for name in value)
+    return type(value) is list and all(map(is_topic, value))
 
 
 _OF_TYPE: dict[Any, FieldCheck] = {
@@ -293,19 +293,10 @@ class _Kind(NamedTuple):
 
 
 _FILE = (is_path, is_count, is_moment)
+_CHUNK = (*_FILE, is_count, is_count, is_topic)
 _KINDS = {
-    "chunk": _Kind(
-        ValueShape(ChunkValue),
-        (*_FILE, is_count, is_count, is_topic),
-        partition=CHUNKS,
-        of_a_file=True,
-    ),
-    "moved": _Kind(
-        ValueShape(MovedValue),
-        (*_FILE, is_count, is_count, is_topic),
-        partition=CHUNKS,
-        of_a_file=True,
-    ),
+    "chunk": _Kind(ValueShape(ChunkValue), _CHUNK, partition=CHUNKS, of_a_file=True),
+    "moved": _Kind(ValueShape(MovedValue), _CHUNK, partition=CHUNKS, of_a_file=True),
     "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
     "invalidation": _Kind(ValueShape(Invalidation), (*_FILE, is_count), of_a_file=True),
     "generation": _Kind(ValueShape(Generation), (is_text, is_text)),
@@ -494,11 +485,9 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
             if value.last < first:
                 raise Unsound(f"it ends at record {value.last}, before its first record, {first}")
             split = SplitId(FileId(path, size, modified), start)
-            return (
-                (ChunkKey(split, first, topic), value)
-                if kind == "chunk"
-                else (MovedKey(split, first, topic), value)
-            )
+            if kind == "chunk":
+                return ChunkKey(split, first, topic), value
+            return MovedKey(split, first, topic), value
         case "invalidation":
             return InvalidationKey(FileId(*rest[:3]), rest[3]), value
         case "attempt":

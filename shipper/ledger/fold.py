@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
@@ -187,6 +187,14 @@ class Invalidated(NamedTuple):
     """Ids of all reships of the file."""
 
 
+def is_invalidated(
+    key: ChunkKey | MovedKey, value: ChunkValue, invalidated: Mapping[FileId, Invalidated]
+) -> bool:
+    """Return True if the chunk does not count any more, since its file was re-shipped."""
+    over = invalidated.get(key.split.file)
+    return over is not None and value.generation < over.generation
+
+
 @dataclass
 class Chunks:
     """Chunks of some files on the cluster. Feed records in offset order. ``invalidated`` hides
@@ -217,8 +225,7 @@ class Chunks:
     def add(self, key: ChunkKey | MovedKey, value: ChunkValue, at_ms: int | None = None) -> None:
         """Add one record. ``at_ms``: the broker's time of the record; None: not known."""
         file = key.split.file
-        over = self.invalidated.get(file)
-        if value.replay or (over is not None and value.generation < over.generation):
+        if value.replay or is_invalidated(key, value, self.invalidated):
             return
         state = self.splits.setdefault(key.split, SplitState())
         if isinstance(value, MovedValue):
@@ -242,11 +249,10 @@ class Chunks:
         self.invalidated = {**self.invalidated, **files}
         for split in [split for split in self.splits if split.file in files]:
             del self.splits[split]
+        known: tuple[dict[FileId, Any], ...] = (self.digests, self.sparks, self.etags)
         for file in files:
-            self.digests.pop(file, None)
-            self.sparks.pop(file, None)
-            self.etags.pop(file, None)
-            self.committed_ms.pop(file, None)
+            for each in (*known, self.committed_ms):
+                each.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
 
     def run_of(self, file: FileId) -> str:

@@ -10,7 +10,7 @@ ship compares. Without that file, a missing ledger is that of a new pipeline.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import fsspec
 
@@ -93,11 +93,8 @@ class LedgerIdentity:
         """Remember the ledger's identity; to be called with the lease held, before anything is
         sent. Returns notes for people. Raises ClusterError, OSError."""
         origin = self._origin or self._ledger.origin()
-        known = {
-            "topic": origin.topic,
-            "cluster_id": origin.cluster_id,
-            "topic_id": origin.topic_id,
-        }
+        says = f"run {run_id} at {now}"
+        known = Remembered(origin.topic, origin.cluster_id, origin.topic_id, says)
         notes = []
         if self._given_up is not None:
             begun = Identity(
@@ -108,14 +105,11 @@ class LedgerIdentity:
                 f"A new ledger was begun (--new-ledger) instead of {begun.instead_of}: what the "
                 "old one knew is forgotten."
             ]
-        if (before := self._read()) is None or {
-            name: value for name, value in asdict(before).items() if name in known
-        } != known:
+        before = self._read()
+        if before is None or replace(before, says=says) != known:
             fs, path = fsspec.core.url_to_fs(self._path)
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            fs.pipe_file(
-                path, json.dumps({**known, "says": f"run {run_id} at {now}"}, indent=1).encode()
-            )
+            fs.pipe_file(path, json.dumps(asdict(known), indent=1).encode())
         return notes
 
     def _read(self) -> Remembered | None:

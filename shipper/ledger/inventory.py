@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, pairwise
 from typing import Literal
 
@@ -17,6 +18,7 @@ from shipper.ledger.fold import (
     bytes_fit,
     covered,
     invalidations_in,
+    is_invalidated,
     standing_as_cut,
 )
 from shipper.ledger.intervals import Interval
@@ -222,21 +224,11 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
         for record, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    over = invalidated.get(key.split.file)
-                    hidden = over is not None and value.generation < over.generation
-                    found.append(
-                        Entry(
-                            key,
-                            value,
-                            record.offset,
-                            record.timestamp_ms,
-                            hidden,
-                            record.key not in live,
-                        )
-                    )
+                    hidden = is_invalidated(key, value, invalidated)
+                    at = record.offset, record.timestamp_ms
+                    found.append(Entry(key, value, *at, hidden, record.key not in live))
                 case (MovedKey() as key, MovedValue() as value):
-                    over = invalidated.get(key.split.file)
-                    if over is None or value.generation >= over.generation:
+                    if not is_invalidated(key, value, invalidated):
                         moved.append(Moved(key, value))
         if found or moved:
             found.moved, found.renamed = moved, renamed
@@ -295,6 +287,10 @@ class LedgerFinding:
     text: str
 
 
+_wrong = partial(LedgerFinding, "wrong")
+_gap = partial(LedgerFinding, "unfinished", "gap")
+
+
 def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """Yield contradictions among the records of one path."""
     live = [entry for entry in of_path if not entry.invalidated and not entry.value.replay]
@@ -310,8 +306,7 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
         by_file.setdefault(entry.key.split.file, set()).add(entry.value.digest)
     for file, digests in by_file.items():
         if len(digests) > 1:
-            yield LedgerFinding(
-                "wrong",
+            yield _wrong(
                 "digests",
                 file.path,
                 f"shipped in parts under several transforms: {', '.join(sorted(digests))}",
@@ -342,7 +337,7 @@ def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[Ledge
             f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: re-ship it "
             "with --reship"
         )
-        yield LedgerFinding("wrong", "bytes", file.path, text)
+        yield _wrong("bytes", file.path, text)
 
 
 def _findings_of_cut(
@@ -355,9 +350,7 @@ def _findings_of_cut(
     count = max(cut_into)
     if there <= set(today) and count == len(today):
         if missing := [start for start in today if start not in there]:
-            yield LedgerFinding(
-                "unfinished",
-                "gap",
+            yield _gap(
                 file.path,
                 f"the ledger has nothing yet of the splits at bytes {_some(missing)}",
             )
@@ -366,7 +359,7 @@ def _findings_of_cut(
             f"of {count - len(there)} of the {count} splits that it was cut into nothing is "
             "there yet"
         )
-        yield LedgerFinding("unfinished", "gap", file.path, text)
+        yield _gap(file.path, text)
 
 
 def _findings_of_split(
@@ -377,9 +370,7 @@ def _findings_of_split(
     ends = sorted({entry.value.last for entry in of_split if entry.value.end}.union(moved_ends))
     records = moved + sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
-        yield LedgerFinding(
-            "wrong", "ends", where, f"it ends after record {_some(ends)}: only one can be right"
-        )
+        yield _wrong("ends", where, f"it ends after record {_some(ends)}: only one can be right")
     yield from _overlaps(where, of_split)
     for entry in of_split:
         key, value = entry.key, entry.value
@@ -388,23 +379,22 @@ def _findings_of_split(
                 f"chunk [{key.first}, {value.last}) of topic {key.topic} claims {value.records} "
                 "records"
             )
-            yield LedgerFinding("wrong", "count", where, text)
+            yield _wrong("count", where, text)
         if ends and value.last > ends[-1]:
             text = (
                 f"chunk [{key.first}, {value.last}) of topic {key.topic} lies behind the end at "
                 f"{ends[-1]}"
             )
-            yield LedgerFinding("wrong", "ends", where, text)
+            yield _wrong("ends", where, text)
     if ends and records > ends[-1]:
-        yield LedgerFinding(
-            "wrong",
+        yield _wrong(
             "count",
             where,
             f"the ledger holds {plural(records, 'record')}, and the split has only {ends[-1]}",
         )
     elif not ends or records < ends[-1]:
         of = f"of {ends[-1]}" if ends else "and nobody knows yet of how many"
-        yield LedgerFinding("unfinished", "gap", where, f"{records} records are there {of}")
+        yield _gap(where, f"{records} records are there {of}")
 
 
 def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
@@ -419,7 +409,7 @@ def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
                     f"chunks [{one.first}, {one.end}) and [{other.first}, {other.end}) of topic "
                     f"{topic} overlap"
                 )
-                yield LedgerFinding("wrong", "overlap", where, text)
+                yield _wrong("overlap", where, text)
 
 
 def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[LedgerFinding]:
@@ -428,8 +418,7 @@ def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Ledge
     ours, theirs = snapshot.control, topic.control
     nothing_new = snapshot.control_end == topic.control_end
     if nothing_new and (ours.generation, ours.attempts) != (theirs.generation, theirs.attempts):
-        yield LedgerFinding(
-            "wrong",
+        yield _wrong(
             "snapshot",
             "control",
             "generation or attempts differ between the topic and the snapshot",
@@ -442,8 +431,7 @@ def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Ledge
             for key in found.keys() | expected.keys()
         )
         if different:
-            yield LedgerFinding(
-                "wrong",
+            yield _wrong(
                 "snapshot",
                 path,
                 f"{plural(different, 'record')} differ between the topic and the snapshot",
@@ -477,8 +465,7 @@ def absent_topics(
             continue
         count = partitions(topic)
         if count is None:
-            yield LedgerFinding(
-                "wrong",
+            yield _wrong(
                 "topic",
                 topic,
                 "does not exist on the cluster, and by the ledger it has records",
@@ -488,7 +475,7 @@ def absent_topics(
                 f"has {plural(count, 'partition')}, and by the ledger records are in partition "
                 f"{where}"
             )
-            yield LedgerFinding("wrong", "topic", topic, text)
+            yield _wrong("topic", topic, text)
 
 
 def _some(numbers: Sequence[int]) -> str:

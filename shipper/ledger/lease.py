@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
 from shipper.errors import ClusterRefuses, LeaseHeld, ShipperError
 from shipper.kafka.outcomes import GRANT_SECONDS
@@ -98,12 +97,7 @@ class HeldLease:
         the run's next records."""
         return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._keeper.join()
         try:

@@ -21,11 +21,12 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from shipper.config.cluster import Cluster
@@ -38,7 +39,7 @@ from shipper.errors import (
     LedgerOutdated,
     OutcomeUnknown,
 )
-from shipper.kafka.admin import LogFacts, TopicFacts
+from shipper.kafka.admin import LogFacts, TopicFacts, TopicIds
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import (
@@ -141,99 +142,51 @@ class Written(NamedTuple):
     offsets: list[int]
 
 
+@dataclass(frozen=True)
 class LedgerQuestion(Generic[T]):
     """Question to a ledger, see :meth:`LedgerLog.decide` and :meth:`LedgerLog.look`."""
 
     partitions: tuple[int, ...]
     """Partitions that the answer is read from."""
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> T:
-        """Answer the question. ``wait_seconds``: see ClusterClient.batches."""
-        raise NotImplementedError
+    answer: Callable[[LedgerLog, float | None], T]
+    """Function that answers it. For the seconds to wait see ClusterClient.batches."""
 
 
-class AskControl(LedgerQuestion[Control]):
-    """Question who holds the lease, and which generation and attempts may ship."""
-
-    partitions = (CONTROL,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Control:
-        return ledger._control_now()
+#: Who holds the lease, and which generation and attempts may ship.
+CONTROL_NOW = LedgerQuestion((CONTROL,), lambda ledger, _: ledger._control_now())
 
 
-@dataclass(frozen=True)
-class AskCommitted(LedgerQuestion[list[Committed]]):
+def ask_committed(start: int) -> LedgerQuestion[list[Committed]]:
     """Ask which chunks were committed from an offset on."""
-
-    start: int
-    partitions = (CHUNKS,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> list[Committed]:
-        return ledger._committed_since(self.start, wait_seconds)
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._committed_since(start, wait))
 
 
-@dataclass(frozen=True)
-class AskCommittedKeys(LedgerQuestion[CommittedKeys]):
-    """Question for the chunks' keys alone. Asked again, it reads only what is new, and decodes
+def ask_committed_keys(start: int) -> LedgerQuestion[CommittedKeys]:
+    """Ask for the chunks' keys alone. Asked again, the ledger reads only what is new, and decodes
     nothing."""
-
-    start: int
-    partitions = (CHUNKS,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> CommittedKeys:
-        return ledger._committed_keys(self.start, wait_seconds)
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._committed_keys(start, wait))
 
 
-@dataclass(frozen=True)
-class AskFiles(LedgerQuestion[LedgerRecords]):
+def ask_files(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerRecords]:
     """Ask for all records about some files; None: about all."""
-
-    paths: Collection[str] | None = None
-    partitions = (CONTROL, CHUNKS)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerRecords:
-        return ledger._records_of(self.paths, wait_seconds)
+    return LedgerQuestion((CONTROL, CHUNKS), lambda ledger, wait: ledger._records_of(paths, wait))
 
 
-@dataclass(frozen=True)
-class AskState(LedgerQuestion[LedgerState]):
-    """Question for the sum of the records about some files (None: all)."""
-
-    paths: Collection[str] | None = None
-    partitions = (CONTROL, CHUNKS)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> LedgerState:
-        return add_up(ledger._records_of(self.paths, wait_seconds))
+def ask_state(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerState]:
+    """Ask for the sum of the records about some files (None: all)."""
+    files = ask_files(paths)
+    return LedgerQuestion(files.partitions, lambda ledger, wait: add_up(files.answer(ledger, wait)))
 
 
-@dataclass(frozen=True)
-class AskHeads(LedgerQuestion[Heads]):
-    """Question which files of the ledger begin like some others, and which of them count for a file
-    of another name."""
-
-    beginnings: Mapping[FileId, bytes]
-    """The first ``HEAD_BYTES`` bytes of the others."""
-    partitions = (CHUNKS,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> Heads:
-        return ledger._heads(self.beginnings, wait_seconds)
+def ask_heads(beginnings: Mapping[FileId, bytes]) -> LedgerQuestion[Heads]:
+    """Ask which files of the ledger begin like some others, and which of them count for a file of
+    another name. ``beginnings``: the first ``HEAD_BYTES`` bytes of the others."""
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._heads(beginnings, wait))
 
 
-@dataclass(frozen=True)
-class AskPartition(LedgerQuestion[list[LogRecord]]):
+def ask_partition(partition: int) -> LedgerQuestion[list[LogRecord]]:
     """Ask for every committed record of a partition as it lies there, damaged ones included."""
-
-    partition: int
-
-    @property
-    def partitions(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (self.partition,)
-
-    def answer(self, ledger: LedgerLog, wait_seconds: float | None) -> list[LogRecord]:
-        return ledger._read(self.partition, 0, wait_seconds)
-
-
-CONTROL_NOW = AskControl()
+    return LedgerQuestion((partition,), lambda ledger, wait: ledger._read(partition, 0, wait))
 
 
 class LedgerLog:
@@ -416,10 +369,8 @@ class LedgerLog:
     def weaknesses(self) -> list[str]:
         """Return in what the ledger is less durable than the data that it accounts for, by the
         answers to :meth:`exists_by`. If the ledger is lost, everything is sent again."""
-        facts, beside = (
-            self._facts.get(self.topic),
-            [each for topic, each in self._facts.items() if topic != self.topic],
-        )
+        facts = self._facts.get(self.topic)
+        beside = [each for topic, each in self._facts.items() if topic != self.topic]
         if facts is None:
             return []
         found = []
@@ -524,12 +475,7 @@ class LedgerLog:
         control_end = snapshot.control_end if snapshot else 0
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
-        least_end = self._least_ends[CHUNKS]
-        with _begun(
-            self._client.batches(
-                self.topic, CHUNKS, end, wait_seconds=wait_seconds, least_end=least_end
-            )
-        ) as chunks:
+        with _begun(self._batches(CHUNKS, end, wait_seconds)) as chunks:
             records = self._read_control(control_end)
             if snapshot and self._folder:
                 if not self._names(records):
@@ -570,13 +516,7 @@ class LedgerLog:
                 self._forget_snapshot(str(why))
                 return self._heads(beginnings, wait_seconds)
         found.end = snapshot.chunks_end if snapshot else 0
-        for batch in self._client.batches(
-            self.topic,
-            CHUNKS,
-            found.end,
-            wait_seconds=wait_seconds,
-            least_end=self._least_ends[CHUNKS],
-        ):
+        for batch in self._batches(CHUNKS, found.end, wait_seconds):
             found.feed(batch)
             found.end = batch[-1].offset + 1
             archive = next(
@@ -597,8 +537,14 @@ class LedgerLog:
         return self._read(CONTROL, start, _CONTROL_SECONDS)
 
     def _read(self, partition: int, start: int, wait_seconds: float | None) -> list[LogRecord]:
+        return list(chain.from_iterable(self._batches(partition, start, wait_seconds)))
+
+    def _batches(
+        self, partition: int, start: int, wait_seconds: float | None
+    ) -> Generator[list[LogRecord]]:
+        """See ClusterClient.batches. What this process wrote is in there."""
         least_end = self._least_ends[partition]
-        return self._client.read(
+        return self._client.batches(
             self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
         )
 
@@ -614,7 +560,7 @@ class LedgerLog:
             f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
         )
         problem = (
-            f"cluster {self._cluster.name}: the ledger of {self.pipeline} has "
+            f"cluster {self.cluster}: the ledger of {self.pipeline} has "
             f"{plural(archive.entries, 'record')} in the archive {where}, and without them "
             "shipper would send their files again"
         )
@@ -651,11 +597,7 @@ class LedgerLog:
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
         if passed_over and self._snapshot is None:
-            log.warning(
-                "the ledger of %s is read whole, since its snapshot cannot be used: %s",
-                self.pipeline,
-                passed_over[0],
-            )
+            self._give_up_snapshot(passed_over[0])
         return self._snapshot
 
     def _forget_snapshot(self, why: str) -> None:
@@ -685,14 +627,10 @@ class LedgerLog:
 
     def origin(self) -> Origin:
         """Return the topic's identity, beyond its name. Raises ClusterError."""
-        return Origin(
-            self.pipeline, self._cluster.name, self.topic, *self._client.topic_ids(self.topic)
-        )
+        return self._origin(self._client.topic_ids(self.topic))
 
-    def _origin(self, facts: LogFacts) -> Origin:
-        return Origin(
-            self.pipeline, self._cluster.name, self.topic, facts.cluster_id, facts.topic_id
-        )
+    def _origin(self, of: LogFacts | TopicIds) -> Origin:
+        return Origin(self.pipeline, self.cluster, self.topic, of.cluster_id, of.topic_id)
 
     def keep_snapshot(self, longer_than: int = LONG_TAIL_RECORDS) -> Manifest | None:
         """Write a new snapshot if more than ``longer_than`` records came after the last one.
@@ -749,7 +687,7 @@ class LedgerLog:
             stay = [*control.standing(), *([files.archive] if files.archive else [])]
             return folder.snapshots.write(base, files.by_path, origin, control_end, end, stay)
 
-        for batch in self._client.batches(self.topic, CHUNKS, end, wait_seconds=None):
+        for batch in self._batches(CHUNKS, end, None):
             files.feed(batch, CHUNKS)
             end = batch[-1].offset + 1
             if files.count >= _SLICE_RECORDS:

@@ -18,9 +18,9 @@ from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import Damage, Subject, decode_sound, peek_key
-from shipper.ledger.log import AskFiles, AskPartition, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files, ask_partition
 from shipper.ledger.records import CHUNKS, CONTROL
-from shipper.ledger.takeover import sole_run, transactional_id
+from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import lane_settings, write_as_lane
 from shipper.types import EncodedRecord, LogRecord, PartitionOffset
 
@@ -52,7 +52,7 @@ class RepairResult:
 def damage(ledger: LedgerLog) -> list[Damage]:
     """Return every record of the topic that cannot be read and was not repaired. Reads the whole
     topic. Raises ClusterError, LedgerOutdated."""
-    found = {partition: ledger.look(AskPartition(partition)) for partition in (CONTROL, CHUNKS)}
+    found = {partition: ledger.look(ask_partition(partition)) for partition in (CONTROL, CHUNKS)}
     return [
         one
         for partition, records in found.items()
@@ -118,9 +118,8 @@ def repair(
         )
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
-            lane = transactional_id(pipeline.key, cluster.name, 0, 0)
             try:
-                write_as_lane(mended, settings, lane, generation, [entry])
+                write_as_lane(mended, settings, generation, [entry])
             except KafkaFault as fault:
                 raise ClusterError(
                     f"{ledger.topic} {where} could not be repaired: {fault}. Run the command "
@@ -148,11 +147,11 @@ def _latest(ledger: LedgerLog, damage: Damage, about: Subject) -> LogRecord | No
     key = damage.record.key
     of_key = [
         record
-        for record in ledger.decide(AskPartition(damage.partition)).answer
+        for record in ledger.decide(ask_partition(damage.partition)).answer
         if record.key == key
     ]
     found = [record for record, _ in decode_sound(ledger.pipeline, damage.partition, of_key, {})]
     if not found and about.path:
-        read = ledger.decide(AskFiles([about.path])).answer
+        read = ledger.decide(ask_files([about.path])).answer
         found = [record for of_path in read.by_path() for record, _ in of_path if record.key == key]
     return found[-1] if found else None

@@ -43,7 +43,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -58,10 +58,10 @@ from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
 from shipper.ledger.codec import encode_attempt, encode_generation
-from shipper.ledger.control import Control, LaneCounts, ToFence, cover
+from shipper.ledger.control import LaneCounts, ToFence, cover
 from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskState, Committed, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, Committed, LedgerLog, ask_committed, ask_state
 from shipper.ledger.records import Generation, GenerationKey
 from shipper.ledger.rights import transactional_prefix
 from shipper.types import EncodedRecord
@@ -95,7 +95,7 @@ class Takeover(LedgerState):
     def read_on(self, ledger: LedgerLog) -> Takeover:
         """Read the chunks that were committed since, and return the chunks with them. Raises
         ClusterError, OutcomeUnknown."""
-        committed = ledger.decide(AskCommitted(self.chunks_end)).answer
+        committed = ledger.decide(ask_committed(self.chunks_end)).answer
         for chunk in committed:
             self.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
         end = committed[-1].offset + 1 if committed else self.chunks_end
@@ -119,28 +119,24 @@ def announce(
     tasks: int,
     lanes: int,
     *,
-    known: Control | None = None,
-    also: Sequence[EncodedRecord] = (),
+    lease: HeldLease | None = None,
     meanwhile: Callable[[ToFence], object] = lambda seen: None,
 ) -> Announced:
     """Write this run's generation, and tombstones for the attempts of the one before, which say
     nothing any more.
 
     Args:
-        known: the control partition as it was read a moment ago. also: what is written with the
-        generation. meanwhile: called with the lanes that were seen before, once the generation is
-        written and while the control partition is read anew.
+        lease: confirmed with the generation; it may know the control partition as it was a moment
+        ago. meanwhile: called with the lanes that were seen before, once the generation is written
+        and while the control partition is read anew.
     """
-    before = known or ledger.look(CONTROL_NOW)
-    roots = [
-        *(root for root in before.sources if root != ledger.root),
-        *([ledger.root] if ledger.root else []),
-    ]
-    key, record = (
-        GenerationKey(cluster, secrets.token_hex(8)),
-        Generation(run_id, tasks, lanes, tuple(roots)),
-    )
+    before = (lease and lease.control) or ledger.look(CONTROL_NOW)
+    roots = [root for root in before.sources if root != ledger.root]
+    roots += [ledger.root] if ledger.root else []
+    key = GenerationKey(cluster, secrets.token_hex(8))
+    record = Generation(run_id, tasks, lanes, tuple(roots))
     over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
+    also = [lease.held()] if lease else []
     written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])
     generation = written.offsets[0]
     with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
@@ -275,12 +271,11 @@ def fence_earlier_runs(
     tasks: int,
     lanes: int,
     *,
-    known: Control | None = None,
-    also: Sequence[EncodedRecord] = (),
+    lease: HeldLease | None = None,
     fences: Fences | None = None,
 ) -> Fenced:
-    """Announce this run, and fence every lane of earlier runs that is not fenced yet. ``known`` and
-    ``also`` as in :func:`announce`. Raises ClusterError."""
+    """Announce this run, and fence every lane of earlier runs that is not fenced yet. ``lease`` as
+    in :func:`announce`. Raises ClusterError."""
     if not settings.transactional:
         tasks = lanes = 0
     fences = fences or Fences(settings, ledger.topic)
@@ -298,9 +293,7 @@ def fence_earlier_runs(
         fenced.update(ids)
 
     try:
-        announced = announce(
-            ledger, cluster, run_id, tasks, lanes, known=known, also=also, meanwhile=close
-        )
+        announced = announce(ledger, cluster, run_id, tasks, lanes, lease=lease, meanwhile=close)
         close(announced.to_fence)
     finally:
         fences.discard()
@@ -342,16 +335,7 @@ def sole_run(
     with HeldLease(
         ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say
     ) as lease:
-        fenced = fence_earlier_runs(
-            ledger,
-            settings,
-            cluster.name,
-            run_id,
-            tasks=1,
-            lanes=1,
-            known=lease.control,
-            also=[lease.held()],
-        )
+        fenced = fence_earlier_runs(ledger, settings, cluster.name, run_id, 1, 1, lease=lease)
         lease.generation = fenced.generation
         _forget(ledger, fenced)
         yield fenced.generation
@@ -366,8 +350,7 @@ def take_over(
     lanes: int,
     paths: Collection[str],
     *,
-    known: Control | None = None,
-    also: Sequence[EncodedRecord] = (),
+    lease: HeldLease | None = None,
     fences: Fences | None = None,
 ) -> Takeover:
     """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as
@@ -377,9 +360,9 @@ def take_over(
     the end. So a snapshot that was found before the fencing is as good as one found after it.
     """
     fenced = fence_earlier_runs(
-        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, fences=fences
+        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences
     )
     with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
-        state = ledger.decide(AskState(paths)).answer
+        state = ledger.decide(ask_state(paths)).answer
     return Takeover(**vars(state), generation=fenced.generation)

@@ -21,6 +21,7 @@ from shipper.ledger.codec import encode_invalidation
 from shipper.ledger.control import Control
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, Patience
 from shipper.ledger.records import CHUNKS, Invalidation
+from shipper.ledger.takeover import transactional_id
 from shipper.types import Decided, EncodedRecord, FileId
 
 if TYPE_CHECKING:
@@ -84,15 +85,18 @@ def invalidate(
     )
 
 
+def first_lane(ledger: LedgerLog, settings: LaneSettings, generation: int) -> Transactions:
+    """Return the transactions of the first lane of a run without tasks."""
+    lane = transactional_id(ledger.pipeline, ledger.cluster, 0, 0)
+    return Transactions(settings, lane, ledger.topic, right_of(ledger, generation))
+
+
 def write_as_lane(
-    ledger: LedgerLog, settings: LaneSettings, transactional_id: str, generation: int,
-    records: Iterable[EncodedRecord],
-) -> None:  # fmt: skip
+    ledger: LedgerLog, settings: LaneSettings, generation: int, records: Iterable[EncodedRecord]
+) -> None:
     """Write ledger-only entries through a transactional lane. Raises KafkaFault, Superseded. Then
     some are written, and the same records again do no harm."""
-    transactions = Transactions(
-        settings, transactional_id, ledger.topic, right_of(ledger, generation)
-    )
+    transactions = first_lane(ledger, settings, generation)
     waiting = iter(records)
     try:
         while batch := list(itertools.islice(waiting, _RECORDS_AT_ONCE)):

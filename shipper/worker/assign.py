@@ -29,7 +29,6 @@ from shipper.errors import RecordUnshippable
 from shipper.kafka.limits import (
     BATCH_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
-    TopicLimit,
     TopicLimits,
 )
 from shipper.types import SplitId
@@ -112,7 +111,7 @@ class RecordLimits:
         """Make the limits. ``listed``, ``max_topics``: as in the order; ``seconds``: longest time
         that a record may wait until it is sent."""
         self.compression = compression
-        self._topics = topics
+        self.topics = topics
         self._listed = listed
         self._max_topics = max_topics
         self._wait_ms = seconds * 1000 + _CLOCKS_DIFFER_MS
@@ -134,20 +133,13 @@ class RecordLimits:
 
     def uncompressed_limit(self, topic: str) -> int:
         """Return the size in bytes of a row that fits even if it does not compress."""
-        known = self._topics.known(topic)
-        return _SMALL_BYTES if known is None else max(0, known - BATCH_OVERHEAD_BYTES)
-
-    def learn(self, topics: Collection[str]) -> None:
-        """Ask for those topics that are not known, all at once."""
-        self._topics.learn(topics)
-
-    def limit(self, topic: str) -> TopicLimit:
-        return self._topics.limit(topic)
+        known = self.topics.known(topic)
+        return _SMALL_BYTES if known is None else max(0, known.max_bytes - BATCH_OVERHEAD_BYTES)
 
     def times(self, topic: str, now_ms: float) -> TimeBounds:
         """Return the times that a record may have, so that the topic takes the record whenever it
         is sent."""
-        limit = self.limit(topic)
+        limit = self.topics.limit(topic)
         waits = min(self._wait_ms, limit.max_age_ms * _MARGIN_SHARE)
         differs = min(_CLOCKS_DIFFER_MS, limit.max_ahead_ms * _MARGIN_SHARE)
         return TimeBounds(
@@ -162,12 +154,12 @@ class RecordLimits:
         """Return True if the topic accepts a batch with only this record. ``record``: key, headers
         and value. Near the limit it says no, since the producer's codec may do a little worse than
         this one."""
-        size = len(record) + RECORD_OVERHEAD_BYTES
+        most, size = self.topics.limit(topic).max_bytes, len(record) + RECORD_OVERHEAD_BYTES
         margin = _BATCH_HEADER_BYTES
-        if self._codec is not None and size + margin > self._topics.of(topic):
+        if self._codec is not None and size + margin > most:
             size = self._codec.compress(record).size
             margin += max(512, size // 100)
-        return size + margin <= self._topics.of(topic)
+        return size + margin <= most
 
 
 def assign(part: SplitSlice, order: ShipOrder, limits: RecordLimits) -> Assignment:
@@ -298,7 +290,7 @@ def _large(table: pa.Table, names: tuple[str, ...], limits: RecordLimits) -> Row
     sizes = _sizes(table)
     found = np.flatnonzero(sizes > min(map(limits.uncompressed_limit, names), default=0))
     if len(found):
-        limits.learn(names)
+        limits.topics.learn(names)
         found = np.flatnonzero(sizes > min(map(limits.uncompressed_limit, names)))
     return found
 
@@ -347,14 +339,14 @@ class _Misfits:
             else _NO_ROWS
         )
         if self._times is not None or len(self._keyless):
-            limits.learn(names)
+            limits.topics.learn(names)
 
     def of(self, topic: str) -> Iterator[tuple[str, Rows]]:
         """Yield a reason and its rows."""
-        if self._times is not None and self._limits.limit(topic).takes_times:
+        if self._times is not None and self._limits.topics.limit(topic).takes_times:
             first, last = self._limits.times(topic, self._now_ms)
             yield TIMESTAMP, np.flatnonzero((self._times < first) | (self._times > last))
-        if len(self._keyless) and self._limits.limit(topic).needs_key:
+        if len(self._keyless) and self._limits.topics.limit(topic).needs_key:
             yield WITHOUT_KEY, self._keyless
 
 

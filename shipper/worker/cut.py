@@ -18,7 +18,6 @@ import threading
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import TracebackType
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -206,12 +205,7 @@ class Prefetch(Generic[T]):
                 raise item
             yield item[0]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._stop.set()
         # After a failure the thread may be waiting for the JVM, which closes the line to a task
         # that failed.

@@ -116,7 +116,6 @@ class Lane(threading.Thread):
             also=self._options.topics,
             before_fencing=pool.wait_for_permission,
             stop=self._stop_if_asked,
-            open_seconds=self._options.init_timeout_seconds,
         )
 
     def run(self) -> None:
@@ -174,23 +173,19 @@ class Lane(threading.Thread):
             self._transactions.open(self._until)
         except KafkaFault as fault:
             since = f". It was to be reopened, because {self._why}" if self._why else ""
-            kind = (
-                DeliveryTimedOut
-                if time.monotonic() > self._deadline and _kind(fault) is DeliveryError
-                else _kind(fault)
-            )
+            policy = policy_for(fault.name)
+            kind: type[ClusterRefuses | DeliveryError] = DeliveryError
+            if policy.action is Action.FAIL:
+                kind = ClusterRefuses
+            elif time.monotonic() > self._deadline:
+                kind = DeliveryTimedOut
             raise kind(
-                f"lane {self._id} cannot be opened: {fault} "
-                f"({policy_for(fault.name).reason}){since}"
+                f"lane {self._id} cannot be opened: {fault} ({policy.reason}){since}"
             ) from fault
         self._count_openings()
 
     def _count_openings(self) -> None:
         self.work.reopened = self._transactions.openings - 1
-
-    def _rest(self, pause: float) -> float:
-        time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
-        return min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _deliver(self, chunks: list[Chunk]) -> None:
         """Deliver the chunks: return when each chunk is committed, or handed back to the pool
@@ -203,8 +198,7 @@ class Lane(threading.Thread):
                 if left:
                     self._transaction(left)
                     self._why, self._refused_at = "", 0.0
-                    self._count(left)
-                    self._pool.done(left)
+                    self._note_done(left)
                 continue
             except KafkaFault as fault:
                 log.info("lane %s: %s; opening it anew", self._id, fault)
@@ -214,19 +208,19 @@ class Lane(threading.Thread):
             self._stop_if_asked()
             self._judge(cause, left)
             self._transactions.discard()
-            pause = self._rest(pause)
+            time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._open()
-            there = self._pool.resolve_outcome().answer
-            made_it = [chunk for chunk in left if chunk.ledger_key in there]
-            self._count(made_it)
-            self._pool.done(made_it)
-            left = [chunk for chunk in left if chunk.ledger_key not in there]
+            committed = self._pool.resolve_outcome().answer
+            self._note_done([chunk for chunk in left if chunk.ledger_key in committed])
+            left = [chunk for chunk in left if chunk.ledger_key not in committed]
             self.work.retried_records += sum(chunk.counted for chunk in left)
             queue += self._after(cause, left)
 
-    def _count(self, committed: Sequence[Chunk]) -> None:
+    def _note_done(self, committed: Sequence[Chunk]) -> None:
         self.work.transactions += bool(committed)
         self.work.bytes += sum(chunk.size_bytes for chunk in committed)
+        self._pool.done(committed)
 
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
         """Give every chunk its partition; hand back to the pool those that have to wait for one."""
@@ -264,11 +258,9 @@ class Lane(threading.Thread):
         self._writes_ledger = False
         rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
         watch, ids = self._options.topic_ids, self._ids_before(chunks)
+        total, sent = sum(size for _, size in rounds), 0
         with self._untimed():
-            pace, sent = (
-                self._pool.rate.turn(sum(size for _, size in rounds), lambda: self._pool.stop_at),
-                0,
-            )
+            pace = self._pool.rate.turn(total, lambda: self._pool.stop_at)
             self._wait_until(
                 pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE)
             )
@@ -312,8 +304,9 @@ class Lane(threading.Thread):
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
         yield from batches(plain, self._pool.batch_bytes)
         if len(plain) < len(chunks):
+            limits = self._options.limits
             self._built_by = {
-                topic: self._options.limits.uncompressed_limit(topic) for topic in self._isolating
+                topic: limits.limit(topic).uncompressed_bytes for topic in self._isolating
             }
             yield from isolating_batches(
                 [chunk for chunk in chunks if chunk.topic in self._isolating], self._built_by
@@ -387,18 +380,15 @@ class Lane(threading.Thread):
         if self._writes_ledger:
             why = f"the ledger topic {self._options.ledger_topic} cannot be written to: {why}"
         self._why = f"{labels}: {why}"
-        if policy.action is Action.FAIL:
+        refused = policy.action is Action.FAIL
+        if self._writes_ledger and policy.wait_seconds is not None:
+            self._refused_at = self._refused_at or time.monotonic()
+            refused |= time.monotonic() > self._refused_at + policy.wait_seconds
+        if refused:
             raise ClusterRefuses(
                 f"{labels}: not delivered: {why}. Remove the cause, then run again: only what "
                 "is left is sent."
             ) from fault
-        if self._writes_ledger and policy.wait_seconds is not None:
-            if self._refused_at and time.monotonic() > self._refused_at + policy.wait_seconds:
-                raise ClusterRefuses(
-                    f"{labels}: not delivered: {why}. Remove the cause, then run again: only "
-                    "what is left is sent."
-                ) from fault
-            self._refused_at = self._refused_at or time.monotonic()
         if policy.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
         elif time.monotonic() > self._deadline and (
@@ -436,10 +426,10 @@ class Lane(threading.Thread):
     def _gets_smaller(self, topic: str) -> bool:
         """True if the topic's next batches are smaller than those of the transaction that failed.
         False if a record was alone already."""
-        if topic in self._isolating and self._options.limits.uncompressed_limit_by_now(
-            topic
-        ) >= self._built_by.get(topic, math.inf):
-            return False
+        if topic in self._isolating:
+            limit = self._options.limits.limit_by_now(topic)
+            if limit.uncompressed_bytes >= self._built_by.get(topic, math.inf):
+                return False
         if not self._pool.lower_batch_bytes(topic):
             self._isolating |= {topic}
         return True
@@ -465,12 +455,6 @@ class Lane(threading.Thread):
                 self._pool.park(chunk)
         others = [chunk for chunk in left if chunk.topic != guilty]
         return [others] if others else []
-
-
-def _kind(fault: KafkaFault) -> type[ClusterRefuses | DeliveryError]:
-    """Return the class of the error: one that is not retried, for a fault that waiting does not
-    change."""
-    return ClusterRefuses if policy_for(fault.name).action is Action.FAIL else DeliveryError
 
 
 def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:

@@ -18,7 +18,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import TopicIdWatch
 from shipper.ledger.intervals import Interval
 from shipper.types import Header, SplitId
-from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import new_seal
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -78,7 +78,6 @@ class LaneOptions:
     ledger_partition: int
     deadline_seconds: float
     """Longest time for one transaction with its retries, and for a chunk to wait for its topic."""
-    init_timeout_seconds: float = 60.0
     limits: TopicLimits = field(default_factory=TopicLimits)
     batch_bytes: int | None = None
     """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes``
@@ -93,7 +92,7 @@ class LaneOptions:
     first_partition: int = 0
     """Partition where the rotation begins, so that parallel tasks do not all write to the same
     one."""
-    rate: RateLimit | NoLimit = field(default_factory=NoLimit)
+    rate: RateLimit | None = None
     topics: tuple[str, ...] = ()
     """Topics that will be written to, as far as known."""
     topic_ids: TopicIdWatch | None = None

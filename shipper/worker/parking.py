@@ -82,20 +82,24 @@ class Parking:
     def holds_up(self, chunk: Chunk, place: ParkingKey) -> bool:
         """Return True if the chunk must be parked, too: its place was given up, or it must not
         overtake a chunk that waits or was not sent."""
-        if chunk.sequence is None:
-            return place in self.given_up
-        others_wait = place in self._waiting or ParkingKey(place.topic) in self._waiting
-        return others_wait or place in self.given_up or self._comes_behind_unsent(chunk)
+        others_wait = chunk.sequence is not None and (
+            place in self._waiting or ParkingKey(place.topic) in self._waiting
+        )
+        return others_wait or self._stays_unsent(chunk, place)
 
     def has_room_for(self, chunk: Chunk, place: ParkingKey) -> bool:
         """Return True if the chunk may be parked. Also True for a chunk that will not be sent."""
-        fits = self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
-        return fits or place in self.given_up or self._comes_behind_unsent(chunk)
+        return self._fits(chunk) or self._stays_unsent(chunk, place)
+
+    def _fits(self, chunk: Chunk) -> bool:
+        return self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
+
+    def _stays_unsent(self, chunk: Chunk, place: ParkingKey) -> bool:
+        return place in self.given_up or self._comes_behind_unsent(chunk)
 
     def park(self, chunk: Chunk, place: ParkingKey) -> None:
         self.parked_records[chunk.topic] = self.parked_records.get(chunk.topic, 0) + chunk.counted
-        full = self.bytes + chunk.size_bytes > self._most_bytes and self._waiting
-        if full or place in self.given_up or self._comes_behind_unsent(chunk):
+        if self._stays_unsent(chunk, place) or not self._fits(chunk):
             self._leave_unsent(chunk)
             return
         bisect.insort(
@@ -155,6 +159,7 @@ class Admission:
     def __init__(self, topics: Topics, parking_bytes: int, deadline_seconds: float) -> None:
         self._topics = topics
         self._deadline_seconds = deadline_seconds
+        self._grant_seconds = min(GRANT_SECONDS, deadline_seconds)
         self.parking = Parking(parking_bytes)
         self._probes: set[Chunk] = set()
         self._forbidden: set[ParkingKey] = set()
@@ -226,7 +231,7 @@ class Admission:
                 continue  # all that waited there came after what was just given up
             if self._topics.partitions(*place):
                 going += self.parking.take(place)
-            elif self._forbidden_too_long(place):
+            elif self._topics.forbidden_seconds(place.topic) > self._grant_seconds:
                 self._forbidden.add(place)
                 self.parking.give_up(place)
             elif self._waited_too_long(place):
@@ -236,11 +241,6 @@ class Admission:
                 self._probes.update(probe)
                 going += probe
         return going
-
-    def _forbidden_too_long(self, place: ParkingKey) -> bool:
-        return self._topics.forbidden_seconds(place.topic) > min(
-            GRANT_SECONDS, self._deadline_seconds
-        )
 
     def _waited_too_long(self, place: ParkingKey) -> bool:
         waited = self._topics.unusable_seconds(place.topic)
@@ -274,7 +274,7 @@ class Admission:
         if self._forbidden >= self.parking.given_up:
             raise ClusterRefuses(
                 f"the user may not write to topic {names}, and the right was not granted "
-                f"within {min(GRANT_SECONDS, self._deadline_seconds):g} s: {reasons}. "
+                f"within {self._grant_seconds:g} s: {reasons}. "
                 f"{left}Everything else was sent. Grant the right to the user in the cluster's "
                 "`properties`. `shipper doctor` shows what else is missing. Then run again: "
                 "only what is left is sent."

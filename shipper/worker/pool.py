@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from types import TracebackType
 from typing import Any
 
 from shipper.kafka.producer import SentBytes
@@ -122,12 +121,7 @@ class LanePool:
     def __enter__(self) -> LanePool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close(self.options.settings.transaction_timeout_ms / 1000)
 
     # What the caller does.
@@ -298,7 +292,7 @@ class LanePool:
     def lower_batch_bytes(self, topic: str) -> bool:
         """Halve the batches of ``topic``; return False if they are so small already that they
         always fit."""
-        fits = self.options.limits.uncompressed_limit(topic)
+        fits = self.options.limits.limit(topic).uncompressed_bytes
         with self._changed:
             if self.batch_bytes(topic) <= fits:
                 return False

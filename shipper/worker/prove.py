@@ -12,7 +12,7 @@ from shipper.worker.assign import dispositions_of, topics_of
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import ProofOrder, SplitToProve
 from shipper.worker.receipt import SplitSums
-from shipper.worker.shipment import UTF8_BOM
+from shipper.worker.shipment import UTF8_BOM, as_read
 
 _UINT64 = 1 << 64
 
@@ -58,10 +58,8 @@ def _add(sums: SplitSums, part: SplitSlice, wanted: SplitToProve, order: ProofOr
     )
     for number, one in enumerate(wanted.parts):
         for interval in one.intervals:
-            first, end = (
-                max(interval.first - part.first, 0),
-                min(interval.end - part.first, part.rows),
-            )
+            first = max(interval.first - part.first, 0)
+            end = min(interval.end - part.first, part.rows)
             if first >= end:
                 continue
             if one.kind == "dropped":
@@ -91,7 +89,5 @@ def _add(sums: SplitSums, part: SplitSlice, wanted: SplitToProve, order: ProofOr
 
 
 def _kept(part: SplitSlice, wanted: SplitToProve, row: int, keep_bytes: int) -> bytes | None:
-    value: bytes | None = part.table.column("value")[row].as_py()
-    if wanted.bom and part.first + row == 0:
-        value = UTF8_BOM + (value or b"")
-    return None if value is None else value[:keep_bytes]
+    value = as_read(part.table.column("value")[row].as_py(), part.first + row, bom=wanted.bom)
+    return value and value[:keep_bytes]

@@ -45,12 +45,6 @@ class Pace:
         return self.begins + max(0.0, self.seconds - most_seconds)
 
 
-class NoLimit:
-    def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
-        """Return the pace of now: without a limit, a turn comes at once."""
-        return Pace(0.0, 0.0, size_bytes)
-
-
 class RateLimit:
     """Rate limiter: lets ``bytes_per_second()`` pass, shared by all threads that ask.
 
@@ -84,8 +78,8 @@ class RateLimit:
 
 
 class BrokerRate:
-    """Rate that the brokers' quotas allow, learned from their throttling, on top of ``cap``. Shared
-    by the lanes of a task.
+    """Rate that the brokers' quotas allow, learned from their throttling, on top of ``cap`` (None:
+    no cap). Shared by the lanes of a task.
 
     A broker with a quota takes a request at once, and then reads nothing from the connection until
     the average of the last ten seconds fits the quota again. If all lanes send at once, their
@@ -98,7 +92,7 @@ class BrokerRate:
     grows by a tenth with each turn without throttling, and shrinks with each turn with throttling.
     """
 
-    def __init__(self, cap: RateLimit | NoLimit) -> None:
+    def __init__(self, cap: RateLimit | None) -> None:
         self.throttled_seconds = 0.0
         """Time for which at least one connection was throttled, in seconds."""
         self._cap = cap
@@ -116,7 +110,7 @@ class BrokerRate:
 
     def turn(self, size_bytes: int, until: Callable[[], float]) -> Pace:
         """Wait like :meth:`RateLimit.turn`, and also while the brokers throttle."""
-        cap = self._cap.turn(size_bytes, until)
+        cap = self._cap.turn(size_bytes, until) if self._cap else Pace(0.0, 0.0, size_bytes)
         if math.isinf(self._rate):
             return cap
         wait_until(lambda: min(self._resume_at, until()))

@@ -79,15 +79,6 @@ class SplitReceipt:
     def add_read(self, size: int | None) -> None:
         self.read = None if size is None or self.read is None else self.read + size
 
-    def count_filtered(self, rule: str, lines: int) -> None:
-        self.filtered[rule] = self.filtered.get(rule, 0) + lines
-
-    def count_quarantined(self, reason: str, records: int) -> None:
-        self.quarantined[reason] = self.quarantined.get(reason, 0) + records
-
-    def count_already_quarantined(self, reason: str, records: int) -> None:
-        self.already_quarantined[reason] = self.already_quarantined.get(reason, 0) + records
-
     def add_checksum(self, topic: str, checksum: int) -> None:
         self.checksums[topic] = (self.checksums.get(topic, 0) + checksum) % (1 << 64)
 
@@ -157,7 +148,7 @@ class Receipt:
         if chunk.reasons is None:
             mine.delivered += chunk.records
         for reason, count in (chunk.reasons or {}).items():
-            mine.count_quarantined(reason, count)
+            add_to(mine.quarantined, reason, count)
         mine.add_checksum(topic, chunk.checksum)
         there.delivered += chunk.records
         there.bytes += chunk.bytes
@@ -172,16 +163,14 @@ class Receipt:
             return
         there = self.topic(topic)
         moved = min(chunk.records, mine.already_committed, there.already_committed)
-        mine.already_committed, there.already_committed = (
-            mine.already_committed - moved,
-            there.already_committed - moved,
-        )
-        there.delivered, there.bytes = there.delivered + moved, there.bytes + chunk.bytes
+        mine.already_committed -= moved
+        there.already_committed -= moved
+        there.delivered += moved
+        there.bytes += chunk.bytes
         for reason, count in (chunk.reasons or {}).items():
-            mine.count_quarantined(reason, count)
-            mine.count_already_quarantined(
-                reason, -min(count, mine.already_quarantined.get(reason, 0))
-            )
+            add_to(mine.quarantined, reason, count)
+            already = mine.already_quarantined.get(reason, 0)
+            mine.already_quarantined[reason] = already - min(count, already)
         mine.delivered += moved if chunk.reasons is None else 0
         mine.add_checksum(topic, chunk.checksum)
 
@@ -214,6 +203,10 @@ class SplitSums:
     """Records of each part."""
     checksums: list[int] = field(default_factory=list)
     """Sum of the hashes of each part's values, modulo 2^64."""
+
+
+def add_to(counts: dict[str, int], name: str, count: int) -> None:
+    counts[name] = counts.get(name, 0) + count
 
 
 def new_seal() -> str:

@@ -28,7 +28,7 @@ from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, ass
 from shipper.worker.chunk import Chunk, LazyColumn, bundle_values, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
-from shipper.worker.receipt import Receipt
+from shipper.worker.receipt import Receipt, add_to
 
 UTF8_BOM = b"\xef\xbb\xbf"
 #: Size of key and headers that a record in quarantine keeps, together. The value may have nearly as
@@ -174,11 +174,9 @@ class TaskShipment:
     def count_predecessors(self) -> None:
         """Count what this task's earlier attempts committed: already committed for this attempt,
         but delivered by this ship."""
-        numbers = (
-            {split.id: number for number, split in self._order.splits.items()}
-            if self._predecessors
-            else {}
-        )
+        if not self._predecessors:
+            return
+        numbers = {split.id: number for number, split in self._order.splits.items()}
         for chunk in self._predecessors:
             if chunk.key.split in numbers:
                 self._receipt.take_over(numbers[chunk.key.split], chunk.key.topic, chunk.value)
@@ -201,13 +199,8 @@ class _SliceShipment:
         receipt: Receipt,
         at_commit: AtCommit,
     ) -> None:
-        self._part, self._order, self._there, self._receipt, self._at_commit = (
-            part,
-            order,
-            there,
-            receipt,
-            at_commit,
-        )
+        self._part, self._order, self._there = part, order, there
+        self._receipt, self._at_commit = receipt, at_commit
         self._split = split = order.splits[part.split]
         self._mine = receipt.split(part.split)
         self._sequence = zlib.crc32(split.id.file.path.encode()) if order.in_order else None
@@ -318,7 +311,7 @@ class _SliceShipment:
 
     def _drop(self, dropped: dict[str, Rows]) -> Iterator[Chunk]:
         for rule, rows in dropped.items():
-            self._mine.count_filtered(rule, len(rows))
+            add_to(self._mine.filtered, rule, len(rows))
         for first, end in self._gaps("") if dropped else ():
             counts = {
                 rule: len(_within(rows + self._part.first, first, end))
@@ -341,7 +334,7 @@ class _SliceShipment:
             self._adjust(self._hashes(shipped) - self._hashes(wanted))
             self._adjust_for_bom(shipped)
             if already := len(rejection.rows) - len(rows):
-                self._mine.count_already_quarantined(rejection.reason, already)
+                add_to(self._mine.already_quarantined, rejection.reason, already)
             if len(rows):
                 new.append(replace(rejection, rows=rows))
         yield from self._quarantine_chunks(new)
@@ -471,10 +464,10 @@ class _SliceShipment:
             of_rows = [rejected[group] for group in groups[part]]
             taken = self._part.table.take(pa.array(rows[part]))
             whole = [
-                _as_read(value, self._split, ordinal)
+                as_read(value, ordinal, bom=self._split.bom)
                 for value, ordinal in zip(taken.column("value").to_pylist(), ordinals, strict=True)
             ]
-            values = [_kept(value, quarantine.keep_bytes) for value in whole]
+            values = [value and value[: quarantine.keep_bytes] for value in whole]
             entry = replace(
                 self._nothing,
                 last=int(ordinals[-1]) + 1,
@@ -541,11 +534,8 @@ class _SliceShipment:
 
     def _end_chunk(self) -> Chunk:
         """Make a chunk for the ledger alone: the split ends with the slice."""
-        return self._chunk(
-            "",
-            self._part.end,
-            replace(self._nothing, last=self._part.end, end=True, read=self._read),
-        )
+        entry = replace(self._nothing, last=self._part.end, end=True, read=self._read)
+        return self._chunk("", self._part.end, entry)
 
     def _chunk(
         self,
@@ -609,8 +599,9 @@ def runs(ordinals: Rows) -> Iterator[Interval]:
         yield from map(Interval, firsts.tolist(), ends.tolist())
 
 
-def _as_read(value: bytes | None, split: OrderedSplit, ordinal: int) -> bytes | None:
-    return UTF8_BOM + (value or b"") if split.bom and ordinal == 0 else value
+def as_read(value: bytes | None, ordinal: int, *, bom: bool) -> bytes | None:
+    """Return the value with the byte order mark that Hadoop's line reader has dropped."""
+    return UTF8_BOM + (value or b"") if bom and ordinal == 0 else value
 
 
 def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -632,10 +623,6 @@ def _swallowed(rows: pa.Table) -> int | None:
     """Return how many more records the rows may be, by their column `swallowed`; None if they are
     no more."""
     return pc.sum(rows.column("swallowed")).as_py() if "swallowed" in rows.schema.names else None
-
-
-def _kept(value: bytes | None, keep_bytes: int) -> bytes | None:
-    return None if value is None else value[:keep_bytes]
 
 
 def _bytes(column: pa.ChunkedArray) -> int:

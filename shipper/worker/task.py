@@ -29,12 +29,11 @@ from shipper.kafka.transaction import RightToShip
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.log import (
     CONTROL_NOW,
-    AskCommitted,
-    AskCommittedKeys,
     Committed,
-    CommittedKeys,
     LedgerLog,
     Patience,
+    ask_committed,
+    ask_committed_keys,
 )
 from shipper.ledger.records import CONTROL, Attempt, AttemptKey, ChunkValue
 from shipper.ledger.takeover import transactional_id
@@ -44,7 +43,7 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.cut import Prefetch, split_slices
 from shipper.worker.order import ShipOrder
 from shipper.worker.pool import LanePool
-from shipper.worker.rate import NoLimit, RateLimit
+from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import Receipt, seal_error
 from shipper.worker.shipment import TaskShipment
 
@@ -75,10 +74,10 @@ class _Without:
             raise ModuleNotFoundError(f"{name} is not wanted here", name=name)
 
 
-def _let_pyarrow_do_without_pandas() -> None:
-    """Keep pyarrow from importing pandas with its first array: that costs a second of CPU in every
-    new worker, while the cluster waits. It looks once in a process, so it is enough that there is
-    none at that moment."""
+def get_ready() -> None:
+    """Prepare a worker, once, whatever it ships: keep pyarrow from importing pandas with its first
+    array. That costs a second of CPU in every new worker, while the cluster waits. pyarrow looks
+    once in a process, so it is enough that there is none at that moment."""
     if "pandas" in sys.modules:
         return
     without = _Without("pandas")
@@ -87,11 +86,6 @@ def _let_pyarrow_do_without_pandas() -> None:
         pa.scalar(0)
     finally:
         sys.meta_path.remove(without)
-
-
-def get_ready() -> None:
-    """Prepare a worker, once, whatever it ships."""
-    _let_pyarrow_do_without_pandas()
 
 
 def ship_task(
@@ -154,24 +148,17 @@ def ship_task(
 
 
 class TaskAttempt:
-    """One attempt of a task, as the ledger knows it: whether it may still send, and which chunks
-    were committed since the run took over.
-
-    ``announce`` → ``check`` after each opening of a lane → ``committed``, or ``committed_keys``
-    after a fault.
+    """One attempt of a task, as the ledger knows it: ``announce`` → ``check`` after each opening of
+    a lane, whether it may still send.
     """
 
     def __init__(self, order: ShipOrder, ledger: LedgerLog, task: int, number: int) -> None:
         """Make an attempt. ``number``: among all attempts of all tasks."""
         self._order = order
-        self._ledger = ledger
+        self.ledger = ledger
         self._key = AttemptKey(order.generation, task, number)
         self.active_tasks = 1
         """Number of tasks that share the rate limit, as last counted."""
-
-    def connect(self) -> None:
-        """Connect. Never raises."""
-        self._ledger.connect((CONTROL,))
 
     def announce(self, *, ended: bool = False) -> None:
         """Tell other tasks that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
@@ -183,18 +170,18 @@ class TaskAttempt:
         """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
-            self._ledger.write_control([record])
+            self.ledger.write_control([record])
         except (ClusterError, OutcomeUnknown):
-            if ended or self._key.number not in self._ledger.decide(
-                CONTROL_NOW
-            ).answer.attempts.get(self._key.task, []):
+            if ended or self._key.number not in self.ledger.decide(CONTROL_NOW).answer.attempts.get(
+                self._key.task, []
+            ):
                 raise
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt
         of this task, has announced itself."""
         order = self._order
-        found = self._ledger.decide(CONTROL_NOW)
+        found = self.ledger.decide(CONTROL_NOW)
         control = found.answer
         if control.generation != order.generation:
             by = control.generations[control.generation].run_id
@@ -213,21 +200,7 @@ class TaskAttempt:
 
     def count_tasks(self) -> None:
         """Look again at how many are active. Raises ClusterError."""
-        self.active_tasks = max(1, self._ledger.look(CONTROL_NOW).active_tasks())
-
-    def committed(self) -> Decided[list[Committed]]:
-        """Return the chunks of any task since the run took over. Raises ClusterError,
-        OutcomeUnknown."""
-        return self._ledger.decide(AskCommitted(self._order.chunks_end))
-
-    def committed_keys(self) -> Decided[CommittedKeys]:
-        """Return the keys of the committed chunks alone: after each fault each lane asks, reads
-        what is new, and decodes nothing."""
-        return self._ledger.decide(AskCommittedKeys(self._order.chunks_end))
-
-    def hurry(self) -> None:
-        """Wait for the ledger no longer: the task is to stop."""
-        self._ledger.hurry()
+        self.active_tasks = max(1, self.ledger.look(CONTROL_NOW).active_tasks())
 
 
 class TaskLanes:
@@ -255,9 +228,7 @@ class TaskLanes:
             first_partition=receipt.task,
             topics=self._topics,
             topic_ids=self._topic_ids,
-            rate=NoLimit()
-            if limit is None
-            else RateLimit(lambda: limit / attempt.active_tasks * self._ratio()),
+            rate=RateLimit(lambda: limit / attempt.active_tasks * self._ratio()) if limit else None,
         )
         ids = [
             transactional_id(order.pipeline, order.cluster, receipt.task, lane)
@@ -276,15 +247,19 @@ class TaskLanes:
         open transactions of the other tasks.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
-            meanwhile.submit(self._attempt.connect)
+            meanwhile.submit(self._attempt.ledger.connect, (CONTROL,))
             self.pool.open(self._topics, announce=self._attempt.announce)
         self._sampler.start()
         attempts = self._right.check()
-        return self._attempt.committed() if len(attempts.answer) > 1 else attempts.map(lambda _: [])
+        if len(attempts.answer) == 1:
+            return attempts.map(lambda _: [])
+        return self._attempt.ledger.decide(ask_committed(self._order.chunks_end))
 
     def _settle(self) -> Decided[Container[bytes]]:
+        """Return the keys of the committed chunks: after each fault each lane asks, reads what is
+        new, and decodes nothing."""
         self._right.check()
-        return self._attempt.committed_keys()
+        return self._attempt.ledger.decide(ask_committed_keys(self._order.chunks_end))
 
     def at_commit(self, chunk: ChunkValue) -> ChunkValue:
         """Return the chunk's value with what is known only at its commit."""
@@ -305,7 +280,7 @@ class TaskLanes:
 
     def _close(self, timeout_seconds: float) -> None:
         self._done.set()
-        self._attempt.hurry()
+        self._attempt.ledger.hurry()
         closed = self.pool.close(timeout_seconds)
         self._topic_ids.close()
         if closed.unknown:
@@ -328,11 +303,8 @@ class TaskLanes:
         pool, receipt = self.pool, self._receipt
         receipt.lane_reopened = pool.reopened
         receipt.lanes = pool.work()
-        receipt.parked, receipt.unsent, receipt.lowered = (
-            pool.parked_records,
-            pool.unsent(),
-            pool.lowered,
-        )
+        receipt.parked, receipt.unsent = pool.parked_records, pool.unsent()
+        receipt.lowered = pool.lowered
         receipt.unconfirmed = {
             topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed
         }

@@ -29,7 +29,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as archive_step
-from shipper.ledger.log import CONTROL_NOW, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_state
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import transactional_id
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
@@ -483,7 +483,7 @@ def said_of(spec: RunSpec, record: Record, files: Sequence[FileVersion]) -> list
         LedgerFolder(spec.runs, spec.pipeline, CLUSTER),
     )
     ledger.lies_at(None, pipeline.source.formerly)
-    state = ledger.look(AskState([record.path]), 30)
+    state = ledger.look(ask_state([record.path]), 30)
     said = [f"{file}: {over}" for file, over in state.invalidated.items()]
     for split, found in state.chunks.splits.items():
         if split.start == record.start:

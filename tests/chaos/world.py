@@ -25,7 +25,7 @@ from shipper_tools.faultproxy.proxy import FaultProxy
 
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import Chunks
-from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_state
 from shipper.ledger.takeover import transactional_id
 from tests.chaos.kafka_cluster import KafkaCluster
 from tests.chaos.numbered import Numbered, identity_of
@@ -277,7 +277,7 @@ class Pipe:
         ledger = LedgerLog(ClusterClient(cluster), cluster, self.name)
         if not ledger.exists():
             return Chunks(self.name)
-        return ledger.look(AskState(), wait_seconds).chunks
+        return ledger.look(ask_state(), wait_seconds).chunks
 
     def uncommitted_end(self) -> int:
         """Offsets taken in the first topic, over its partitions: by records of open transactions,

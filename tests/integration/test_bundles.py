@@ -7,7 +7,7 @@ import pytest
 from shipper_tools.dev.console_consumer import read_records, unbundle
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_state
 
 from .world import lines_of
 
@@ -22,7 +22,7 @@ def kafka_records_of_ledger(world):
     ledger = LedgerLog(world.client, world.cluster, world.name)
     values = [
         chunk
-        for state in ledger.look(AskState(), 60).chunks.splits.values()
+        for state in ledger.look(ask_state(), 60).chunks.splits.values()
         for chunk in state.chunks.values()
     ]
     return sum(value.records if value.bundles is None else value.bundles for value in values)

@@ -22,7 +22,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as module
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.log import AskFiles, AskPartition, AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files, ask_partition, ask_state
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
@@ -82,11 +82,11 @@ class TestSnapshot:
 
         later = ledger_of(world)
         assert later.snapshot().chunks_end == 5000
-        state = later.look(AskState(["day/0003", "night/1", "day/none"]), 15)
+        state = later.look(ask_state(["day/0003", "night/1", "day/none"]), 15)
         assert {split.file.path for split in state.chunks.splits} == {"day/0003", "night/1"}
         assert state.chunks_end == 5002
-        assert records_there(later.look(AskState(), 15)) == records_there(
-            ledger_of(world, folder=False).look(AskState(), 15)
+        assert records_there(later.look(ask_state(), 15)) == records_there(
+            ledger_of(world, folder=False).look(ask_state(), 15)
         )
         assert later.keep_snapshot() is None, "a tail of two records is not worth a snapshot"
 
@@ -104,7 +104,7 @@ class TestSnapshot:
         ledger_of(world)._append(CHUNKS, (chunk(world, f"new {n}") for n in range(20)))
         later = ledger_of(world)
         assert later.snapshot() is None
-        assert {split.file.path for split in later.look(AskState(), 15).chunks.splits} == {
+        assert {split.file.path for split in later.look(ask_state(), 15).chunks.splits} == {
             f"new {n}" for n in range(20)
         }
 
@@ -117,9 +117,9 @@ class TestSnapshot:
         ledger._append(CHUNKS, [chunk(world, "behind")])
         assert ledger.keep_snapshot(longer_than=0).chunks_end == 1
         with pytest.raises(OutcomeUnknown):
-            ledger_of(world).look(AskState(), 1)
+            ledger_of(world).look(ask_state(), 1)
         lane.commit()
-        assert records_there(ledger_of(world).look(AskState(), 15)) == 30
+        assert records_there(ledger_of(world).look(ask_state(), 15)) == 30
 
 
 class TestTakeover:
@@ -146,7 +146,7 @@ class TestTakeover:
         assert {split.file.path for split in taken.chunks.splits} == {"committed"}
         with pytest.raises(KafkaFault, match="FENCED"):
             zombie.commit()
-        again = ledger_of(world).look(AskState(), 15)
+        again = ledger_of(world).look(ask_state(), 15)
         assert {split.file.path for split in again.chunks.splits} == {"committed"}
 
     def test_a_lane_is_fenced_once_for_good_under_every_name_of_the_cluster_and_also_from_a_snapshot(  # noqa: E501
@@ -241,14 +241,14 @@ class TestArchive:
         )
         done = self.archive(world)
         assert (done.moved, done.files, done.left, done.archived) == (2, 1, 1, 2)
-        in_topic = {record.key: record.value for record in ledger.look(AskPartition(CHUNKS))}
+        in_topic = {record.key: record.value for record in ledger.look(ask_partition(CHUNKS))}
         assert sum(value is not None and b'"chunk"' in key for key, value in in_topic.items()) == 1
-        assert records_there(ledger_of(world).look(AskState(), 15)) == 30
+        assert records_there(ledger_of(world).look(ask_state(), 15)) == 30
         # Again: nothing is old enough any more; later the rest goes to the same archive.
         assert self.archive(world).moved == 0
         assert self.archive(world, before="2026-11-07").archived == 3
-        assert records_there(ledger_of(world).look(AskState(["old"]), 15)) == 20
-        assert records_there(ledger_of(world).look(AskState(), 15)) == 30
+        assert records_there(ledger_of(world).look(ask_state(["old"]), 15)) == 20
+        assert records_there(ledger_of(world).look(ask_state(), 15)) == 30
 
     @pytest.mark.parametrize("damage", ["gone", "cut", "no folder"])
     def test_without_its_archive_a_ledger_is_not_believed(self, world, damage):
@@ -261,7 +261,7 @@ class TestArchive:
             [shard] = (folder / "shards").iterdir()
             shard.write_bytes(shard.read_bytes()[:-1])
         with pytest.raises(ArchiveMissing, match=r"1 record in the archive.*Nothing was sent"):
-            ledger_of(world, folder=damage != "no folder").look(AskState(["old"]), 15)
+            ledger_of(world, folder=damage != "no folder").look(ask_state(["old"]), 15)
 
     def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(
         self, world, monkeypatch
@@ -279,7 +279,7 @@ class TestArchive:
         monkeypatch.setattr(module, "write_as_lane", late)
         with pytest.raises(Superseded, match="SHIP-509"):
             self.archive(world)
-        assert records_there(ledger_of(world).look(AskState(), 15)) == 7
+        assert records_there(ledger_of(world).look(ask_state(), 15)) == 7
 
     def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(
         self, world, monkeypatch
@@ -295,7 +295,7 @@ class TestArchive:
         with pytest.raises(ClusterError, match="could be removed"):
             self.archive(world)
         monkeypatch.undo()
-        assert len(ledger_of(world).look(AskFiles(), 15).archived) == 0
+        assert len(ledger_of(world).look(ask_files(), 15).archived) == 0
         assert self.archive(world).moved == 1
 
 
@@ -357,7 +357,7 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
 
 
 def moved_end(world):
-    return ledger_of(world).look(AskFiles(), 15).chunks_end
+    return ledger_of(world).look(ask_files(), 15).chunks_end
 
 
 def command(world, *arguments):
@@ -483,10 +483,12 @@ class TestRepair:
         # What the damaged record had replaced is there again, behind it: compaction cannot take it
         # away.
         behind = [
-            r for r in ledger_of(world).look(AskPartition(CHUNKS)) if r.key == key and r.offset >= 3
+            r
+            for r in ledger_of(world).look(ask_partition(CHUNKS))
+            if r.key == key and r.offset >= 3
         ]
         assert [record.value for record in behind] == [chunk(world, "a")[1]]
-        state = ledger_of(world).look(AskState(), 15)
+        state = ledger_of(world).look(ask_state(), 15)
         assert records_there(state) == 10
         assert set(state.control.to_fence().values()) <= {(1, 1)}, (
             "what the forged generation claimed is not fenced"
@@ -500,7 +502,7 @@ class TestRepair:
         assert refused.returncode == 2
         assert "sent again" in refused.stderr
         assert world.shipper(*drop, "--forget").returncode == 0
-        assert records_there(ledger_of(world).look(AskState(), 15)) == 0
+        assert records_there(ledger_of(world).look(ask_state(), 15)) == 0
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shipper.ledger.log import AskCommitted, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_committed
 from shipper.report.message import message
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
@@ -60,7 +60,7 @@ def windows_in_the_ledger(world: World) -> dict[str, str]:
     log = LedgerLog(world.client, world.cluster, world.name)
     return {
         each.key.split.file.path.rsplit("/", 1)[-1]: each.value.window
-        for each in log.look(AskCommitted(0), 30)
+        for each in log.look(ask_committed(0), 30)
     }
 
 

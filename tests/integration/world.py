@@ -22,7 +22,7 @@ from shipper.config import load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.results import RunReport
 from tests import warm
 
@@ -214,7 +214,7 @@ class World:
         ledger = LedgerLog(self.client, self.cluster, self.name)
         if not ledger.exists():
             return 0
-        return sum(state.records for state in ledger.look(AskState(), 60).chunks.splits.values())
+        return sum(state.records for state in ledger.look(ask_state(), 60).chunks.splits.values())
 
     def nothing_was_sent(self) -> bool:
         return all(

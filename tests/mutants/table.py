@@ -114,18 +114,16 @@ MUTANTS = (
         "shipper/ledger/takeover.py",
         (
             "    fenced = fence_earlier_runs(\n"
-            "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
-            "fences=fences\n"
+            "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
             "    )\n"
             '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
-            "        state = ledger.decide(AskState(paths)).answer\n"
+            "        state = ledger.decide(ask_state(paths)).answer\n"
         ),
         (
-            "    state = ledger.decide(AskState(paths)).answer\n"
+            "    state = ledger.decide(ask_state(paths)).answer\n"
             "    fenced = fence_earlier_runs(\n"
-            "        ledger, settings, cluster, run_id, tasks, lanes, known=known, also=also, "
-            "fences=fences\n"
+            "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
             "    )\n"
             '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
@@ -136,8 +134,8 @@ MUTANTS = (
         "lane-asks-the-ledger-before-fencing",
         _FENCE_FIRST,
         "shipper/worker/lane.py",
-        "            self._open()\n            there = self._pool.resolve_outcome().answer\n",
-        "            there = self._pool.resolve_outcome().answer\n            self._open()\n",
+        "            self._open()\n            committed = self._pool.resolve_outcome().answer\n",
+        "            committed = self._pool.resolve_outcome().answer\n            self._open()\n",
         "tests/unit/test_lane.py::test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again",
     ),
     Mutant(
@@ -160,10 +158,8 @@ MUTANTS = (
         "no-barrier-on-the-control-partition",
         _BARRIER,
         "shipper/ledger/log.py",
-        "    partitions = (CONTROL, CHUNKS)\n\n    def answer(self, ledger: LedgerLog, "
-        "wait_seconds: float | None) -> LedgerState:",
-        "    partitions = (CHUNKS,)\n\n    def answer(self, ledger: LedgerLog, wait_seconds: "
-        "float | None) -> LedgerState:",
+        "LedgerQuestion(files.partitions, ",
+        "LedgerQuestion((CHUNKS,), ",
         "tests/unit/test_deciding_read.py::test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover",
     ),
     Mutant(
@@ -180,8 +176,8 @@ MUTANTS = (
         "right-of-a-task-is-looked-at",
         _BARRIER,
         "shipper/worker/task.py",
-        "        found = self._ledger.decide(CONTROL_NOW)\n",
-        "        found: Decided[object] = Decided(self._ledger.look(CONTROL_NOW))\n",
+        "        found = self.ledger.decide(CONTROL_NOW)\n",
+        "        found: Decided[object] = Decided(self.ledger.look(CONTROL_NOW))\n",
         "tests/unit/test_deciding_read.py::test_a_run_that_was_taken_over_hears_of_it",
     ),
     Mutant(
@@ -280,8 +276,8 @@ MUTANTS = (
         "limit-of-all-lanes-compared",
         _LOWERED,
         "shipper/worker/lane.py",
-        "        ) >= self._built_by.get(topic, math.inf):\n",
-        "        ) >= self._options.limits.uncompressed_limit(topic):\n",
+        "limit.uncompressed_bytes >= self._built_by.get(topic, math.inf):\n",
+        "limit.uncompressed_bytes >= self._options.limits.limit(topic).uncompressed_bytes:\n",
         "tests/integration/test_pool.py::test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane",
     ),
     Mutant(

@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 from shipper_tools.dev.console_consumer import unbundle
 
 from shipper.config.records import LINES_HEADER
-from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.kafka.producer import LaneSettings
+from shipper.kafka.limits import TopicLimit
 from shipper.types import FileId, SplitId
-from shipper.worker.assign import RecordLimits
 from shipper.worker.chunk import Chunk, bundle_values
-from shipper.worker.cut import split_slices
-from shipper.worker.order import BundleOrder, LaneOptions, OrderedSplit, ShipOrder
+from shipper.worker.order import BundleOrder, OrderedSplit, ShipOrder
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import TaskShipment
+from tests.doubles.task import order_with, run_task
 
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))
 ODD = st.one_of(LINE, st.none(), st.binary(max_size=40), st.just(b"\n"))
@@ -97,21 +94,8 @@ def order(
     split = OrderedSplit(
         SplitId(FileId("a.log", 1, 1), 0), bom=bom, there=there, headers=(("file", b"a.log"),)
     )
-    return ShipOrder(
-        pipeline="web",
-        cluster="local",
-        run_id="r",
-        window="w",
-        digest="d",
-        generation=0,
-        chunks_end=0,
-        lane_options=LaneOptions(LaneSettings({}, 1, "none", 1), "l", 0, 1),
-        limits={},
-        lanes=1,
-        chunk_size_bytes=100,
-        topics=("t",),
-        splits={7: split},
-        bundle=bundle,
+    return order_with(
+        limits={"t": TopicLimit(1_000_000)}, chunk_size_bytes=100, splits={7: split}, bundle=bundle
     )
 
 
@@ -123,15 +107,8 @@ def cut(lines: list[bytes], given: ShipOrder) -> tuple[Receipt, list[Chunk]]:
             [xxhash.xxh64_intdigest(line, 42) for line in lines] + [0], pa.uint64()
         ).view(pa.int64()),
     }
-    receipt, chunks = Receipt(0), list[Chunk]()
-    limits = RecordLimits("none", TopicLimits({"t": TopicLimit(1_000_000)}))
-    shipment = TaskShipment(
-        given, limits, receipt, submit=chunks.extend, at_commit=lambda value: value
-    )
-    for part in split_slices(iter([pa.record_batch(columns)]), given.chunk_size_bytes, {7}):
-        shipment.ship(part)
-    shipment.finish()
-    return receipt, chunks
+    chunks: list[Chunk] = []
+    return run_task(given, pa.record_batch(columns), chunks.extend), chunks
 
 
 def without_times(receipt: Receipt) -> Receipt:

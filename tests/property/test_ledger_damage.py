@@ -13,7 +13,7 @@ from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, LedgerO
 from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.inventory import Inventory, entries, figures, findings
-from shipper.ledger.log import CONTROL_NOW, AskCommitted, AskFiles, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_files, ask_state
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -147,8 +147,8 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
     ledger = LedgerLog(log, CLUSTER, "web")
     try:
         control = ledger.look(CONTROL_NOW)
-        read = ledger.look(AskFiles())
-        state = ledger.look(AskState())
+        read = ledger.look(ask_files())
+        state = ledger.look(ask_state())
         inventory = Inventory()
         for of_path in entries(read):
             list(findings(of_path, lambda file: [0]))
@@ -187,21 +187,21 @@ class TestMended:
 
     def test_a_foreign_record_stops_every_reader_until_it_is_mended(self):
         log, ledger = self.ledger(self.good(), (b"hello", b"{}"))
-        for question in (AskState(), AskCommitted(0)):
+        for question in (ask_state(), ask_committed(0)):
             with pytest.raises(
                 LedgerDamaged, match=r"cluster c: topic _shipper\.web.* 1:1: .*--record 1:1"
             ):
                 ledger.look(question)
         log.append("t", CHUNKS, [(b"hello", None)])
-        assert len(ledger.look(AskState()).chunks.splits) == 1
-        assert len(ledger.look(AskCommitted(0))) == 1
+        assert len(ledger.look(ask_state()).chunks.splits) == 1
+        assert len(ledger.look(ask_committed(0))) == 1
 
     def test_a_chunk_that_somebody_wrote_over_counts_again_once_it_is_restored(self):
         log, ledger = self.ledger(self.good(), (self.good().key, b"{}"))
         with pytest.raises(LedgerDamaged):
-            ledger.look(AskState())
+            ledger.look(ask_state())
         log.append("t", CHUNKS, [self.good()])
-        assert len(ledger.look(AskState()).chunks.splits) == 1
+        assert len(ledger.look(ask_state()).chunks.splits) == 1
 
     def test_a_mended_record_of_the_control_partition_is_passed_over_by_who_had_stumbled_over_it(
         self,
@@ -221,8 +221,8 @@ class TestMended:
     def test_a_record_in_the_wrong_partition_is_damage(self):
         _, ledger = self.ledger(control=[self.good()])
         with pytest.raises(LedgerDamaged, match="does not belong into this partition"):
-            ledger.look(AskState())
+            ledger.look(ask_state())
 
     def test_a_tombstone_of_a_foreign_key_says_nothing(self):
         _, ledger = self.ledger((b"hello", None), self.good())
-        assert len(ledger.look(AskState()).chunks.splits) == 1
+        assert len(ledger.look(ask_state()).chunks.splits) == 1

@@ -22,7 +22,7 @@ from shipper.ledger.codec import (
     encode_invalidation,
     encode_lease,
 )
-from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_files, ask_state
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -209,9 +209,9 @@ def test_snapshot_and_tail_say_what_the_whole_log_says(history, asked, compacted
             for each in (log, whole):
                 each.append("topic", what, [detail])
     for paths in (None, asked):
-        expected = essence(ledger_of(whole).look(AskState(paths)))
-        assert essence(ledger_of(log, folder).look(AskState(paths))) == expected
-        assert essence(made_first.look(AskState(paths))) == expected
+        expected = essence(ledger_of(whole).look(ask_state(paths)))
+        assert essence(ledger_of(log, folder).look(ask_state(paths))) == expected
+        assert essence(made_first.look(ask_state(paths))) == expected
     assert (
         ledger_of(log, folder).look(CONTROL_NOW).to_fence()
         == ledger_of(whole).look(CONTROL_NOW).to_fence()
@@ -249,7 +249,7 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             log.compact(random.Random(detail))
         elif what == "archive":
             (day, killed_after), ledger = detail, ledger_of(log, folder)
-            read = ledger.look(AskFiles())
+            read = ledger.look(ask_files())
             chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
             if chosen:
                 marker = write_archive(
@@ -264,8 +264,8 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             for each in (log, whole):
                 each.append("topic", what, [detail])
     for paths in (None, asked):
-        expected = essence(ledger_of(whole).look(AskState(paths)))
-        assert essence(ledger_of(log, folder).look(AskState(paths))) == expected
+        expected = essence(ledger_of(whole).look(ask_state(paths)))
+        assert essence(ledger_of(log, folder).look(ask_state(paths))) == expected
 
 
 @given(
@@ -289,9 +289,9 @@ def test_whatever_happens_to_its_files_a_snapshot_is_never_believed_wrongly(
         data = fs.cat_file(victim)
         at = place % (len(data) + 1)
         fs.pipe_file(victim, data[:at] + garbage + data[at + len(garbage) + place % 2 :])
-    expected = essence(ledger_of(log).look(AskState()))
-    assert essence(ledger_of(log, folder).look(AskState())) == expected
+    expected = essence(ledger_of(log).look(ask_state()))
+    assert essence(ledger_of(log, folder).look(ask_state())) == expected
     again = ledger_of(log, folder)
-    again.look(AskState())
+    again.look(ask_state())
     again.keep_snapshot(longer_than=-1)
-    assert essence(ledger_of(log, folder).look(AskState())) == expected
+    assert essence(ledger_of(log, folder).look(ask_state())) == expected

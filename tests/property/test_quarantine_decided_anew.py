@@ -3,7 +3,6 @@ anew what belongs into quarantine."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,57 +11,27 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.kafka.producer import LaneSettings
-from shipper.ledger.fold import Chunks
+from shipper.kafka.limits import TopicLimit
 from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordinals
 from shipper.ledger.inventory import Tally
 from shipper.ledger.records import spark_hash
-from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker import shipment
-from shipper.worker.assign import RecordLimits
 from shipper.worker.chunk import Chunk
-from shipper.worker.cut import split_slices
-from shipper.worker.order import LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.order import QuarantineOrder
 from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import TaskShipment
+from tests.doubles.task import SPLIT, FilledTopics, order_with, run_task
 
-SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 RULE, REASON = 0, 1
 TOPICS = ("t", "u")
 
 
-class Cluster:
-    """Topics and a compacted ledger; the tasks' side of a ship, without Kafka."""
-
-    def __init__(self) -> None:
-        self.topics: dict[str, list[bytes]] = {}
-        self.headers: list[dict[str, bytes]] = []
-        self.ledger: dict[bytes, LogRecord] = {}
-        self._offsets = itertools.count()
-
-    def chunks(self) -> Chunks:
-        return Chunks("web").feed(sorted(self.ledger.values(), key=lambda record: record.offset))
+class Cluster(FilledTopics):
+    """Topics and their ledger, to which nothing is written twice."""
 
     def commit(self, chunk: Chunk) -> None:
         key = chunk.ledger_key
         assert key not in self.ledger, f"{key!r} was there, and compaction would remove it"
-        self.ledger[key] = LogRecord(next(self._offsets), 0, key, chunk.ledger_value(None, None))
-        if chunk.topic:
-            self.topics.setdefault(chunk.topic, []).extend(
-                value or b"" for value in chunk.values[:]
-            )
-
-    def split(self) -> OrderedSplit:
-        """With what is there, as the driver orders it."""
-        state = self.chunks().splits.get(SPLIT)
-        if state is None:
-            return OrderedSplit(SPLIT)
-        topics = {topic for _, topic in state.chunks}
-        there = {topic: state.intervals(topic) for topic in topics}
-        return OrderedSplit(
-            SPLIT, there=there, quarantines=state.quarantines, end_known=state.end is not None
-        )
+        super().commit(chunk)
 
 
 @dataclass
@@ -105,17 +74,8 @@ def run(
             "disposition": pa.array([*dispositions, None], pa.int8()),
         }
     )
-    order = ShipOrder(
-        "web",
-        "c",
-        "r",
-        "w",
-        "d",
-        1,
-        0,
-        LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
-        dict.fromkeys(TOPICS, TopicLimit(limit + 2048)),
-        lanes=1,
+    order = order_with(
+        limits=dict.fromkeys(TOPICS, TopicLimit(limit + 2048)),
         chunk_size_bytes=piece,
         topics=TOPICS,
         splits={7: cluster.split()},
@@ -133,11 +93,7 @@ def run(
                 cluster.commit(chunk)
                 ran.sent += 1
 
-    limits = RecordLimits("none", TopicLimits(order.limits))
-    task = TaskShipment(order, limits, ran.receipt, submit=submit, at_commit=lambda value: value)
-    for part in split_slices(iter([batch]), piece, {7}):
-        task.ship(part)
-    task.finish()
+    ran.receipt = run_task(order, batch, submit)
     return ran
 
 

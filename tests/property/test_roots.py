@@ -14,7 +14,7 @@ from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
 from shipper.ledger.inventory import Inventory, entries
-from shipper.ledger.log import AskFiles, AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files, ask_state
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
@@ -61,7 +61,7 @@ class World:
 
     def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
         file = FileId(root + name, size, 5)
-        state = self.opened(root, formerly).look(AskState([file.path]))
+        state = self.opened(root, formerly).look(ask_state([file.path]))
         settings = {"digest": "d", "reship": False, "on_replaced": "fail"} | options
         return pending({file: [0]}, state.chunks, **settings)
 
@@ -96,7 +96,7 @@ def test_a_file_that_was_begun_under_the_old_root_is_finished_under_the_new_one(
 
 def inventory_of(world):
     inventory = Inventory()
-    for of_path in entries(world.opened(root=None).look(AskFiles())):
+    for of_path in entries(world.opened(root=None).look(ask_files())):
         inventory.add(of_path, "web")
     return inventory
 
@@ -142,7 +142,7 @@ def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(w
     assert sum(world.left().records_there.values()) == 1
     for root in (OLD, NEW):
         place = RecordPosition(root + "06/a.log", 0, 4)
-        known = in_quarantine(world.opened(None).look(AskFiles({place.file})))
+        known = in_quarantine(world.opened(None).look(ask_files({place.file})))
         assert known.find(place) is not None
 
 
@@ -195,7 +195,7 @@ def test_a_ledger_over_several_roots_says_what_one_over_the_last_root_says(histo
                     ],
                 )
     for paths in (None, [NEW + "06/a", NEW + "a"]):
-        found, expected = (each.opened().look(AskState(paths)) for each in (moved, still))
+        found, expected = (each.opened().look(ask_state(paths)) for each in (moved, still))
         assert found.invalidated == expected.invalidated
         assert found.chunks.splits == expected.chunks.splits
         assert found.chunks.files_of_path == expected.chunks.files_of_path

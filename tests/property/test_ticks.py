@@ -330,9 +330,7 @@ class AskedLedger(plan_step.AskedCluster):
             Incarnations(chunks),
         )
         self._reshipped, self._etags, self._found.transform_digest = [], {}, "d"
-        return self._sort(
-            self._splits_of, None if self._recognises else self._context.pipeline.source.on_replaced
-        )
+        return self._sort(None if self._recognises else self._context.pipeline.source.on_replaced)
 
 
 def recognised(place: Place, cluster: str, files: Sequence[PlannedFile]) -> Recognition:
@@ -871,7 +869,7 @@ def test_the_gaps_are_the_ticks_that_the_truth_says(
             plan_step, "dt", SimpleNamespace(datetime=Clock, UTC=dt.UTC, timedelta=dt.timedelta)
         )
         patch.setattr(AskedLedger, "place", place, raising=False)
-        patch.setattr(plan_step, "recognise", lambda *asked: recognised(place, asked[3], asked[5]))
+        patch.setattr(plan_step, "recognise", lambda *asked: recognised(place, asked[2], asked[4]))
         for tick, kinds in enumerate(there):
             for kind in kinds:
                 place.add(tick, kind)

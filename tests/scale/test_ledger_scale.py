@@ -15,7 +15,7 @@ import pytest
 
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.codec import encode_chunk
-from shipper.ledger.log import AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
@@ -94,7 +94,7 @@ class History:
         return self._writer
 
     def read(self, window, *, snapshot=True, wait_seconds=None):
-        state = self.opened(snapshot=snapshot).look(AskState(self.paths(window)), wait_seconds)
+        state = self.opened(snapshot=snapshot).look(ask_state(self.paths(window)), wait_seconds)
         assert sum(split.records for split in state.chunks.splits.values()) == PER_WINDOW * 60_000
         assert all(split.complete for split in state.chunks.splits.values())
 

@@ -65,7 +65,7 @@ def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
         client = ClusterClient(
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
         )
-        client._admin = Creating(client._admin)  # type: ignore[assignment]
+        client._client = Creating(client._client)  # type: ignore[assignment]
         timer = threading.Timer(0.2, broker.say_of, ("new", 0))
         timer.start()
         client.create_topics({"new": 1})
@@ -82,7 +82,7 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}),
             timeout_seconds=0.2,
         )
-        client._admin = Creating(client._admin)  # type: ignore[assignment]
+        client._client = Creating(client._client)  # type: ignore[assignment]
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
             client.create_topics({"new": 1})
 

@@ -24,13 +24,13 @@ from shipper.ledger.codec import (
 )
 from shipper.ledger.log import (
     CONTROL_NOW,
-    AskCommitted,
-    AskCommittedKeys,
-    AskFiles,
-    AskState,
     LedgerLog,
     LedgerQuestion,
     Patience,
+    ask_committed,
+    ask_committed_keys,
+    ask_files,
+    ask_state,
 )
 from shipper.ledger.records import (
     CHUNKS,
@@ -95,10 +95,10 @@ def answer(found: Any) -> Any:
     ("question", "old", "new"),
     [
         (CONTROL_NOW, 0, 2),
-        (AskCommitted(0), 0, 1),
-        (AskCommittedKeys(0), False, True),
-        (AskState([FILE.path]), 0, 10),
-        (AskFiles([FILE.path]), 0, 1),
+        (ask_committed(0), 0, 1),
+        (ask_committed_keys(0), False, True),
+        (ask_state([FILE.path]), 0, 10),
+        (ask_files([FILE.path]), 0, 1),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -124,7 +124,7 @@ def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover
     topic.append("ledger", CHUNKS, [chunk()])
     topic.replace_leader(CONTROL)
     topic.append("ledger", CONTROL, [encode_invalidation("web", FILE, 7, Invalidation("s"))])
-    assert ledger_of(topic).decide(AskState([FILE.path])).answer.chunks.splits == {}
+    assert ledger_of(topic).decide(ask_state([FILE.path])).answer.chunks.splits == {}
 
 
 def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
@@ -149,7 +149,7 @@ def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> N
     )
     with pytest.raises(Superseded):
         invalidate(ledger_of(topic), 0, "r", None, [FILE])
-    assert ledger_of(topic).look(AskState()).invalidated == {}
+    assert ledger_of(topic).look(ask_state()).invalidated == {}
 
 
 def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
@@ -183,21 +183,21 @@ def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: 
 
 
 def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
-    attempt = attempt_of(topic)
+    ledger = ledger_of(topic)
     topic.append("ledger", CHUNKS, [chunk(first) for first in range(0, 5000, 10)])
-    assert chunk(4990).key in attempt.committed_keys().answer
+    assert chunk(4990).key in ledger.decide(ask_committed_keys(0)).answer
     topic.append("ledger", CHUNKS, [chunk(5000)])
     topic.reads = 0
-    keys = attempt.committed_keys().answer
+    keys = ledger.decide(ask_committed_keys(0)).answer
     assert topic.reads < 5
     assert all(chunk(first).key in keys for first in (0, 4990, 5000))
     assert chunk(5010).key not in keys
-    assert attempt.committed_keys().answer is keys
+    assert ledger.decide(ask_committed_keys(0)).answer is keys
 
 
 def test_what_was_taken_back_is_not_committed(topic: MemoryLog) -> None:
     topic.append("ledger", CHUNKS, [EncodedRecord(chunk().key, None)])
-    assert chunk().key not in attempt_of(topic).committed_keys().answer
+    assert chunk().key not in ledger_of(topic).decide(ask_committed_keys(0)).answer
 
 
 class Away(MemoryLog):

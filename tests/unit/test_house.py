@@ -293,7 +293,7 @@ class TestRulesOfTheDecidingRead:
             "ledger.barrier(CHUNKS)",
             "self._ledger._write_barriers((0,))",
             "pool.submit(ledger.barrier, 0)",
-            "AskControl().answer(ledger, None)",
+            "ask_files().answer(ledger, None)",
         ],
     )
     def test_a_step_of_a_decision_is_found(self, source: str) -> None:

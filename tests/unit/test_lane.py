@@ -18,7 +18,7 @@ from shipper.types import Decided
 from shipper.worker.chunk import Chunk
 from shipper.worker.lane import Lane
 from shipper.worker.order import LaneOptions
-from shipper.worker.rate import BrokerRate, NoLimit
+from shipper.worker.rate import BrokerRate
 
 LEDGER = "ledger"
 
@@ -138,7 +138,7 @@ class OneTransaction:
             LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30
         )
         self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
-        self.rate = BrokerRate(NoLimit())
+        self.rate = BrokerRate(None)
         self.resolve_outcome = lambda: Decided(set(broker.ledger))
         self.lanes_count = 1
         self.stop_at = self.give_up_at = time.monotonic() + 60

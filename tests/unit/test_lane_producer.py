@@ -59,9 +59,9 @@ def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind() -> 
     )
     assert producer._packed is not None
     producer._packed._topic("t")
-    producer._producer = FencedWhileFlushing()  # type: ignore[assignment]
+    producer._client = FencedWhileFlushing()  # type: ignore[assignment]
     producer.discard()
-    assert not hasattr(producer, "_producer"), (
+    assert not hasattr(producer, "_client"), (
         "librdkafka's threads and connections would stay for the task's life"
     )
     assert producer._packed._topics == {}, (

@@ -12,7 +12,6 @@ from confluent_kafka import KafkaException
 from shipper.errors import ClusterRefuses
 from shipper.ledger import lease as module
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import AskControl
 from shipper.ledger.records import Lease
 
 
@@ -25,7 +24,7 @@ class Ledger:
         self.generation = 7
         self.written: list[Any] = []
 
-    def look(self, question: AskControl) -> SimpleNamespace:
+    def look(self, question: object) -> SimpleNamespace:
         return SimpleNamespace(generation=self.generation, holder=lambda run_id: None)
 
     def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
@@ -50,7 +49,7 @@ def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it() -> None:
     ]
 
     class Held(Ledger):
-        def look(self, question: AskControl) -> SimpleNamespace:
+        def look(self, question: object) -> SimpleNamespace:
             holder = holders.pop(0) if holders else None
             return SimpleNamespace(generation=self.generation, holder=lambda run_id: holder)
 
@@ -67,7 +66,7 @@ def test_a_fault_of_any_kind_ends_neither_the_renewing_nor_the_looking_for_a_lat
     class Faulty(Ledger):
         asked = 0
 
-        def look(self, question: AskControl) -> SimpleNamespace:
+        def look(self, question: object) -> SimpleNamespace:
             if threading.current_thread().name == "lease":
                 self.asked += 1
                 if self.asked == 1:

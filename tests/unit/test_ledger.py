@@ -19,14 +19,13 @@ from shipper.ledger.codec import (
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, Invalidated, LedgerRecords, add_up
 from shipper.ledger.inventory import Inventory, entries, findings
-from shipper.ledger.log import CONTROL_NOW, AskFiles, AskState, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_files, ask_state
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
     Attempt,
     AttemptKey,
     ChunkKey,
-    ChunkValue,
     Generation,
     GenerationKey,
     Invalidation,
@@ -35,20 +34,12 @@ from shipper.ledger.records import (
 )
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
 SPLIT = SplitId(FILE, 0)
-VALUE = ChunkValue(
-    last=50,
-    end=False,
-    records=50,
-    bytes=500,
-    checksum=7,
-    digest="d1",
-    generation=3,
-    run_id="r",
-    window="w",
-    partition=2,
+VALUE = chunk_value(
+    last=50, end=False, records=50, bytes=500, checksum=7, digest="d1", generation=3, partition=2
 )
 
 
@@ -285,10 +276,10 @@ def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
     topic.append("t", CHUNKS, [(b'["chunk","web","a",1,2,0,0,"t"]', b"{}")])
     cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
     ledger = LedgerLog(topic, cluster, "web")
-    for question in (CONTROL_NOW, AskState(), AskFiles(["a"])):
+    for question in (CONTROL_NOW, ask_state(), ask_files(["a"])):
         with pytest.raises(LedgerOutdated, match=r"cluster c: topic _shipper\.web.*--new-ledger"):
             ledger.look(question)
-    assert LedgerLog(topic, cluster, "other").look(AskState()).chunks.splits == {}, (
+    assert LedgerLog(topic, cluster, "other").look(ask_state()).chunks.splits == {}, (
         "a topic that pipelines share"
     )
     topic.append(

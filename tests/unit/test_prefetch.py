@@ -7,11 +7,6 @@ import pytest
 from shipper.worker.cut import Prefetch
 
 
-def test_everything_arrives_in_order():
-    with Prefetch(iter(range(100)), depth=2) as numbers:
-        assert list(numbers) == list(range(100))
-
-
 def test_the_source_is_read_before_anybody_asks_and_not_further_than_the_depth():
     read = []
     enough = threading.Event()

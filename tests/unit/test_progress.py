@@ -18,16 +18,16 @@ from shipper.driver import progress
 from shipper.driver.progress import Progress
 from shipper.driver.timelines import lane_timeline
 from shipper.errors import ClusterError
-from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey
 from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
-from shipper.worker.order import LaneOptions, ShipOrder
+from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
 from tests.doubles.memory_log import MemoryLog
+from tests.doubles.task import order_with
 from tests.samples.ledger import chunk_value
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
@@ -41,24 +41,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
-    options = LaneOptions(LaneSettings({}, 1000, "none", 10_000), "ledger", 0, 1)
-    return ShipOrder(
-        "web",
-        "c",
-        "r",
-        "w",
-        "d",
-        3,
-        0,
-        options,
-        {},
-        2,
-        1000,
-        ("t",),
-        {},
-        stall_seconds=stall_seconds,
-        tasks=2,
-        rate_limit_bytes=rate,
+    return order_with(
+        generation=3, lanes=2, stall_seconds=stall_seconds, tasks=2, rate_limit_bytes=rate
     )
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shipper.kafka.producer import Throttled
-from shipper.worker.rate import BrokerRate, NoLimit, Pace, RateLimit
+from shipper.worker.rate import BrokerRate, Pace, RateLimit
 
 
 def never() -> float:
@@ -55,7 +55,7 @@ def throttled(seconds: float) -> Throttled:
 def test_a_quota_is_learned_from_what_brokers_throttle() -> None:
     """A burst of 40 MB against 1 MB/s: the broker throttles for 30 s, since 40 s of the quota are
     used and it looks back at 10."""
-    rate = BrokerRate(NoLimit())
+    rate = BrokerRate(None)
     for _ in range(8):
         assert rate.turn(5_000_000, never).seconds == 0
         rate.note_sent(5_000_000)
@@ -72,14 +72,14 @@ def test_a_quota_is_learned_from_what_brokers_throttle() -> None:
 def test_tasks_that_share_a_quota_learn_their_share() -> None:
     """Of 40 MB, which the broker throttles for 30 s, this task sent 10: a quarter of the quota is
     its own."""
-    rate = BrokerRate(NoLimit())
+    rate = BrokerRate(None)
     rate.note_sent(10_000_000)
     rate.note_throttled(throttled(30.0))
     assert rate.turn(5_000_000, time.monotonic).seconds == pytest.approx(20.0)
 
 
 def test_a_learned_rate_follows_the_quota() -> None:
-    rate = BrokerRate(NoLimit())
+    rate = BrokerRate(None)
     rate.note_sent(13_000_000)
     rate.note_throttled(throttled(3.0))
     now = time.monotonic()
@@ -94,7 +94,7 @@ def test_a_learned_rate_follows_the_quota() -> None:
 
 def test_a_short_throttling_alone_says_nothing_of_bytes() -> None:
     """As that of a quota on requests."""
-    rate = BrokerRate(NoLimit())
+    rate = BrokerRate(None)
     rate.note_sent(50_000)
     rate.note_throttled(throttled(0.9))
     assert rate.turn(1_000_000, never).seconds == 0

@@ -22,31 +22,21 @@ from shipper.ledger.fold import Chunks, Invalidated, standing_as_cut
 from shipper.ledger.heads import HEAD_BYTES, Heads, head_of
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import Inventory, entries, findings
-from shipper.ledger.log import AskFiles, AskHeads, AskState, LedgerLog
+from shipper.ledger.log import LedgerLog, ask_files, ask_heads, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.ledger.roots import Roots
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.report.results import LeftFile
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.ledger import chunk_value
 
 CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
 OLD, NEW = FileId("/logs/app.log", 250, 7), FileId("/logs/app.log.1", 250, 7)
 PACKED = FileId("/logs/app.log.1.gz", 60, 7)
 BEGINNING = b"the first line\n" * 10
-VALUE = ChunkValue(
-    last=10,
-    end=False,
-    records=10,
-    bytes=100,
-    checksum=5,
-    digest="d",
-    generation=3,
-    run_id="before",
-    window="w",
-    splits=3,
-    spark="4.2",
-    topic_id="A",
+VALUE = chunk_value(
+    end=False, checksum=5, generation=3, run_id="before", splits=3, spark="4.2", topic_id="A"
 )
 
 
@@ -131,7 +121,7 @@ def test_a_file_of_which_more_is_shipped_is_known_by_its_own_name_from_then_on()
     for complete in (False, True):
         one = as_recognised(PACKED, chunks, [30], [60]).model_copy(update={"complete": complete})
         moved = moved_records(
-            context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9, "now"
+            context(), one, planned(PACKED, "gzip"), states_of(chunks, {OLD})[OLD], 9
         )
         heads[complete] = {value.head for _, value in moved}
     assert heads == {False: {head_of(BEGINNING)}, True: {None}}
@@ -176,7 +166,6 @@ def test_an_invalidation_and_a_topic_that_is_gone_hide_what_was_delivered_under_
         planned(NEW),
         states_of(chunks, {OLD})[OLD],
         9,
-        "now",
     )
     for key, value in moved:
         chunks.add(key, value)
@@ -190,7 +179,7 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
     known = delivered(upto=2)
     chunks, topic = chunks_of(known), with_chunks(known)
     one = as_recognised(NEW, chunks, [10, 10, 10], [100, 100, 50])
-    moved = moved_records(context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9, "now")
+    moved = moved_records(context(), one, planned(NEW), states_of(chunks, {OLD})[OLD], 9)
     topic.append("", CHUNKS, [encode_moved("web", key, value) for key, value in moved])
     rest = replace(VALUE, end=True, read=50, generation=9)
     topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(NEW, 200), 0, "t"), rest)])
@@ -200,19 +189,18 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
         planned(PACKED, "gzip"),
         states_of(chunks, {OLD})[OLD],
         9,
-        "now",
     )
     end = replace(packed[-1].value, last=20, end=True, records=0, ordinals="", topic_id=None)
     packed.append(Moved(MovedKey(SplitId(PACKED, 0), 20, ""), end))
     topic.append("", CHUNKS, [encode_moved("web", key, value) for key, value in packed])
     ledger = ledger_of(topic)
-    state = ledger.look(AskState([NEW.path])).chunks
+    state = ledger.look(ask_state([NEW.path])).chunks
     assert (
         standing_as_cut(NEW, [state.splits[split] for split in state.splits_of({NEW})[NEW]])
         == "complete"
     )
     inventory = Inventory()
-    for of_path in entries(ledger.look(AskFiles())):
+    for of_path in entries(ledger.look(ask_files())):
         inventory.add(of_path, "web")
         assert list(findings(of_path, lambda file: [0, 100, 200])) == []
     assert sum(tally.records for tally in inventory.files.values()) == 30
@@ -245,7 +233,7 @@ def test_of_a_long_ledger_the_search_keeps_only_what_begins_like_a_file_that_it_
         file = FileId(f"/logs/{number}", 250, 7)
         value = replace(VALUE, head=head_of(b"%d" % number))
         topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(file, 0), 0, "t"), value)])
-    heads = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
+    heads = ledger_of(topic).look(ask_heads({NEW: BEGINNING, PACKED: b"other"}))
     assert heads.found == {head_of(BEGINNING): {OLD}}
     assert sum(map(len, heads.lengths.values())) <= len(heads.beginnings) * len(heads.lengths)
 
@@ -260,7 +248,7 @@ def test_a_ledger_says_how_its_files_begin_and_which_have_another_name_by_now() 
         ),
     )
     topic.append("", CHUNKS, [encode_moved("web", *moved)])
-    found = ledger_of(topic).look(AskHeads({NEW: BEGINNING, PACKED: b"other"}))
+    found = ledger_of(topic).look(ask_heads({NEW: BEGINNING, PACKED: b"other"}))
     assert (found.like(NEW), found.like(PACKED), found.renamed, found.end) == (
         {OLD},
         set(),

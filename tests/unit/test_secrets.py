@@ -21,7 +21,8 @@ from shipper.errors import ClusterError, ConfigError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
-from shipper.worker.order import LaneOptions, ShipOrder
+from shipper.worker.order import LaneOptions
+from tests.doubles.task import order_with
 
 SHORTEST = "pipeline: web\nsource: logs\ntopic: logs.web\nclusters: [local]\n"
 LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
@@ -40,21 +41,7 @@ def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) ->
     cluster = load_cluster(config, "local")
     settings = LaneSettings(connection(cluster), 1000, "none", 10_000)
     ready = Preflight(settings, Tuning(1, 1000, 1000, "why"), {}, 0.1, None)
-    order = ShipOrder(
-        "p",
-        "local",
-        "r",
-        "w",
-        "d",
-        1,
-        0,
-        LaneOptions(settings, "_shipper.p", 0, 1.0),
-        {},
-        1,
-        1000,
-        topics=(),
-        splits={},
-    )
+    order = order_with(lane_options=LaneOptions(settings, "_shipper.p", 0, 1.0))
     for holder in (load_all(config), cluster, settings, ready, order):
         assert "hunter2" not in f"{holder} {holder!r}"
         arrived = pickle.loads(pickle.dumps(holder))

@@ -27,7 +27,7 @@ def test_a_worker_makes_arrays_of_all_kinds_without_pandas_and_pandas_still_work
     )
     loaded = run(
         "import sys; from shipper.worker import cut, task; import numpy as np, pyarrow as pa; "
-        f"task._let_pyarrow_do_without_pandas(); {arrays}; print(*sys.modules); import pandas; "
+        f"task.get_ready(); {arrays}; print(*sys.modules); import pandas; "
         "pandas.DataFrame()"
     )
     assert "pyarrow.lib" in loaded

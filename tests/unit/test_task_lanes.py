@@ -15,35 +15,25 @@ from shipper.errors import DeliveryTimedOut
 from shipper.kafka.limits import TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.codec import encode_attempt
-from shipper.ledger.log import AskControl
+from shipper.ledger.log import LedgerLog, LedgerQuestion
 from shipper.ledger.records import Attempt, AttemptKey
 from shipper.types import EncodedRecord
 from shipper.worker import pool
 from shipper.worker import task as module
-from shipper.worker.order import LaneOptions, ShipOrder
+from shipper.worker.order import LaneOptions
 from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskAttempt, TaskLanes
+from tests.doubles.task import order_with
 
 #: To a cluster at whose address nobody is.
-ORDER = ShipOrder(
-    pipeline="web",
+ORDER = order_with(
     cluster="far",
-    run_id="r",
-    window="w",
-    digest="d",
-    generation=1,
-    chunks_end=0,
     lane_options=LaneOptions(
         LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000, cluster="far"),
         "_shipper.web",
         0,
         1.0,
     ),
-    limits={},
-    lanes=1,
-    chunk_size_bytes=1000,
-    topics=("t",),
-    splits={},
 )
 
 
@@ -55,7 +45,7 @@ class Control:
         self.faults = [KafkaException("not now")]
         self.written: list[EncodedRecord] = []
 
-    def look(self, question: AskControl) -> Control:
+    def look(self, question: LedgerQuestion[Control]) -> Control:
         if self.faults:
             raise self.faults.pop()
         return self
@@ -108,7 +98,7 @@ def test_a_cluster_that_stays_away_for_the_whole_wait_is_not_waited_for_by_anoth
     """A real lane, and nobody at the cluster's address. Spark would try the task three
     times more."""
     monkeypatch.setattr(pool, "_LEARN_SECONDS", 0.1)
-    monkeypatch.setattr(TaskAttempt, "connect", lambda self: None)
+    monkeypatch.setattr(LedgerLog, "connect", lambda self, partitions: None)
     monkeypatch.setattr(TaskAttempt, "announce", lambda self, ended=False: None)
     cluster = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
     receipt = module.ship_task(ORDER, cluster, iter(()), task=0, attempt=1, tries_before=0)

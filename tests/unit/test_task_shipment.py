@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -10,42 +9,18 @@ import pyarrow as pa
 import pytest
 
 from shipper.errors import RecordUnshippable
-from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.kafka.producer import LaneSettings
-from shipper.ledger.fold import Chunks
+from shipper.kafka.limits import TopicLimit
 from shipper.ledger.records import spark_hash
-from shipper.types import FileId, LogRecord, SplitId
-from shipper.worker.assign import RecordLimits
 from shipper.worker.chunk import Chunk
-from shipper.worker.cut import split_slices
-from shipper.worker.order import LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
-from shipper.worker.receipt import Receipt
-from shipper.worker.shipment import TaskShipment
+from shipper.worker.order import QuarantineOrder
+from tests.doubles.task import SPLIT, FilledTopics, order_with, run_task
 
 NUMBER = 7
-SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 END_ROW = NUMBER ^ 1 << 62
 
 
-class Cluster:
-    """One topic, a quarantine and a ledger that is compacted as soon as a key is written again."""
-
-    def __init__(self) -> None:
-        self.topics: dict[str, list[bytes]] = {}
-        self._ledger: dict[bytes, LogRecord] = {}
-        self._offsets = itertools.count()
-
-    def chunks(self) -> Chunks:
-        return Chunks("web").feed(sorted(self._ledger.values(), key=lambda record: record.offset))
-
-    def commit(self, chunk: Chunk) -> None:
-        self._ledger[chunk.ledger_key] = LogRecord(
-            next(self._offsets), 0, chunk.ledger_key, chunk.ledger_value(None, None)
-        )
-        if chunk.topic:
-            self.topics.setdefault(chunk.topic, []).extend(
-                value or b"" for value in chunk.values[:]
-            )
+class Cluster(FilledTopics):
+    """One topic, and a quarantine."""
 
     def ship(
         self,
@@ -81,30 +56,9 @@ class Cluster:
                 for (name, of), column in zip(types.items(), columns, strict=True)
             }
         )
-        state = self.chunks().splits.get(SPLIT)
-        there = {topic: state.intervals(topic) for _, topic in state.chunks} if state else {}
-        quarantines = state.quarantines if state else frozenset[str]()
-        split = OrderedSplit(
-            SPLIT,
-            there=there,
-            quarantines=quarantines,
-            counts_bytes=counts_bytes,
-            end_known=bool(state and state.end is not None),
-        )
-        order = ShipOrder(
-            "web",
-            "c",
-            "r",
-            "w",
-            "d",
-            1,
-            0,
-            LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
-            {"t": TopicLimit(10_000)},
-            lanes=1,
-            chunk_size_bytes=1000,
-            topics=("t",),
-            splits={NUMBER: split},
+        order = order_with(
+            limits={"t": TopicLimit(10_000)},
+            splits={NUMBER: self.split(counts_bytes=counts_bytes)},
             reasons=("check",),
             quarantine=QuarantineOrder("q", 100) if quarantine else None,
         )
@@ -113,11 +67,7 @@ class Cluster:
             for chunk in filter(commits, chunks):
                 self.commit(chunk)
 
-        limits = RecordLimits("none", TopicLimits(order.limits))
-        task = TaskShipment(order, limits, Receipt(0), submit=submit, at_commit=lambda value: value)
-        for part in split_slices(iter([batch]), 1000, {NUMBER}):
-            task.ship(part)
-        task.finish()
+        run_task(order, batch, submit)
 
 
 def _signed(number: int) -> int:

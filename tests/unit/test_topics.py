@@ -164,18 +164,18 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
 
     limits = TopicLimits({"known": TopicLimit(5_000)}, ask)
     limits.learn(["a", "b", "known", "absent"])
-    assert [limits.of(topic) for topic in ("a", "b", "known", "absent")] == [
+    assert [limits.limit(topic).max_bytes for topic in ("a", "b", "known", "absent")] == [
         10_000,
         20_000,
         5_000,
         DEFAULT_LIMIT_BYTES,
     ]
-    assert limits.uncompressed_limit("a") == 10_000 - 2048
+    assert limits.limit("a").uncompressed_bytes == 10_000 - 2048
     assert asked == [["a", "absent", "b"]]
-    assert limits.uncompressed_limit_by_now("a") == 10_000 - 2048
+    assert limits.limit_by_now("a").uncompressed_bytes == 10_000 - 2048
     there["a"] = 4_000
-    assert limits.uncompressed_limit_by_now("a") == 4_000 - 2048
-    assert limits.of("a") == 4_000
+    assert limits.limit_by_now("a").uncompressed_bytes == 4_000 - 2048
+    assert limits.limit("a").max_bytes == 4_000
 
 
 def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted() -> None:
