@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shipper.config.records import UNREADABLE
-from shipper.report.account import Account, RunStep, accounts, first_failure, steps
-from shipper.report.counts import disagreement
+from shipper.report.account import (
+    Account,
+    RunStep,
+    accounts,
+    disagreement,
+    first_failure,
+    steps,
+)
 from shipper.report.markup import number, plural, utc, words
 from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import CheckResult, GateResult, RunReport
@@ -346,7 +352,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
             doubts.append(
                 Caveat(
                     f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.",
-                    "topics",
+                    "figures",
                     "When the topic can be written to, run the window again: it ships what is "
                     "left.",
                 )
@@ -358,7 +364,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
             doubts.append(
                 Caveat(
                     f"{account.cluster}: counts disagree on {_some(wrong)}.",
-                    "account",
+                    "figures",
                     _COUNT_ANEW,
                 )
             )
@@ -367,7 +373,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
             doubts.append(
                 Caveat(
                     f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.",
-                    "topics",
+                    "figures",
                     _COUNT_ANEW,
                 )
             )
