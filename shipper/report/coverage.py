@@ -11,28 +11,20 @@ import datetime as dt
 import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import Coverage, GateResult, LeftFile, Uncovered
+from shipper.report.results import Coverage, LeftFile, Uncovered
 from shipper.windows.window import Window, parse_window
 
 
-class LookedAt(Protocol):
+class Look(NamedTuple):
     """Ticks that one run looked at on one cluster."""
 
-    @property
-    def at(self) -> Coverage: ...
-
-    @property
-    def passed(self) -> bool:
-        """True if the cluster's delivery gate has passed, so that everything except the noted files
-        is on the cluster."""
-
-
-class Look(NamedTuple):
     at: Coverage
     passed: bool
+    """True if the cluster's delivery gate has passed, so that everything except the noted files is
+    on the cluster."""
 
 
 def coverage(
@@ -104,18 +96,6 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     return found
 
 
-def was_repeated(gate: GateResult, source: GateResult | None) -> bool:
-    """Return True if the run's tasks were repeated from the plan on after its delivery gate
-    ``gate``. ``source``: the run's source gate."""
-    return source is not None and source.started_at > gate.finished_at
-
-
-def repeated_look(plan: PlanResult | None, cluster: str) -> Coverage | None:
-    """Return the look of such a repetition until it comes to the delivery gate again; None if its
-    plan failed."""
-    return lacking(plan, cluster) if plan and plan.status != "failed" else None
-
-
 class _Note(NamedTuple):
     tick: str | None
     """Tick of the file; None: the run's window."""
@@ -147,7 +127,7 @@ def _coverage(
     )
 
 
-def covers(looks: Iterable[LookedAt], window: Window) -> bool:
+def covers(looks: Iterable[Look], window: Window) -> bool:
     """True if runs that have passed looked at all of ``window``, one of them or several
     together."""
     reached = window.start
@@ -157,7 +137,7 @@ def covers(looks: Iterable[LookedAt], window: Window) -> bool:
     return reached >= window.end
 
 
-def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
+def outstanding(window: Window, looks: Iterable[Look]) -> list[Uncovered]:
     """Return the files of ``window`` that are not on the cluster, as far as runs know. ``looks``:
     by time.
 

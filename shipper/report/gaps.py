@@ -36,7 +36,6 @@ from shipper.report.standing import (
     Standing,
     by_time,
     contains,
-    split_attempts,
     standing,
 )
 from shipper.windows.schedule import Ticks
@@ -166,24 +165,7 @@ def _gap(
 def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
     """Return what each of ``runs`` came to on the cluster, by time. Runs that were asked to leave
     the cluster alone are not in it."""
-    found = [
-        attempt
-        for run in runs
-        if cluster not in run.others
-        for attempt in split_attempts(
-            RunSeen(
-                run.window,
-                run.run_id,
-                passed=False,
-                at=run.failed.get(cluster),
-                closed=run.source_closed,
-                recreated=run.recreated.get(cluster, ""),
-            ),
-            run.covered.get(cluster),
-            run.failed.get(cluster),
-        )
-    ]
-    return by_time(found)
+    return by_time(attempt for run in runs for attempt in run.seen.get(cluster, ()))
 
 
 def _touches(run: RunSeen, window: Window) -> bool:

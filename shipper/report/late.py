@@ -245,7 +245,7 @@ def fresh_until(
         ]
         for name in lacking:
             looks = [Look(seen.at, seen.passed) for seen in seen_on(runs, name) if seen.at]
-            ends = [_there_until(run.window, looks) for run in runs if name in run.covered]
+            ends = [_there_until(run.window, looks) for run in runs if run.passed(name)]
             if latest := max((end for end in ends if end), default=None):
                 found[name] = latest
     return found

@@ -9,11 +9,13 @@ window is due and has no run) or what only the ledger knows.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from shipper.report.coverage import Look, covers, outstanding
-from shipper.report.results import Coverage, Uncovered
+from shipper.config.units import plural
+from shipper.report.coverage import Look, covers, lacking, outstanding
+from shipper.report.plan_result import PlanResult, RecreatedTopic
+from shipper.report.results import Coverage, DeliveryGateResult, GateResult, Uncovered
 from shipper.windows.window import Window
 
 SHIPPED, LATE, DOUBT, WAITING, SHIPPING, MISSING, BLOCKED, FAILED = (
@@ -39,9 +41,9 @@ class RunSeen(NamedTuple):
 
     window: Window
     run_id: str
-    passed: bool
+    passed: bool = False
     """True if the cluster's delivery gate has passed."""
-    at: Coverage | None
+    at: Coverage | None = None
     """Coverage that the run noted; None: it did not come so far."""
     closed: bool | None = None
     """True if a check of the source gate did not hold; None: the gate left no result, or could not
@@ -65,23 +67,64 @@ class Standing(NamedTuple):
         return self.state in THERE and not self.left
 
 
-def split_attempts(
-    last: RunSeen, delivered: Coverage | None, again: Coverage | None
-) -> Iterator[RunSeen]:
-    """Yield the attempts of a run that matter, by time. ``last``: as the last attempt left the run.
-    ``delivered``: what its delivery gate found, in whichever attempt it passed; None: in none.
-    ``again``: what the plan of an attempt after that one found."""
-    if delivered and (first := delivered.first_looked_at):
+def source_closed(source: GateResult | None) -> bool | None:
+    """Return True if the source gate is closed; None: it left no result, or could not be
+    evaluated."""
+    if source is None or (source.status == "failed" and not source.checks):
+        return None
+    return source.status == "failed" and any(
+        check.severity == "block" and not check.passed for check in source.checks
+    )
+
+
+def was_repeated(gate: GateResult, source: GateResult | None) -> bool:
+    """Return True if the run's tasks were repeated from the plan on after its delivery gate."""
+    return source is not None and source.started_at > gate.finished_at
+
+
+def attempts(
+    run: RunSeen,
+    cluster: str,
+    plan: PlanResult | None,
+    source: GateResult | None,
+    gate: DeliveryGateResult | None,
+    lost: Sequence[RecreatedTopic],
+) -> tuple[RunSeen, ...]:
+    """Return the attempts of a run that matter, by time, from the results of its steps. ``run``:
+    its window, id and doubt. ``lost``: the ship's finding on recreated topics."""
+    run = run._replace(closed=source_closed(source))
+    if gate is None or gate.coverage is None or gate.status == "failed":
+        planned = [
+            one
+            for each in (plan.clusters if plan else ())
+            if each.cluster == cluster
+            for one in each.recreated
+        ]
+        words = deleted_in_words((gate and gate.recreated) or lost or planned)
+        return (run._replace(at=lacking(plan, cluster) if plan else None, recreated=words),)
+    delivered = run._replace(passed=True, at=gate.coverage)
+    found = []
+    if first := gate.coverage.first_looked_at:
         # What it left, the later attempt has said anew.
-        known = delivered.model_copy(update={"looked_at": first, "uncovered": []})
-        yield last._replace(passed=True, at=known, closed=False, recreated="", doubt="")
-    if delivered is None:
-        yield last
-    elif again is None:
-        yield last._replace(passed=True, at=delivered, recreated="")
-    else:
-        yield last._replace(passed=True, at=delivered, closed=False, recreated="")
-        yield last._replace(passed=False, at=again, recreated="", doubt="")
+        known = gate.coverage.model_copy(update={"looked_at": first, "uncovered": []})
+        found.append(delivered._replace(at=known, closed=False, doubt=""))
+    # Until a repetition comes to the delivery gate again, any file of its plan may be missing.
+    if was_repeated(gate, source) and plan and plan.status != "failed":
+        again = run._replace(at=lacking(plan, cluster), doubt="")
+        return (*found, delivered._replace(closed=False), again)
+    return (*found, delivered)
+
+
+def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
+    """Return a run's finding on topics that have lost delivered records; empty if there is none."""
+    if not lost:
+        return ""
+    again = " and created again" if lost[0].now else ""
+    more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
+    return (
+        f"topic {lost[0].topic} was deleted{again} after {plural(lost[0].records, 'record')} "
+        f"{'was' if lost[0].records == 1 else 'were'} delivered to it{more}"
+    )
 
 
 def by_time(runs: Iterable[RunSeen]) -> list[RunSeen]:
