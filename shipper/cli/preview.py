@@ -24,7 +24,7 @@ from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
-from shipper.terminal import visible
+from shipper.report.tested import moment
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
@@ -156,7 +156,10 @@ def _show(result: PreviewResult) -> None:
     for note in result.notes:
         err.say(note, "yellow")
     counts = Counter((line.outcome, line.why or line.topic or "") for line in result.lines)
-    said = [_counted(outcome, what, count) for (outcome, what), count in sorted(counts.items())]
+    said = [
+        f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
+        for (outcome, what), count in sorted(counts.items())
+    ]
     out.say(
         f"{plural(len(result.lines), 'line')} of {plural(result.files, 'file')}: "
         f"{', '.join(said) or 'nothing'}.",
@@ -164,47 +167,21 @@ def _show(result: PreviewResult) -> None:
     )
 
 
-def _counted(outcome: str, what: str, count: int) -> str:
-    return f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
-
-
 def _show_line(line: PreviewedLine) -> None:
-    """Print a paragraph for a line, one part of the record on each row, cut at the terminal's
-    width."""
-    where = f"{line.file.rpartition('/')[2]}:{line.record}"
+    """Print a paragraph for a line, one part of the record on each row."""
     becomes = f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why}"
-    _row(
-        "",
-        f"{where}  {becomes}" + (f" → {line.topic}" if line.outcome == "quarantined" else ""),
-        _COLOURS[line.outcome],
-    )
-    _row("line", line.line)
+    if line.outcome == "quarantined":
+        becomes += f" → {line.topic}"
+    where = f"{line.file.rpartition('/')[2]}:{line.record}"
+    out.row(f"{where}  {becomes}", _COLOURS[line.outcome])
+    parts = [("line", line.line)]
     if line.outcome == "shipped" or line.value is not None:
-        _row(
-            "value",
-            "(the same)"
-            if line.value == line.line
-            else "(null)"
-            if line.value is None
-            else line.value,
-        )
+        value = "(null)" if line.value is None else line.value
+        parts.append(("value", "(the same)" if value == line.line else value))
     if line.key is not None:
-        _row("key", line.key)
-    for name, value in line.headers.items():
-        _row("header", f"{name}={value}")
+        parts.append(("key", line.key))
+    parts += [("header", f"{name}={value}") for name, value in line.headers.items()]
     if line.timestamp_ms is not None:
-        _row("time", dt.datetime.fromtimestamp(line.timestamp_ms / 1000, dt.UTC).isoformat())
-
-
-def _row(name: str, text: str, style: str | None = None) -> None:
-    shown = visible(text)
-    room = out.width - 9 if name else out.width
-    if len(shown) > room:
-        shown = shown[: room - 1] + "…"
-    out.print(
-        f"  {name:6} {shown}" if name else shown,
-        style=style,
-        no_wrap=True,
-        overflow="ellipsis",
-        crop=True,
-    )
+        parts.append(("time", moment(line.timestamp_ms)))
+    for name, text in parts:
+        out.row(f"  {name:6} {text}")
