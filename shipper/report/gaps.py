@@ -22,14 +22,12 @@ import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-import fsspec
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from shipper.config.pipeline import Pipeline
-from shipper.errors import StepResultError
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
-from shipper.report.run_folder import write_whole
+from shipper.report.run_folder import find_kept, write_whole
 from shipper.report.standing import (
     MISSING,
     RunSeen,
@@ -59,19 +57,13 @@ class _ScheduleFile(BaseModel):
 def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
     """Read cluster → begin of the first window of the schedule. Empty if no run of the schedule has
     been. Raises StepResultError, OSError."""
-    uri = _uri(runs_uri, pipeline)
-    fs, path = fsspec.core.url_to_fs(uri)
-    try:
-        return _ScheduleFile.model_validate_json(bytes(fs.cat_file(path))).first_window
-    except FileNotFoundError:
-        return {}
-    except ValidationError as error:
-        raise StepResultError(
-            f"{uri} cannot be read. This file holds the start of the schedule of pipeline "
-            f"{pipeline}. Restore the file from a backup. Or delete it: the next scheduled run "
-            "then counts as the first one, and looks at nothing before its window.",
-            code="SHIP-007",
-        ) from error
+    about = (
+        f"This file holds the start of the schedule of pipeline {pipeline}. Restore the file from "
+        "a backup. Or delete it: the next scheduled run then counts as the first one, and looks "
+        "at nothing before its window."
+    )
+    found = find_kept(_uri(runs_uri, pipeline), _ScheduleFile, about)
+    return found.first_window if found else {}
 
 
 def beginnings(

@@ -30,7 +30,7 @@ from shipper.report.message import one_sentence
 from shipper.report.past_runs import run_ids, window_names, window_runs
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
-from shipper.report.run_folder import RunFolder, StepResult, write_whole
+from shipper.report.run_folder import RunFolder, StepResult, names_in, write_whole
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
@@ -54,15 +54,9 @@ class Told:
     def of(self, event: Event) -> set[Window]:
         fs, path = fsspec.core.url_to_fs(self._uri)
         fs.invalidate_cache()
-        try:
-            names = [
-                str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)
-            ]
-        except (FileNotFoundError, NotADirectoryError):
-            return set()
         found = (
             RunFolder.window_of(name.removesuffix(f".{event}"))
-            for name in names
+            for name in names_in(fs, path)
             if name.endswith(f".{event}")
         )
         return {window for window in found if window}

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import DeliveryGateResult, GateResult, PastRun
-from shipper.report.run_folder import RunFolder, StepResult
+from shipper.report.run_folder import RunFolder, StepResult, names_in
 from shipper.report.standing import RunSeen, attempts, contains, source_closed, was_repeated
 from shipper.types import FileId
 from shipper.windows.window import Window, parse_window
@@ -352,14 +352,7 @@ def _once(path: str, kind: type, look: Callable[[], T]) -> T:
 
 def _names(fs: Any, path: str) -> Sequence[str]:
     """Return the names in a folder; none if there is no such folder."""
-    return _once(path, list, lambda: _listed(fs, path))
-
-
-def _listed(fs: Any, path: str) -> Sequence[str]:
-    try:
-        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return _once(path, list, lambda: names_in(fs, path))
 
 
 def _read(
