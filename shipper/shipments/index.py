@@ -301,23 +301,10 @@ class Index:
         """Add what a report says; reports may come in any order. ``ticks``: of the pipeline's
         schedule, whose windows a run that looked back has seen too."""
         for outcome in found:
-            row = (
-                outcome.pipeline,
-                outcome.start,
-                outcome.end,
-                outcome.run_id,
-                outcome.cluster,
-                CODES[outcome.state],
-                outcome.began,
-                outcome.ended,
-                outcome.files,
-                outcome.bytes,
-                outcome.records,
-                outcome.there,
-                outcome.cause,
-            )
             self.db.execute(
-                f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row
+                "INSERT OR REPLACE INTO runs VALUES (:pipeline, :start, :end, :run_id, :cluster, "
+                ":code, :began, :ended, :files, :bytes, :records, :there, :cause)",
+                {**vars(outcome), "code": CODES[outcome.state]},
             )
             self._arrived(outcome)
             news = self._saw(outcome)
@@ -333,26 +320,16 @@ class Index:
             return
         for table in ("ships", "arrivals"):
             self.db.execute(f"DELETE FROM {table} {where}", run)
+        of = ":pipeline, :start, :end, :run_id, :cluster"
         self.db.execute(
-            "INSERT INTO ships VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *run,
-                outcome.ended,
-                sent.seconds,
-                sent.records,
-                sent.bytes,
-                sent.wire_bytes,
-                sent.quarantined,
-                sent.parked,
-                sent.ledger,
-            ),
+            f"INSERT INTO ships VALUES ({of}, :ended, :seconds, :records, :bytes, :wire_bytes, "
+            ":quarantined, :parked, :ledger)",
+            {**vars(outcome), **vars(sent)},
         )
         self.db.executemany(
-            "INSERT INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked)
-                for one in sent.topics
-            ],
+            f"INSERT INTO arrivals VALUES ({of}, :topic, :ended, :records, :bytes, :quarantine, "
+            ":parked)",
+            [{**vars(outcome), **vars(one)} for one in sent.topics],
         )
 
     def _saw(self, outcome: Outcome) -> set[Span]:
