@@ -135,38 +135,21 @@ def summary(result: StepResult) -> str:
 def details(result: StepResult) -> list[str]:
     """Return a step's findings, with a line for each figure that a user may look for: the records
     of each topic, each failed check. They come before the step's own line."""
+    lines, what = list[str](), ""
     if isinstance(result, PlanResult):
-        named = [
+        lines = [
             f"left out: {file.entries()}: {file.reason}"
             for file in sorted(result.left_out, key=lambda file: not file.warns)
         ]
-        return [
-            *named[:_MOST_LINES],
-            *([f"… and {len(named) - _MOST_LINES:,} more"] if named[_MOST_LINES:] else []),
-        ]
-    if isinstance(result, ShipResult):
-        topics = [topic for topic in result.topics if topic.delivered or topic.parked]
-        lines = [_topic(topic) for topic in topics[:_MOST_LINES]]
-        return [
-            *lines,
-            *(
-                [f"… and {plural(len(topics) - _MOST_LINES, 'more topic')}"]
-                if topics[_MOST_LINES:]
-                else []
-            ),
-        ]
-    if isinstance(result, GateResult):
-        failed = [check for check in result.checks if not check.passed]
-        lines = [_check(check) for check in failed[:_MOST_LINES]]
-        return [
-            *lines,
-            *(
-                [f"… and {plural(len(failed) - _MOST_LINES, 'more check')}"]
-                if failed[_MOST_LINES:]
-                else []
-            ),
-        ]
-    return []
+        what = "entries"
+    elif isinstance(result, ShipResult):
+        lines = [_topic(topic) for topic in result.topics if topic.delivered or topic.parked]
+        what = "topics"
+    elif isinstance(result, GateResult):
+        lines = [_check(check) for check in result.checks if not check.passed]
+        what = "checks"
+    more = [f"… and {len(lines) - _MOST_LINES:,} more {what}"] if lines[_MOST_LINES:] else []
+    return [*lines[:_MOST_LINES], *more]
 
 
 def _topic(topic: TopicAccount) -> str:
