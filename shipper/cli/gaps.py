@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,19 +19,17 @@ from shipper.config.load import pipeline_names
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
-from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
+from shipper.report.gaps import find_gaps, merged, read_beginnings
 from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
 from shipper.report.past_runs import window_runs
 from shipper.report.renamed import Earlier, perhaps_formerly
-from shipper.report.results import Gap, LeftFile
+from shipper.report.results import Gap
 from shipper.report.standing import contains
-from shipper.types import FileId
 from shipper.windows.expression import FORMS
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, parse_window
 
 EPILOG = (
     "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a "
@@ -196,7 +192,7 @@ class Ledgers:
         self._config, self._pipeline = config, pipeline
         self.held = functools.cache(self._held)
 
-    def _held(self, cluster: str) -> Held | None:
+    def _held(self, cluster: str) -> Inventory | None:
         try:
             [ledger] = open_ledgers(self._config, self._pipeline, cluster)
             read = ledger.read()
@@ -206,39 +202,7 @@ class Ledgers:
         except ShipperError as error:
             self.problems.append(error.message)
             return None
-        return LedgerHeld(inventory)
-
-
-@dataclass
-class LedgerHeld:
-    """Windows and files in one ledger."""
-
-    inventory: Inventory
-
-    def window_complete(self, window: Window) -> bool:
-        over = [
-            tally
-            for name, tally in self.inventory.windows.items()
-            if contains(parse_window(name), window)
-        ]
-        return bool(over) and all(tally.complete == tally.files for tally in over)
-
-    def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Return True if all files are complete. A path alone does not tell: the file that was
-        shipped from there may have been replaced since."""
-        whole: dict[str, list[FileId]] = {}
-        for file, tally in self.inventory.files.items():
-            if tally.complete:
-                whole.setdefault(file.path, []).append(file)
-        return all(
-            any(_is_there(left, file) for file in whole.get(left.path, ())) for left in files
-        )
-
-
-def _is_there(left: LeftFile, shipped: FileId) -> bool:
-    if left.size_bytes is None:
-        return shipped.modified_ms >= left.modified_ms
-    return (shipped.size_bytes, shipped.modified_ms) == (left.size_bytes, left.modified_ms)
+        return inventory
 
 
 def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from pydantic import BaseModel
 
 from shipper.config.pipeline import Pipeline
+from shipper.ledger.inventory import Inventory
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
 from shipper.report.run_folder import find_kept, write_whole
@@ -36,8 +36,9 @@ from shipper.report.standing import (
     contains,
     standing,
 )
+from shipper.types import FileId
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window
+from shipper.windows.window import Window, parse_window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks
 #: at everything.
@@ -93,22 +94,33 @@ def _uri(runs_uri: str, pipeline: str) -> str:
     return f"{runs_uri.rstrip('/')}/{pipeline}/schedule.json"
 
 
-class Held(Protocol):
-    """Ledger of a cluster, as far as gaps ask it."""
+def _window_complete(ledger: Inventory, window: Window) -> bool:
+    """Return True if the ledger holds files of the window, all of them complete."""
+    over = [tally for name, tally in ledger.windows.items() if contains(parse_window(name), window)]
+    return bool(over) and all(tally.complete == tally.files for tally in over)
 
-    def window_complete(self, window: Window) -> bool:
-        """Return True if it holds files of the window, all of them complete."""
 
-    def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Return True if it has all of each file: the very file that was left behind, or one that
-        was written on until later."""
+def _files_complete(ledger: Inventory, files: Iterable[LeftFile]) -> bool:
+    """Return True if the ledger has all of each file: the very file that was left behind, or one
+    that was written on until later. A path alone does not tell: the file that was shipped from
+    there may have been replaced since."""
+    complete = [file for file, tally in ledger.files.items() if tally.complete]
+    exact, newest = {*complete}, dict[str, int]()
+    for file in complete:
+        newest[file.path] = max(file.modified_ms, newest.get(file.path, file.modified_ms))
+    return all(
+        newest.get(left.path, left.modified_ms - 1) >= left.modified_ms
+        if left.size_bytes is None
+        else FileId(left.path, left.size_bytes, left.modified_ms) in exact
+        for left in files
+    )
 
 
 def find_gaps(
     windows: Iterable[Window],
     runs: Sequence[WindowRun],
     since: Mapping[str, dt.datetime],
-    held: Callable[[str], Held | None],
+    held: Callable[[str], Inventory | None],
 ) -> list[Gap]:
     """Find gaps. ``runs``: by time. ``since``: cluster → begin of its first window. ``held``:
     cluster → its ledger, asked only where results do not tell; None if it cannot be had."""
@@ -125,16 +137,16 @@ def _gap(
     cluster: str,
     seen: Sequence[RunSeen],
     runs: Sequence[WindowRun],
-    held: Callable[[str], Held | None],
+    held: Callable[[str], Inventory | None],
 ) -> Gap | None:
-    found = standing(window, [run for run in seen if _touches(run, window)])
+    found = standing(window, seen)
     if found is None:
         left_alone = any(contains(run.window, window) for run in runs)
         found = Standing(
             MISSING, "its run shipped only to other clusters, as asked" if left_alone else "no run"
         )
         ledger = held(cluster)
-        if ledger and ledger.window_complete(window):
+        if ledger and _window_complete(ledger, window):
             return None
     if found.complete:
         return None
@@ -142,8 +154,8 @@ def _gap(
     ledger = held(cluster) if found.left else None
     if (
         ledger
-        and ledger.files_complete(files)
-        and (all(one.files for one in found.left) or ledger.window_complete(window))
+        and _files_complete(ledger, files)
+        and (all(one.files for one in found.left) or _window_complete(ledger, window))
     ):
         return None
     return Gap(
@@ -158,15 +170,6 @@ def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
     """Return what each of ``runs`` came to on the cluster, by time. Runs that were asked to leave
     the cluster alone are not in it."""
     return by_time(attempt for run in runs for attempt in run.seen.get(cluster, ()))
-
-
-def _touches(run: RunSeen, window: Window) -> bool:
-    start, end = (
-        (min(run.window.start, run.at.start), max(run.window.end, run.at.end))
-        if run.at
-        else (run.window.start, run.window.end)
-    )
-    return start < window.end and window.start < end
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:

@@ -143,9 +143,10 @@ def standing(
     committed: dt.datetime | None = None,
     due: dt.datetime | None = None,
 ) -> Standing | None:
-    """Return the state of ``window``; None if no run has a say. ``runs``: those that touch it, by
-    time. ``committed``: when its last record was committed on the cluster, if any was. ``due``:
-    when it had to be there, if that was said."""
+    """Return the state of ``window``; None if no run has a say. ``runs``: by time. ``committed``:
+    when its last record was committed on the cluster, if any was. ``due``: when it had to be there,
+    if that was said."""
+    runs = [run for run in runs if _touches(run, window)]
     looks = _looks(runs)
     own = [run for run in runs if contains(run.window, window)]
     exact = [run for run in own if run.window == window]
@@ -182,6 +183,13 @@ def standing(
             f"{due:%Y-%m-%dT%H:%M:%SZ}",
         )
     return Standing(SHIPPED)
+
+
+def _touches(run: RunSeen, window: Window) -> bool:
+    at = run.at or run.window
+    return min(run.window.start, at.start) < window.end and window.start < max(
+        run.window.end, at.end
+    )
 
 
 def _looks(runs: Iterable[RunSeen]) -> list[Look]:
