@@ -8,10 +8,11 @@ from rich.text import Text
 
 from shipper.cli.console import Terminal, table
 from shipper.config.pipeline import Pipeline
-from shipper.config.units import format_bytes, format_duration
+from shipper.config.units import format_bytes
 from shipper.report.markup import plural
+from shipper.report.message import details, summary
 from shipper.report.plan_result import ClusterPlan, PlanResult
-from shipper.report.results import GateResult, RunReport, ShipResult
+from shipper.report.results import GateResult, RunReport
 from shipper.report.verdict import verdict
 from shipper.windows.window import Window
 
@@ -23,8 +24,6 @@ _MARKS = {
     "doubt": ("!", "yellow"),
     "failed": ("✗", "red"),
 }
-_RATE_AFTER_SECONDS = 1.0
-"""Seconds of sending below which a rate would be a guess."""
 
 
 def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
@@ -143,35 +142,9 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
     if result.asked and result.asked.plan_only and result.plan:
         show_plan(result.plan, out, err)
         out.say("A dry run: nothing was sent, and the window does not count as shipped.", "bold")
-    topics = table("cluster", "topic", ">delivered", ">before", ">bytes")
     for ship in result.ships:
-        for topic in ship.topics:
-            size = format_bytes(topic.delivered_bytes)
-            topics.add_row(
-                ship.cluster, topic.topic, f"{topic.delivered:,}", f"{topic.before:,}", size
-            )
-    if topics.row_count:
-        out.show(topics)
-    for ship in result.ships:
-        out.say(
-            f"{ship.cluster}: {plural(ship.delivered, 'record')} sent{_rate(ship)}; "
-            f"{plural(ship.before, 'record')} already committed."
-        )
-        if ship.late_files:
-            files, windows = (
-                plural(ship.late_files, "file"),
-                plural(ship.late_windows, "earlier window"),
-            )
-            out.say(
-                f"{ship.cluster}: of these, {plural(ship.late_records, 'record')} from {files} of "
-                f"{windows} that came late."
-            )
-        for what, counts in (("filtered", ship.filtered), ("quarantined", ship.quarantined)):
-            if counts:
-                named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-                out.say(f"{ship.cluster}: {sum(counts.values()):,} {what}: {named}")
-        for note in ship.notes:
-            out.say(f"{ship.cluster}: {note}")
+        for line in (*details(ship), summary(ship), *ship.notes):
+            out.say(f"{ship.cluster}: {line}")
     _show_closed(result, err)
     ending = verdict(result)
     mark, style = _MARKS[ending.state]
@@ -187,15 +160,6 @@ def show_cause(result: RunReport, err: Terminal) -> None:
         err.say(f"FAILED  {result.first_cause}", "bold red")
     for doubt in () if result.first_cause else verdict(result).doubts:
         err.say(f"WARNING  {doubt.says}", "yellow")
-
-
-def _rate(ship: ShipResult) -> str:
-    if not ship.ship_seconds or ship.ship_seconds < _RATE_AFTER_SECONDS:
-        return ""
-    return (
-        f" in {format_duration(ship.ship_seconds)}: {ship.delivered / ship.ship_seconds:,.0f} "
-        "records/s"
-    )
 
 
 def _show_closed(result: RunReport, err: Terminal) -> None:

@@ -21,6 +21,7 @@ from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.flow import flow
 from shipper.report.markup import duration, number, plural, utc, window
+from shipper.report.message import cluster_line
 from shipper.report.notes import notes
 from shipper.report.results import RunReport
 from shipper.report.tables import (
@@ -46,6 +47,12 @@ _STATUS = {
     "succeeded": ("✓ succeeded", "good"),
     "failed": ("✗ failed", "bad"),
     "skipped": ("skipped", "dim"),
+}
+_OUTCOMES = {
+    "shipped": ("✓", "good"),
+    "nothing": ("✓", "good"),
+    "failed": ("✗", "bad"),
+    "no result": ("–", "dim"),
 }
 _FIRST_ROWS = 20
 
@@ -109,7 +116,7 @@ def render(report: RunReport) -> str:
         mark=mark,
         badge=badge,
         icon=icon,
-        clusters=[_cluster(account) for account in found],
+        clusters=[(*_OUTCOMES[one.outcome], cluster_line(one)) for one in found],
         pointers=_pointers(report, found, {doubt.section for doubt in ending.doubts}),
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(r.started_at for r in results if r))),
@@ -150,26 +157,6 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
         else:
             yield step, *_STATUS[step.result.status]
         failed = failed or step.failed or step.result is None
-
-
-def _cluster(account: Account) -> dict[str, str]:
-    """Return one line of the verdict, for a run with several clusters."""
-    sent, there = plural(account.sent, "record"), plural(account.there, "record")
-    if account.outcome == "shipped":
-        mark, tone, says = "✓", "good", f"{sent} shipped"
-        says += (
-            f", {number(sum(account.quarantined.values()))} quarantined"
-            if account.quarantined
-            else ""
-        )
-        says += f", {number(account.before)} already committed" if account.before else ""
-    elif account.outcome == "nothing":
-        mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
-    elif account.outcome == "failed":
-        mark, tone, says = "✗", "bad", "failed" + (f", {sent} delivered" if account.sent else "")
-    else:
-        mark, tone, says = "–", "dim", "not shipped to: the step did not run"
-    return {"name": account.cluster, "mark": mark, "tone": tone, "says": says}
 
 
 def _pointers(

@@ -240,8 +240,8 @@ def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> 
     )
     verdict = page.text("#verdict")
     assert "broker 2 (kafka-2.sg.example:9093) has not answered for 2m" in verdict
-    assert "frankfurt: 1,224,291 records shipped" in verdict
-    assert "singapore: failed, 559,987 records delivered" in verdict
+    assert "frankfurt: shipped, 1,224,291 delivered" in verdict
+    assert "singapore: failed, 559,987 delivered" in verdict
     says = page.text("figcaption")
     assert "519,520 delivered, 0 before and 40,467 without a receipt" in says
     assert "Spark's own count of the records was lost" in says
