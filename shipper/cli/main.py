@@ -56,7 +56,7 @@ from shipper.cli.run_options import (
     WindowText,
     new_job,
 )
-from shipper.cli.show import say_killed, show_cause, show_gate, show_plan, show_run
+from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
 from shipper.config import (
     ConfigFault,
     LoadedConfig,
@@ -75,7 +75,7 @@ from shipper.report.markup import plural
 from shipper.report.message import message
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import GateResult, RunReport
+from shipper.report.results import GateResult
 from shipper.report.schema import schema_texts
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import replace_unencodable_characters
@@ -135,10 +135,6 @@ def _version(wanted: bool) -> None:
 
 
 _WrongUsage: Any = typer.BadParameter.__base__  # typer exports no more of the family
-_WHY_ABOVE = (
-    "Its last lines above say why. What was sent is in the ledger. Run the window again: only the "
-    "rest is sent"
-)
 
 
 @app.callback()
@@ -399,7 +395,8 @@ def plan(
 
 
 def _left_no_result(what: str, code: int) -> str:
-    return f"the {what} {runner.how_it_ended(code)} and left no result. {_WHY_ABOVE}."
+    how = runner.how_it_ended(code)
+    return f"the {what} {how} and left no result. Its last lines above say why. Nothing was sent."
 
 
 @app.command(
@@ -478,30 +475,8 @@ def run(
     )
     job.steps = tuple(steps_of(job.pipeline, job))
     metrics = MetricsFile(metrics_file) if metrics_file else None
-    folder.make()
     say_killed(config, job.pipeline, err)
-    stopped: Stopped | None = None
-    try:
-        code = runner.run_job(
-            job, stdout=sys.stderr.buffer
-        )  # spark-submit sends its child's standard error to standard output
-    except Stopped as error:
-        code, stopped = 128 + error.signum, error
-    result = folder.find(runner.REPORT, RunReport)
-    if result is None and stopped:
-        stopped.there = "What it sent until then is in the ledger"
-        raise stopped
-    if result is None:
-        say_killed(config, job.pipeline, err)
-        raise StepResultError(
-            f"the run {runner.how_it_ended(code)} and wrote no report itself. {_WHY_ABOVE}. "
-            f"See {folder.uri}."
-        )
-    if as_json:
-        print_json(result)
-        show_cause(result, err)
-    else:
-        show_run(result, out, err)
+    code, result = run_to_report(job, folder, as_json=as_json)
     try:
         if metrics:
             metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))

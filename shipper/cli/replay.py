@@ -11,19 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from shipper import runner
-from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
+from shipper.cli.console import Config, Json, PipelineName, err, new_app
 from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import asked_window
-from shipper.cli.show import show_cause, show_run
+from shipper.cli.show import run_to_report
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay import Replay, replayed
 from shipper.config.units import parse_rate
-from shipper.errors import StepResultError, UsageError
+from shipper.errors import UsageError
 from shipper.report.replays import find_replay, keep_replay
-from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.stopping import Stopped
 from shipper.windows.expression import FORMS
 from shipper.windows.window import Window, parse_moment
 
@@ -165,34 +163,12 @@ def replay(
         brief=True,
     )
     folder = RunFolder(runs_uri, derived.key, wanted.window_start, wanted.window_end, job.run_id)
-    raise typer.Exit(_run(job, folder, wanted, as_json=as_json))
-
-
-def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -> int:
-    folder.make()
     err.say(f"replay {wanted.id}")
-    stopped: Stopped | None = None
-    try:
-        code = runner.run_job(job, stdout=sys.stderr.buffer)
-    except Stopped as error:
-        code, stopped = 128 + error.signum, error
-    result = folder.find(runner.REPORT, RunReport)
-    again = f"`shipper replay {job.pipeline.name} --id {wanted.id}` sends what is missing"
-    if result is None:
-        if stopped:
-            stopped.there = f"What it sent until then is in the ledger. {again}"
-            raise stopped
-        raise StepResultError(
-            f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}. {again}."
-        )
-    if as_json:
-        print_json(result)
-        show_cause(result, err)
-    else:
-        show_run(result, out, err)
+    again = f"`shipper replay {pipeline} --id {wanted.id}` sends what is missing"
+    code, _ = run_to_report(job, folder, as_json=as_json, again=again)
     if code:
         err.say(f"replay {wanted.id} is not complete. {again}.", "red")
-    return code
+    raise typer.Exit(code)
 
 
 def _times(start: str | None, end: str | None) -> Window | None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from rich.text import Text
 
-from shipper.cli.console import Terminal, table
+from shipper import runner
+from shipper.cli.console import Terminal, print_json, table
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_bytes
+from shipper.errors import StepResultError
 from shipper.report.markup import plural
 from shipper.report.message import details, summary
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport
+from shipper.report.run_folder import RunFolder
 from shipper.report.verdict import verdict
+from shipper.stopping import Stopped
 from shipper.windows.window import Window
 
 _SHOWN = 20
@@ -136,6 +141,37 @@ def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
             f"was written now: {report.page}",
             "yellow",
         )
+
+
+def run_to_report(
+    job: runner.Job, folder: RunFolder, *, as_json: bool, again: str = ""
+) -> tuple[int, RunReport]:
+    """Run all steps of a run, and print its report. Return the exit code, too. ``again``: how to
+    send the rest, if not by the same command. Raises StepResultError for a run without a report, Stopped."""
+    out, err, stopped = Terminal(), Terminal(stderr=True), None
+    folder.make()
+    try:
+        # spark-submit sends its child's standard error to standard output
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+    except Stopped as error:
+        code, stopped = 128 + error.signum, error
+    result = folder.find(runner.REPORT, RunReport)
+    if result is None and stopped:
+        stopped.there = f"What it sent until then is in the ledger{again and f'. {again}'}"
+        raise stopped
+    if result is None:
+        say_killed(job.config_dir, job.pipeline, err)
+        raise StepResultError(
+            f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "
+            f"above say why. What was sent is in the ledger. "
+            f"{again or 'Run the same command again for the rest'}. See {folder.uri}."
+        )
+    if as_json:
+        print_json(result)
+        show_cause(result, err)
+    else:
+        show_run(result, out, err)
+    return code, result
 
 
 def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
