@@ -15,17 +15,15 @@ import typer
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
-from shipper.cli.run_options import WindowText, asked_window
+from shipper.cli.run_options import WindowText, chosen_window
 from shipper.cli.save_test import SavedTest, refuse_second, save_test
 from shipper.config import load_pipeline
-from shipper.config.pipeline import Pipeline
-from shipper.errors import StepResultError, UsageError
+from shipper.errors import StepResultError
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.tested import moment
-from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
 EPILOG = (
@@ -84,7 +82,11 @@ def preview(
     check_clusters(spec, [cluster] if cluster else [])
     if save:
         refuse_second(config, pipeline)
-    about = _window(spec, window, last=last, named=bool(file))
+    if file and spec.schedule is None and not window and not last:
+        now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+        about = Window(now - dt.timedelta(hours=1), now)
+    else:
+        about = chosen_window(spec, window, last=last or not window, settle_seconds=0)
     with tempfile.TemporaryDirectory(prefix="shipper-preview-") as folder:
         job = runner.Job(
             spec,
@@ -131,23 +133,6 @@ def _say_saved(pipeline: str, saved: SavedTest) -> None:
         shown = ", ".join(saved.left_out[:5])
         more = "" if len(saved.left_out) <= 5 else f" and {len(saved.left_out) - 5} more"
         err.say(f"Left out, because the text of a test cannot hold them: {shown}{more}.", "yellow")
-
-
-def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> Window:
-    if window and last:
-        raise UsageError("--window and --last contradict each other. Choose one.", code="SHIP-102")
-    if window:
-        return asked_window(spec, window)
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    if spec.schedule is not None:
-        return Ticks(spec.schedule).last_closed(now)
-    if last or not named:
-        raise UsageError(
-            f"pipeline {spec.name} has no `schedule`, so it has no last window. Name the "
-            "window with --window, or name a --file.",
-            code="SHIP-105",
-        )
-    return Window(now - dt.timedelta(hours=1), now)
 
 
 def _show(result: PreviewResult) -> None:

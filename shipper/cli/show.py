@@ -147,7 +147,8 @@ def run_to_report(
     job: runner.Job, folder: RunFolder, *, as_json: bool, again: str = ""
 ) -> tuple[int, RunReport]:
     """Run all steps of a run, and print its report. Return the exit code, too. ``again``: how to
-    send the rest, if not by the same command. Raises StepResultError for a run without a report, Stopped."""
+    send the rest, if not by the same command. Raises StepResultError for a run without a report,
+    Stopped."""
     out, err, stopped = Terminal(), Terminal(stderr=True), None
     folder.make()
     try:
@@ -163,7 +164,7 @@ def run_to_report(
         say_killed(job.config_dir, job.pipeline, err)
         raise StepResultError(
             f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "
-            f"above say why. What was sent is in the ledger. "
+            "above say why. What was sent is in the ledger. "
             f"{again or 'Run the same command again for the rest'}. See {folder.uri}."
         )
     if as_json:
