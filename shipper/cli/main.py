@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import errno
+import importlib
 import importlib.metadata
 import json
 import os
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 from typer.rich_utils import rich_format_error
 
 from shipper import runner
@@ -39,7 +41,6 @@ from shipper.cli.console import (
     out,
     print_json,
 )
-from shipper.cli.lazy import LazyGroup
 from shipper.cli.lint import check_notifiers, source_warnings
 from shipper.cli.run_options import (
     Last,
@@ -89,7 +90,11 @@ _TOOLS = {
 }
 
 
-class _Commands(LazyGroup):
+class _Commands(TyperGroup):
+    """The commands. Modules of most are imported when they are asked for: a run need not wait for
+    what benchmarks and servers need."""
+
+    #: Name → module. Its ``app`` is the group or the one command with that name.
     elsewhere: ClassVar[Mapping[str, str]] = {
         "ledger": "shipper.cli.ledger",
         "quarantine": "shipper.cli.quarantine",
@@ -108,6 +113,16 @@ class _Commands(LazyGroup):
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *self.elsewhere]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if (module := self.elsewhere.get(cmd_name)) is None:
+            return super().get_command(ctx, cmd_name)
+        found = typer.main.get_command(importlib.import_module(module).app)
+        found.name = cmd_name  # else the help lists a single command by the name of its function
+        return found
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _TOOLS and args[0] not in self.elsewhere:
             raise UsageError(
@@ -115,6 +130,10 @@ class _Commands(LazyGroup):
                 f"'shipper[dev]=={importlib.metadata.version('shipper')}'`.",
                 code="SHIP-110",
             )
+        if args and self.get_command(ctx, args[0]) is None:
+            # Names the command that was probably meant.
+            late = {name: self.get_command(ctx, name) for name in self.elsewhere}
+            self.commands = {**self.commands, **late}
         return super().resolve_command(ctx, args)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shipper.config.units import plural
-from shipper.report.coverage import Look, covers, lacking, outstanding
+from shipper.report.coverage import lacking, tick_window, touches
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, Uncovered
 from shipper.windows.window import Window
@@ -147,7 +147,6 @@ def standing(
     when its last record was committed on the cluster, if any was. ``due``: when it had to be there,
     if that was said."""
     runs = [run for run in runs if _touches(run, window)]
-    looks = _looks(runs)
     own = [run for run in runs if contains(run.window, window)]
     exact = [run for run in own if run.window == window]
     if _is_closed(window, runs, own):
@@ -160,12 +159,12 @@ def standing(
     ]
     if lost and (not covering or runs.index(covering[-1]) < runs.index(lost[-1])):
         return Standing(FAILED, lost[-1].recreated)
-    if not covers(looks, window):
+    if not _covers(runs, window):
         tried = own or any(
-            look.at.start <= window.start and window.end <= look.at.end for look in looks
+            run.at and run.at.start <= window.start and window.end <= run.at.end for run in runs
         )
         return Standing(FAILED, "its run failed, or has not ended") if tried else None
-    if left := outstanding(window, looks):
+    if left := outstanding(window, runs):
         state = (
             FAILED
             if exact and not any(run.passed for run in exact if run.run_id == exact[-1].run_id)
@@ -192,8 +191,46 @@ def _touches(run: RunSeen, window: Window) -> bool:
     )
 
 
-def _looks(runs: Iterable[RunSeen]) -> list[Look]:
-    return [Look(run.at, run.passed) for run in runs if run.at]
+def _covers(runs: Iterable[RunSeen], window: Window) -> bool:
+    """Return True if runs that have passed looked at all of ``window``, one of them or several
+    together."""
+    reached = window.start
+    passed = (run.at for run in runs if run.passed and run.at)
+    for at in sorted(passed, key=lambda at: at.start):
+        if at.start <= reached:
+            reached = max(reached, at.end)
+    return reached >= window.end
+
+
+def outstanding(window: Window, runs: Iterable[RunSeen]) -> list[Uncovered]:
+    """Return the files of ``window`` that are not on the cluster, as far as runs know. ``runs``:
+    by time.
+
+    A passed run replaces the notes within its range with its own. A failed run whose plan asked the
+    cluster replaces the notes of files. A note that a folder is empty counts only if the folder
+    held no shipped files before: they may be gone by now.
+    """
+    found: list[Uncovered] = []
+    held_files: list[Coverage] = []
+    for run in runs:
+        if run.at is None:
+            continue
+        if run.passed:
+            found = [one for one in found if not _within(one, run.at)]
+        elif run.at.asked:
+            found = [one for one in found if not (one.files and _within(one, run.at))]
+        notes = [one for one in run.at.uncovered if touches(one.window, window)]
+        found += [
+            one for one in notes if one.files or not any(_within(one, at) for at in held_files)
+        ]
+        if run.passed and not notes:
+            held_files.append(run.at)
+    return found
+
+
+def _within(note: Uncovered, looked_at: Coverage) -> bool:
+    at = tick_window(note.window)
+    return looked_at.start <= at.start and at.end <= looked_at.end
 
 
 def _is_closed(window: Window, runs: Sequence[RunSeen], own: Sequence[RunSeen]) -> bool:
@@ -207,8 +244,8 @@ def _is_closed(window: Window, runs: Sequence[RunSeen], own: Sequence[RunSeen]) 
     if not closed:
         return False
     before = runs[: runs.index(closed[0])]
-    looks = _looks([*before, *(run for run in own if run not in before)])
-    return not covers(looks, window) or bool(outstanding(window, _looks(runs)))
+    delivered = [*before, *(run for run in own if run not in before)]
+    return not _covers(delivered, window) or bool(outstanding(window, runs))
 
 
 def _reasons(left: Iterable[Uncovered]) -> str:

@@ -329,7 +329,7 @@ class Index:
         self.db.executemany(
             f"INSERT INTO arrivals VALUES ({of}, :topic, :ended, :records, :bytes, :quarantine, "
             ":parked)",
-            [{**vars(outcome), **vars(one)} for one in sent.topics],
+            [{**vars(outcome), **one} for one in sent.topics],
         )
 
     def _saw(self, outcome: Outcome) -> set[Span]:

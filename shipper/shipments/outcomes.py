@@ -4,8 +4,9 @@ together say (:mod:`shipper.report.standing`)."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from shipper.report.account import Account, accounts
 from shipper.report.markup import utc
@@ -34,19 +35,6 @@ _MOST_TOPICS = 50
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """Figures of what a run sent to one topic, in all of its attempts."""
-
-    topic: str
-    records: int
-    bytes: int
-    """Bytes of values and keys, uncompressed."""
-    quarantine: bool
-    parked: int
-    """Records whose delivery timed out."""
-
-
-@dataclass(frozen=True)
 class SentRecords:
     """Figures of what a run sent to one cluster, in all of its attempts."""
 
@@ -59,7 +47,8 @@ class SentRecords:
     parked: int
     ledger: int
     """Entries that were ever written to the pipeline's ledger about chunks, when the ship began."""
-    topics: tuple[Arrived, ...] = ()
+    topics: Sequence[Mapping[str, Any]] = ()
+    """Topic, records, bytes, quarantine and parked of each."""
 
 
 @dataclass(frozen=True)
@@ -154,29 +143,29 @@ def _sent(account: Account) -> SentRecords | None:
     ship = account.ship
     if ship is None:
         return None
-    sent = [
-        Arrived(
-            one.topic,
-            one.delivered + one.earlier,
-            one.delivered_bytes + one.earlier_bytes,
-            one.quarantine,
-            one.parked,
-        )
+    topics: list[dict[str, Any]] = [
+        {
+            "topic": one.topic,
+            "records": one.delivered + one.earlier,
+            "bytes": one.delivered_bytes + one.earlier_bytes,
+            "quarantine": one.quarantine,
+            "parked": one.parked,
+        }
         for one in account.topics
     ]
-    topics = sorted(
-        (one for one in sent if one.records or one.parked), key=lambda one: -one.records
-    )
     return SentRecords(
         seconds=ship.ship_seconds,
         records=account.sent + ship.by_earlier_attempts,
-        bytes=sum(one.bytes for one in sent),
+        bytes=sum(one["bytes"] for one in topics),
         wire_bytes=ship.wire_bytes + ship.earlier_wire_bytes,
         quarantined=sum(account.quarantined.values())
         + sum(one.earlier for one in account.topics if one.quarantine),
         parked=account.parked,
         ledger=ship.chunks_end,
-        topics=tuple(topics[:_MOST_TOPICS]),
+        topics=sorted(
+            (one for one in topics if one["records"] or one["parked"]),
+            key=lambda one: -one["records"],
+        )[:_MOST_TOPICS],
     )
 
 
