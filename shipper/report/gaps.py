@@ -100,7 +100,7 @@ def _window_complete(ledger: Inventory, window: Window) -> bool:
     return bool(over) and all(tally.complete == tally.files for tally in over)
 
 
-def _files_complete(ledger: Inventory, files: Iterable[LeftFile]) -> bool:
+def files_complete(ledger: Inventory, files: Iterable[LeftFile]) -> bool:
     """Return True if the ledger has all of each file: the very file that was left behind, or one
     that was written on until later. A path alone does not tell: the file that was shipped from
     there may have been replaced since."""
@@ -154,7 +154,7 @@ def _gap(
     ledger = held(cluster) if found.left else None
     if (
         ledger
-        and _files_complete(ledger, files)
+        and files_complete(ledger, files)
         and (all(one.files for one in found.left) or _window_complete(ledger, window))
     ):
         return None

@@ -171,7 +171,7 @@ def _pointers(
     remarks = len(notes(report, found))
     left_out = report.plan.left_out_in_words() if report.plan else ""
     links = [
-        (f"{plural(broken, 'check')} failed" if broken else "", "gates"),
+        (f"{plural(broken, 'check')} did not hold" if broken else "", "gates"),
         (f"{plural(aside, 'record')} quarantined" if aside else "", "sum"),
         (f"{plural(wrong, 'figure')} disagreeing" if wrong else "", "figures"),
         (f"{plural(unsent, 'record')} not sent" if unsent else "", "sum"),
