@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -110,8 +111,9 @@ def gaps(
     runs = window_runs(
         runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC)
     )
-    ledgers = Ledgers(config, pipeline)
-    wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, spec.key)
+    problems: list[str] = []
+    wanted = find_gaps(open_, runs, first, _ledgers(config, pipeline, problems))
+    told = Told(runs_uri, spec.key)
     now = dt.datetime.now(dt.UTC)
     if metrics:
         metrics.add(
@@ -134,7 +136,7 @@ def gaps(
             "windows": len(windows),
             "gaps": [gap.model_dump() for gap in found],
             "perhaps_formerly": earlier.pipeline if earlier else None,
-            "problems": ledgers.problems,
+            "problems": problems,
         }
         print_json(document)
     else:
@@ -147,7 +149,7 @@ def gaps(
                     f"{earlier.pipeline}` into its file before you run one of these windows. "
                     "Then nothing is shipped twice."
                 )
-            for problem in ledgers.problems:
+            for problem in problems:
                 err.say(problem, "red")
     if alert:
         told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
@@ -183,26 +185,23 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
     return found
 
 
-class Ledgers:
-    """Ledgers of the clusters, each read at most once, on demand. A ledger that cannot be read is a
-    problem, and has no findings."""
+def _ledgers(config: Path, pipeline: str, problems: list[str]) -> Callable[[str], Inventory | None]:
+    """Return a function that reads the ledger of a cluster, at most once. A ledger that cannot be
+    read is a problem, and has no findings."""
 
-    def __init__(self, config: Path, pipeline: str) -> None:
-        self.problems: list[str] = []
-        self._config, self._pipeline = config, pipeline
-        self.held = functools.cache(self._held)
-
-    def _held(self, cluster: str) -> Inventory | None:
+    @functools.cache
+    def read(cluster: str) -> Inventory | None:
         try:
-            [ledger] = open_ledgers(self._config, self._pipeline, cluster)
-            read = ledger.read()
+            [ledger] = open_ledgers(config, pipeline, cluster)
             inventory = Inventory()
-            for of_path in PresentEntries(ledger).of(read):
+            for of_path in PresentEntries(ledger).of(ledger.read()):
                 inventory.add(of_path, ledger.pipeline.key)
         except ShipperError as error:
-            self.problems.append(error.message)
+            problems.append(error.message)
             return None
         return inventory
+
+    return read
 
 
 def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:

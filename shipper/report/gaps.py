@@ -67,6 +67,12 @@ def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
     return found.first_window if found else {}
 
 
+def beginnings_of(runs_uri: str, pipeline: Pipeline) -> dict[str, dt.datetime]:
+    """Return the same for the present clusters of the pipeline."""
+    known = read_beginnings(runs_uri, pipeline.key)
+    return {name: at for name, at in known.items() if name in pipeline.clusters}
+
+
 def beginnings(
     runs_uri: str,
     pipeline: str,
@@ -178,11 +184,7 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
-    began = {
-        name: at
-        for name, at in read_beginnings(runs_uri, pipeline.key).items()
-        if name in pipeline.clusters
-    }
+    began = beginnings_of(runs_uri, pipeline)
     kept = window_names(runs_uri, pipeline.key)
     if not began or not kept:
         return None

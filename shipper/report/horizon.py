@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from shipper.asked import DRY_RUNS
 from shipper.config.pipeline import Pipeline
-from shipper.report.gaps import find_gaps, read_beginnings
+from shipper.report.gaps import beginnings_of, find_gaps
 from shipper.report.past_runs import run_ids, window_names, window_runs
 from shipper.report.run_folder import RunFolder, find_kept, names_in, write_whole
 from shipper.windows.schedule import Ticks
@@ -108,11 +108,7 @@ def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
 def _open(runs_uri: str, pipeline: Pipeline, before: Pruned, end: dt.datetime) -> list[Window]:
     """Return the windows of the schedule that end by ``end`` and are not complete by results."""
     known = [parse_window(text) for text in before.open]
-    first = {
-        name: at
-        for name, at in read_beginnings(runs_uri, pipeline.key).items()
-        if name in pipeline.clusters
-    }
+    first = beginnings_of(runs_uri, pipeline)
     if not first or pipeline.schedule is None:
         return known
     start = max(min(first.values()), before.before or min(first.values()))
