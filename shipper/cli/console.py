@@ -71,6 +71,13 @@ class Terminal(Console):
         """Print a paragraph; the terminal wraps it."""
         self.print(text, style=style, soft_wrap=True)
 
+    def row(self, text: str, style: str | None = None) -> None:
+        """Print one row, cut at the terminal's width."""
+        shown = visible(text)
+        if len(shown) > self.width:
+            shown = shown[: self.width - 1] + "…"
+        self.print(shown, style=style, no_wrap=True, overflow="ellipsis", crop=True)
+
     def say_more(self, total: int, shown: int, advice: str) -> None:
         """Say how many are not shown, if any."""
         if total > shown:

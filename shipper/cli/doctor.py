@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +26,7 @@ _MARKS = {
     "failed": ("✗", "red"),
     "skipped": ("–", "dim"),
 }
-_WIDEST = 120
-_LONGEST_NAME = 26
+_WORDS = {"failed": "to mend", "warning": "to look at", "skipped": "not looked at"}
 
 
 @app.command(
@@ -103,47 +101,20 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
 
 
 def show(found: list[Finding], terminal: Terminal) -> None:
-    """Print a line for each finding; the remedy below it. Readable without colours, and in 80
-    columns."""
-    width = min(terminal.width, _WIDEST)
-    names = min(_LONGEST_NAME, max((len(finding.check) for finding in found), default=0))
+    """Print a line for each finding; the remedy below it. Readable without colours."""
     for finding in found:
         mark, style = _MARKS[finding.status]
-        for line in _lines(mark, finding, names, width):
-            terminal.say(line, style if finding.status != "ok" else None)
-    counts = {
-        status: sum(finding.status == status for finding in found)
-        for status in ("failed", "warning", "skipped")
-    }
+        style = style if finding.status != "ok" else ""
+        terminal.say(f"{mark} {finding.check}: {finding.says}".removesuffix(": "), style)
+        if finding.remedy:
+            terminal.say(f"    → {finding.remedy}", style)
     words = [
         f"{count} {word}"
-        for status, word in (
-            ("failed", "to mend"),
-            ("warning", "to look at"),
-            ("skipped", "not looked at"),
-        )
-        if (count := counts[status])
+        for status, word in _WORDS.items()
+        if (count := sum(finding.status == status for finding in found))
     ]
+    is_failed = any(finding.status == "failed" for finding in found)
     terminal.say(
         f"{plural(len(found), 'check')}: {', '.join(words) if words else 'all is well'}.",
-        "red" if counts["failed"] else "green",
+        "red" if is_failed else "green",
     )
-
-
-def _lines(mark: str, finding: Finding, names: int, width: int) -> list[str]:
-    head = f"{mark} {finding.check:<{names}}  "
-    indent = " " * (names + 4)
-    says = textwrap.wrap(finding.says, max(30, width - len(indent)), break_on_hyphens=False) or [""]
-    # A name that is longer than the column stands alone.
-    first = [head.rstrip(), indent + says[0]] if len(head) > len(indent) else [head + says[0]]
-    lines = first + [indent + line for line in says[1:]]
-    if finding.remedy:
-        remedy = textwrap.wrap(
-            f"→ {finding.remedy}",
-            max(30, width - len(indent)),
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        lines += [indent + line for line in remedy]
-    return lines

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -21,19 +20,17 @@ from shipper.config.load import pipeline_names
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
-from shipper.report.gaps import Held, find_gaps, merged, read_beginnings
+from shipper.report.gaps import find_gaps, merged, read_beginnings
 from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
 from shipper.report.past_runs import window_runs
 from shipper.report.renamed import Earlier, perhaps_formerly
-from shipper.report.results import Gap, LeftFile
+from shipper.report.results import Gap
 from shipper.report.standing import contains
-from shipper.types import FileId
 from shipper.windows.expression import FORMS
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, parse_window
 
 EPILOG = (
     "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a "
@@ -114,8 +111,9 @@ def gaps(
     runs = window_runs(
         runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC)
     )
-    ledgers = Ledgers(config, pipeline)
-    wanted, told = find_gaps(open_, runs, first, ledgers.held), Told(runs_uri, spec.key)
+    problems: list[str] = []
+    wanted = find_gaps(open_, runs, first, _ledgers(config, pipeline, problems))
+    told = Told(runs_uri, spec.key)
     now = dt.datetime.now(dt.UTC)
     if metrics:
         metrics.add(
@@ -138,7 +136,7 @@ def gaps(
             "windows": len(windows),
             "gaps": [gap.model_dump() for gap in found],
             "perhaps_formerly": earlier.pipeline if earlier else None,
-            "problems": ledgers.problems,
+            "problems": problems,
         }
         print_json(document)
     else:
@@ -151,7 +149,7 @@ def gaps(
                     f"{earlier.pipeline}` into its file before you run one of these windows. "
                     "Then nothing is shipped twice."
                 )
-            for problem in ledgers.problems:
+            for problem in problems:
                 err.say(problem, "red")
     if alert:
         told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
@@ -187,58 +185,23 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
     return found
 
 
-class Ledgers:
-    """Ledgers of the clusters, each read at most once, on demand. A ledger that cannot be read is a
-    problem, and has no findings."""
+def _ledgers(config: Path, pipeline: str, problems: list[str]) -> Callable[[str], Inventory | None]:
+    """Return a function that reads the ledger of a cluster, at most once. A ledger that cannot be
+    read is a problem, and has no findings."""
 
-    def __init__(self, config: Path, pipeline: str) -> None:
-        self.problems: list[str] = []
-        self._config, self._pipeline = config, pipeline
-        self.held = functools.cache(self._held)
-
-    def _held(self, cluster: str) -> Held | None:
+    @functools.cache
+    def read(cluster: str) -> Inventory | None:
         try:
-            [ledger] = open_ledgers(self._config, self._pipeline, cluster)
-            read = ledger.read()
+            [ledger] = open_ledgers(config, pipeline, cluster)
             inventory = Inventory()
-            for of_path in PresentEntries(ledger).of(read):
+            for of_path in PresentEntries(ledger).of(ledger.read()):
                 inventory.add(of_path, ledger.pipeline.key)
         except ShipperError as error:
-            self.problems.append(error.message)
+            problems.append(error.message)
             return None
-        return LedgerHeld(inventory)
+        return inventory
 
-
-@dataclass
-class LedgerHeld:
-    """Windows and files in one ledger."""
-
-    inventory: Inventory
-
-    def window_complete(self, window: Window) -> bool:
-        over = [
-            tally
-            for name, tally in self.inventory.windows.items()
-            if contains(parse_window(name), window)
-        ]
-        return bool(over) and all(tally.complete == tally.files for tally in over)
-
-    def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Return True if all files are complete. A path alone does not tell: the file that was
-        shipped from there may have been replaced since."""
-        whole: dict[str, list[FileId]] = {}
-        for file, tally in self.inventory.files.items():
-            if tally.complete:
-                whole.setdefault(file.path, []).append(file)
-        return all(
-            any(_is_there(left, file) for file in whole.get(left.path, ())) for left in files
-        )
-
-
-def _is_there(left: LeftFile, shipped: FileId) -> bool:
-    if left.size_bytes is None:
-        return shipped.modified_ms >= left.modified_ms
-    return (shipped.size_bytes, shipped.modified_ms) == (left.size_bytes, left.modified_ms)
+    return read
 
 
 def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:

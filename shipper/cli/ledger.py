@@ -103,10 +103,11 @@ def show(
                 lambda e: wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)
             )
             inventory.add(chosen, ledger.pipeline.key)
-        if as_json:
-            documents[ledger.cluster.name] = _document(ledger, read, inventory, files=files)
-        else:
-            _print_inventory(ledger, read, inventory, files=files)
+        document = _document(ledger, read, inventory, files=files)
+        documents[ledger.cluster.name] = document
+        if not as_json:
+            out.say(f"{pipeline} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
+            _print_inventory(document)
             for finding in present.findings():
                 err.say(f"{finding.where} {finding.text}", "red")
     if as_json:
@@ -164,62 +165,32 @@ def _tally(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _print_inventory(
-    ledger: OpenLedger, read: LedgerRecords, inventory: Inventory, *, files: bool
-) -> None:
-    control, archived, snapshot = read.control, read.files.archived(), ledger.log.snapshot()
-    out.say(f"{ledger.pipeline.name} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
-    latest = control.generations.get(control.generation)
-    out.print(
-        f"generation {control.generation} of run {latest.run_id}" if latest else "never shipped"
-    )
-    if control.identity:
-        identity = control.identity
+def _print_inventory(document: dict[str, Any]) -> None:
+    run_id, identity = document["run_id"], document["identity"]
+    out.print(f"generation {document['generation']} of run {run_id}" if run_id else "never shipped")
+    if identity:
+        out.say("begun by run {run_id} at {at} in place of {instead_of}".format(**identity))
+    for lease in document["leases"]:
+        verb = "holds the lease" if lease["held"] else "waits for the lease"
         out.say(
-            f"begun by run {identity.run_id} at {identity.at} in place of {identity.instead_of}"
+            f"run {lease['run_id']} on {lease['host']} (process {lease['pid']}) {verb}; renewed "
+            f"{lease['renewed_at']}, lapses after {lease['seconds']:g} s"
         )
-    for renewed_ms, lease, _ in control.claims():
-        verb = "holds the lease" if lease.held else "waits for the lease"
-        who = f"run {lease.run_id} on {lease.host} (process {lease.pid})"
-        out.say(
-            f"{who} {verb}; renewed {moment_text(renewed_ms)}, lapses after {lease.seconds:g} s"
+    snapshot, archived = document["snapshot"], document["archive"]
+    tail = f"snapshot of {plural(snapshot['records'], 'record')}" if snapshot else "no snapshot"
+    if archived:
+        tail += f", {archived['entries']:,} in the archive (windows until {archived['before']})"
+    out.print(tail)
+    rows = [{"window": name, **of} for name, of in reversed(document["windows"].items())]
+    head, figures = "window", ["files", "complete", "records", "bytes", "chunks", "archived"]
+    if "files" in document:
+        rows, head, figures = document["files"], "path", figures[1:]
+    shown = table(head, *(f">{name}" for name in figures), "last run")
+    for row in rows[:_SHOWN]:
+        counts = (
+            format_bytes(row[name]) if name == "bytes" else f"{row[name]:,}" for name in figures
         )
-    tail = f"snapshot of {plural(snapshot.records, 'record')}" if snapshot else "no snapshot"
-    held = (
-        f", {archived.entries:,} in the archive (windows until {archived.before})"
-        if archived
-        else ""
-    )
-    out.print(f"{tail}{held}")
-    rows: list[tuple[str, Tally]] = sorted(inventory.windows.items(), reverse=True)
-    if files:
-        rows = [(file.path, tally) for file, tally in sorted(inventory.files.items())]
-    heads = (
-        ("records", "bytes", "chunks", "archived")
-        if files
-        else ("files", "complete", "records", "bytes", "chunks", "archived")
-    )
-    shown = table(
-        "file" if files else "window",
-        *(f">{head}" for head in heads),
-        "last run",
-        *(["complete"] if files else []),
-    )
-    for name, tally in rows[:_SHOWN]:
-        counts = [
-            f"{tally.records:,}",
-            format_bytes(tally.bytes),
-            f"{tally.chunks:,}",
-            f"{tally.archived:,}",
-        ]
-        of_window = [] if files else [f"{tally.files:,}", f"{tally.complete:,}"]
-        shown.add_row(
-            name,
-            *of_window,
-            *counts,
-            tally.run_id,
-            *(["yes" if tally.complete else "no"] if files else []),
-        )
+        shown.add_row(row[head], *counts, row["run_id"])
     out.show(shown)
     out.say_more(len(rows), _SHOWN, "--window chooses, --json lists all")
 

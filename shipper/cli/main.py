@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import errno
+import importlib
 import importlib.metadata
 import json
 import os
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 from typer.rich_utils import rich_format_error
 
 from shipper import runner
@@ -39,7 +41,6 @@ from shipper.cli.console import (
     out,
     print_json,
 )
-from shipper.cli.lazy import LazyGroup
 from shipper.cli.lint import check_notifiers, source_warnings
 from shipper.cli.run_options import (
     Last,
@@ -56,7 +57,7 @@ from shipper.cli.run_options import (
     WindowText,
     new_job,
 )
-from shipper.cli.show import say_killed, show_cause, show_gate, show_plan, show_run
+from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
 from shipper.config import (
     ConfigFault,
     LoadedConfig,
@@ -74,7 +75,7 @@ from shipper.report.markup import plural
 from shipper.report.message import message
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import GateResult, RunReport
+from shipper.report.results import GateResult
 from shipper.report.schema import schema_texts
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import replace_unencodable_characters
@@ -88,7 +89,11 @@ _TOOLS = {
 }
 
 
-class _Commands(LazyGroup):
+class _Commands(TyperGroup):
+    """The commands. Modules of most are imported when they are asked for: a run need not wait for
+    what benchmarks and servers need."""
+
+    #: Name → module. Its ``app`` is the group or the one command with that name.
     elsewhere: ClassVar[Mapping[str, str]] = {
         "ledger": "shipper.cli.ledger",
         "quarantine": "shipper.cli.quarantine",
@@ -107,6 +112,16 @@ class _Commands(LazyGroup):
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *self.elsewhere]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if (module := self.elsewhere.get(cmd_name)) is None:
+            return super().get_command(ctx, cmd_name)
+        found = typer.main.get_command(importlib.import_module(module).app)
+        found.name = cmd_name  # else the help lists a single command by the name of its function
+        return found
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _TOOLS and args[0] not in self.elsewhere:
             raise UsageError(
@@ -114,6 +129,10 @@ class _Commands(LazyGroup):
                 f"'shipper[dev]=={importlib.metadata.version('shipper')}'`.",
                 code="SHIP-110",
             )
+        if args and self.get_command(ctx, args[0]) is None:
+            # Names the command that was probably meant.
+            late = {name: self.get_command(ctx, name) for name in self.elsewhere}
+            self.commands = {**self.commands, **late}
         return super().resolve_command(ctx, args)
 
 
@@ -134,10 +153,6 @@ def _version(wanted: bool) -> None:
 
 
 _WrongUsage: Any = typer.BadParameter.__base__  # typer exports no more of the family
-_WHY_ABOVE = (
-    "Its last lines above say why. What was sent is in the ledger. Run the window again: only the "
-    "rest is sent"
-)
 
 
 @app.callback()
@@ -396,7 +411,8 @@ def plan(
 
 
 def _left_no_result(what: str, code: int) -> str:
-    return f"the {what} {runner.how_it_ended(code)} and left no result. {_WHY_ABOVE}."
+    how = runner.how_it_ended(code)
+    return f"the {what} {how} and left no result. Its last lines above say why. Nothing was sent."
 
 
 @app.command(
@@ -475,30 +491,8 @@ def run(
     )
     job.steps = tuple(steps_of(job.pipeline, job))
     metrics = MetricsFile(metrics_file) if metrics_file else None
-    folder.make()
     say_killed(config, job.pipeline, err)
-    stopped: Stopped | None = None
-    try:
-        code = runner.run_job(
-            job, stdout=sys.stderr.buffer
-        )  # spark-submit sends its child's standard error to standard output
-    except Stopped as error:
-        code, stopped = 128 + error.signum, error
-    result = folder.find(runner.REPORT, RunReport)
-    if result is None and stopped:
-        stopped.there = "What it sent until then is in the ledger"
-        raise stopped
-    if result is None:
-        say_killed(config, job.pipeline, err)
-        raise StepResultError(
-            f"the run {runner.how_it_ended(code)} and wrote no report itself. {_WHY_ABOVE}. "
-            f"See {folder.uri}."
-        )
-    if as_json:
-        print_json(result)
-        show_cause(result, err)
-    else:
-        show_run(result, out, err)
+    code, result = run_to_report(job, folder, as_json=as_json)
     try:
         if metrics:
             metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))

@@ -15,17 +15,15 @@ import typer
 from shipper import runner
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
-from shipper.cli.run_options import WindowText, asked_window
+from shipper.cli.run_options import WindowText, chosen_window
 from shipper.cli.save_test import SavedTest, refuse_second, save_test
 from shipper.config import load_pipeline
-from shipper.config.pipeline import Pipeline
-from shipper.errors import StepResultError, UsageError
+from shipper.errors import StepResultError
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
-from shipper.terminal import visible
-from shipper.windows.schedule import Ticks
+from shipper.report.tested import moment
 from shipper.windows.window import Window
 
 EPILOG = (
@@ -84,7 +82,11 @@ def preview(
     check_clusters(spec, [cluster] if cluster else [])
     if save:
         refuse_second(config, pipeline)
-    about = _window(spec, window, last=last, named=bool(file))
+    if file and spec.schedule is None and not window and not last:
+        now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+        about = Window(now - dt.timedelta(hours=1), now)
+    else:
+        about = chosen_window(spec, window, last=last or not window, settle_seconds=0)
     with tempfile.TemporaryDirectory(prefix="shipper-preview-") as folder:
         job = runner.Job(
             spec,
@@ -133,30 +135,16 @@ def _say_saved(pipeline: str, saved: SavedTest) -> None:
         err.say(f"Left out, because the text of a test cannot hold them: {shown}{more}.", "yellow")
 
 
-def _window(spec: Pipeline, window: str | None, *, last: bool, named: bool) -> Window:
-    if window and last:
-        raise UsageError("--window and --last contradict each other. Choose one.", code="SHIP-102")
-    if window:
-        return asked_window(spec, window)
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    if spec.schedule is not None:
-        return Ticks(spec.schedule).last_closed(now)
-    if last or not named:
-        raise UsageError(
-            f"pipeline {spec.name} has no `schedule`, so it has no last window. Name the "
-            "window with --window, or name a --file.",
-            code="SHIP-105",
-        )
-    return Window(now - dt.timedelta(hours=1), now)
-
-
 def _show(result: PreviewResult) -> None:
     for line in result.lines:
         _show_line(line)
     for note in result.notes:
         err.say(note, "yellow")
     counts = Counter((line.outcome, line.why or line.topic or "") for line in result.lines)
-    said = [_counted(outcome, what, count) for (outcome, what), count in sorted(counts.items())]
+    said = [
+        f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
+        for (outcome, what), count in sorted(counts.items())
+    ]
     out.say(
         f"{plural(len(result.lines), 'line')} of {plural(result.files, 'file')}: "
         f"{', '.join(said) or 'nothing'}.",
@@ -164,47 +152,21 @@ def _show(result: PreviewResult) -> None:
     )
 
 
-def _counted(outcome: str, what: str, count: int) -> str:
-    return f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
-
-
 def _show_line(line: PreviewedLine) -> None:
-    """Print a paragraph for a line, one part of the record on each row, cut at the terminal's
-    width."""
-    where = f"{line.file.rpartition('/')[2]}:{line.record}"
+    """Print a paragraph for a line, one part of the record on each row."""
     becomes = f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why}"
-    _row(
-        "",
-        f"{where}  {becomes}" + (f" → {line.topic}" if line.outcome == "quarantined" else ""),
-        _COLOURS[line.outcome],
-    )
-    _row("line", line.line)
+    if line.outcome == "quarantined":
+        becomes += f" → {line.topic}"
+    where = f"{line.file.rpartition('/')[2]}:{line.record}"
+    out.row(f"{where}  {becomes}", _COLOURS[line.outcome])
+    parts = [("line", line.line)]
     if line.outcome == "shipped" or line.value is not None:
-        _row(
-            "value",
-            "(the same)"
-            if line.value == line.line
-            else "(null)"
-            if line.value is None
-            else line.value,
-        )
+        value = "(null)" if line.value is None else line.value
+        parts.append(("value", "(the same)" if value == line.line else value))
     if line.key is not None:
-        _row("key", line.key)
-    for name, value in line.headers.items():
-        _row("header", f"{name}={value}")
+        parts.append(("key", line.key))
+    parts += [("header", f"{name}={value}") for name, value in line.headers.items()]
     if line.timestamp_ms is not None:
-        _row("time", dt.datetime.fromtimestamp(line.timestamp_ms / 1000, dt.UTC).isoformat())
-
-
-def _row(name: str, text: str, style: str | None = None) -> None:
-    shown = visible(text)
-    room = out.width - 9 if name else out.width
-    if len(shown) > room:
-        shown = shown[: room - 1] + "…"
-    out.print(
-        f"  {name:6} {shown}" if name else shown,
-        style=style,
-        no_wrap=True,
-        overflow="ellipsis",
-        crop=True,
-    )
+        parts.append(("time", moment(line.timestamp_ms)))
+    for name, text in parts:
+        out.row(f"  {name:6} {text}")

@@ -7,10 +7,9 @@ import dataclasses
 import datetime as dt
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -128,29 +127,27 @@ class QuarantineRow:
 
     run: str
     file: str
-    reasons: dict[str, int]
-    records: int
-    replayed: int
-    topics: list[str]
+    reasons: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    replayed: int = 0
+    topics: list[str] = field(default_factory=list)
 
 
 def _rows(found: InQuarantine) -> list[QuarantineRow]:
     """Return rows by run, then by file."""
-    reasons: dict[tuple[str, str], Counter[str]] = {}
-    topics: dict[tuple[str, str], set[str]] = {}
-    replayed: Counter[tuple[str, str]] = Counter()
+    rows: dict[tuple[str, str], QuarantineRow] = {}
     for chunk in found.chunks:
         group = chunk.value.run_id, chunk.key.split.file.path
-        reasons.setdefault(group, Counter()).update(chunk.value.reasons or {})
-        topics.setdefault(group, set()).add(chunk.key.topic)
+        row = rows.setdefault(group, QuarantineRow(*group))
+        for reason, count in (chunk.value.reasons or {}).items():
+            row.reasons[reason] = row.reasons.get(reason, 0) + count
+            row.records += count
+        row.topics = sorted({*row.topics, chunk.key.topic})
     for key in found.replays:
         place = RecordPosition(key.split.file.path, key.split.start, key.ordinal + 1)
         if quarantined := found.find(place):
-            replayed[quarantined.value.run_id, place.file] += 1
-    return [
-        QuarantineRow(*group, dict(counts), counts.total(), replayed[group], sorted(topics[group]))
-        for group, counts in sorted(reasons.items())
-    ]
+            rows[quarantined.value.run_id, quarantined.key.split.file.path].replayed += 1
+    return [rows[group] for group in sorted(rows)]
 
 
 def _print_rows(ledger: OpenLedger, rows: list[QuarantineRow]) -> None:

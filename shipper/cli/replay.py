@@ -11,19 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from shipper import runner
-from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
+from shipper.cli.console import Config, Json, PipelineName, err, new_app
 from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import asked_window
-from shipper.cli.show import show_cause, show_run
+from shipper.cli.show import run_to_report
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay import Replay, replayed
 from shipper.config.units import parse_rate
-from shipper.errors import StepResultError, UsageError
+from shipper.errors import UsageError
 from shipper.report.replays import find_replay, keep_replay
-from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.stopping import Stopped
 from shipper.windows.expression import FORMS
 from shipper.windows.window import Window, parse_moment
 
@@ -120,106 +118,57 @@ def replay(
                 "Correct --id, or leave it out to start a new replay.",
                 code="SHIP-112",
             )
-        wanted = _asked(
-            spec,
-            id,
-            reason,
-            _times(start, end),
-            window,
-            named_files(config, files or ()),
-            topic_prefix,
-            _rate(rate),
-            cluster,
-        )
+        times = _times(start, end)
+        if not reason:
+            raise UsageError(
+                "--reason is missing. Nothing was sent. Say why the records are replayed: their "
+                "headers and the report carry the reason."
+            )
+        check_clusters(spec, cluster or ())
+        named = named_files(config, files or ())
+        about = _window(spec, times, window, named)
+        asked: dict[str, Any] = {
+            "id": id or runner.new_run_id().lower(),
+            "reason": reason,
+            "start": times and times.start,
+            "end": times and times.end,
+            "topic_prefix": topic_prefix,
+            "rate_limit": _rate(rate),
+            "clusters": cluster or (),
+            "window_start": about.start,
+            "window_end": about.end,
+            "files": named,
+        }
+        try:
+            wanted = Replay.model_validate(asked)
+        except ValueError as error:
+            raise UsageError(
+                f"--id {id} is not valid. Use lower-case letters, digits and '-', and at most 40 "
+                "characters."
+            ) from error
     derived = replayed(spec, wanted)
     if before is None and not topic_prefix and not yes:
         _confirm(spec)
     if wanted != before:
         keep_replay(runs_uri, pipeline, wanted)
-    job = _job(spec, config, wanted, tuple(derived.clusters))
-    folder = RunFolder(runs_uri, derived.key, wanted.window_start, wanted.window_end, job.run_id)
-    raise typer.Exit(_run(job, folder, wanted, as_json=as_json))
-
-
-def _job(spec: Pipeline, config: Path, wanted: Replay, clusters: tuple[str, ...]) -> runner.Job:
-    return runner.Job(
+    job = runner.Job(
         spec,
         config,
         wanted.window_start,
         wanted.window_end,
         runner.new_run_id(),
-        tuple(runner.step_names(clusters)),
+        tuple(runner.step_names(tuple(derived.clusters))),
         replay=wanted.model_dump_json(),
         files=json.dumps(wanted.files) if wanted.files else None,
         brief=True,
     )
-
-
-def _asked(
-    spec: Pipeline,
-    id: str | None,
-    reason: str | None,
-    times: Window | None,
-    window: str | None,
-    files: list[str],
-    topic_prefix: str,
-    rate: int | None,
-    clusters: list[str] | None,
-) -> Replay:
-    """Return the replay that was asked for. Raises UsageError."""
-    if not reason:
-        raise UsageError(
-            "--reason is missing. Nothing was sent. Say why the records are replayed: their "
-            "headers and the report carry the reason."
-        )
-    check_clusters(spec, clusters or ())
-    about = _window(spec, times, window, files)
-    asked: dict[str, Any] = {
-        "id": id or runner.new_run_id().lower(),
-        "reason": reason,
-        "start": times and times.start,
-        "end": times and times.end,
-        "topic_prefix": topic_prefix,
-        "rate_limit": rate,
-        "clusters": clusters or (),
-        "window_start": about.start,
-        "window_end": about.end,
-        "files": files,
-    }
-    try:
-        return Replay.model_validate(asked)
-    except ValueError as error:
-        raise UsageError(
-            f"--id {id} is not valid. Use lower-case letters, digits and '-', and at most 40 "
-            "characters."
-        ) from error
-
-
-def _run(job: runner.Job, folder: RunFolder, wanted: Replay, *, as_json: bool) -> int:
-    folder.make()
+    folder = RunFolder(runs_uri, derived.key, wanted.window_start, wanted.window_end, job.run_id)
     err.say(f"replay {wanted.id}")
-    stopped: Stopped | None = None
-    try:
-        code = runner.run_job(job, stdout=sys.stderr.buffer)
-    except Stopped as error:
-        code, stopped = 128 + error.signum, error
-    result = folder.find(runner.REPORT, RunReport)
-    again = f"`shipper replay {job.pipeline.name} --id {wanted.id}` sends what is missing"
-    if result is None:
-        if stopped:
-            stopped.there = f"What it sent until then is in the ledger. {again}"
-            raise stopped
-        raise StepResultError(
-            f"the replay {runner.how_it_ended(code)} and left no report in {folder.uri}. {again}."
-        )
-    if as_json:
-        print_json(result)
-        show_cause(result, err)
-    else:
-        show_run(result, out, err)
+    again = f"`shipper replay {pipeline} --id {wanted.id}` sends what is missing"
+    code, _ = run_to_report(job, folder, as_json=as_json, again=again)
     if code:
         err.say(f"replay {wanted.id} is not complete. {again}.", "red")
-    return code
+    raise typer.Exit(code)
 
 
 def _times(start: str | None, end: str | None) -> Window | None:

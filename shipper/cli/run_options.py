@@ -117,7 +117,11 @@ def asked_window(pipeline: Pipeline, text: str) -> Window:
     return window
 
 
-def _window(pipeline: Pipeline, window: str | None, *, last: bool) -> Window:
+def chosen_window(
+    pipeline: Pipeline, window: str | None, *, last: bool, settle_seconds: float
+) -> Window:
+    """Return the window of --window, or of --last: the latest that had closed ``settle_seconds``
+    ago. Raises UsageError, WindowError."""
     if window and last:
         raise UsageError("--window and --last contradict each other. Choose one.", code="SHIP-102")
     if window:
@@ -133,7 +137,7 @@ def _window(pipeline: Pipeline, window: str | None, *, last: bool) -> Window:
             "Name the window with --window.",
             code="SHIP-105",
         )
-    settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=pipeline.source.settle_seconds)
+    settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=settle_seconds)
     return Ticks(pipeline.schedule).last_closed(settled)
 
 
@@ -149,7 +153,8 @@ def new_job(
     """Make a job. ``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for options that
     contradict each other, WindowError, ConfigError."""
     pipeline = load_pipeline(config, name)
-    parsed = _window(pipeline, window, last=last)
+    settle_seconds = pipeline.source.settle_seconds
+    parsed = chosen_window(pipeline, window, last=last, settle_seconds=settle_seconds)
     job = runner.Job(
         pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, brief=True, **told
     )

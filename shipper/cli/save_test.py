@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from shipper.cli.samples import SampleContent, read_samples
 from shipper.config.cases import cases_path, load_cases
@@ -27,14 +31,11 @@ _LARGEST_FILE_BYTES = 1_000_000
 #: The preview shows only the beginning of a longer line.
 _CUT_BYTES = 65_536
 _NO_UTF8 = re.compile(r"\\x[89a-f][0-9a-f]")
-_PLAIN = re.compile(r"[A-Za-z/][\w./-]*(?: [\w./-]+)*")
-_NO_TEXT = {"true", "false", "null"}
 _HEAD = """\
 # yaml-language-server: $schema=../schema/tests.json
 #
 # Written by `shipper preview --save-test`: what the pipeline makes of these lines now. Read it, and change what is not as it should be.
 # Every key is explained in ../schema/REFERENCE.md; what an entry leaves out is not compared.
-cases:
 """  # noqa: E501
 
 
@@ -70,22 +71,24 @@ def save_test(
         raise UsageError(
             f"no test was written: there is no line to write{_why(saved)}.", code="SHIP-113"
         )
-    texts, files = list[str](), dict[Path, bytes | Path]()
+    cases, files = dict[str, Any](), dict[Path, bytes | Path]()
     all_read = read_samples(config_dir, list(samples.values()))
     for (name, sample), read in zip(samples.items(), all_read, strict=True):
         if read.error:
             raise UsageError(f"no test was written: {sample.path}: {read.error}", code="SHIP-113")
-        beside = None
+        case = {"path": _portable(config_dir, sample.path), "cluster": sample.cluster}
         if not isinstance(sample.content, bytes):
-            beside = f"{pipeline.name}/{name}"
-        elif len(sample.content.decode()) > LONGEST_TEXT:
-            beside = f"{pipeline.name}/{name}.txt"  # the text is not packed, whatever its name was
-        if beside:
+            case["file"] = f"{pipeline.name}/{name}"
+        elif len(text := sample.content.decode()) > LONGEST_TEXT:
+            case["file"] = f"{pipeline.name}/{name}.txt"  # not packed, whatever its name was
+        else:
+            case["lines"] = text
+        if beside := case.get("file"):
             files[saved.file.parent / beside] = sample.content
-        shown = replace(sample, path=_portable(config_dir, sample.path))
-        texts.append(_case_text(pipeline, name, shown, beside, read.lines))
+        expect = [_expectation(pipeline, line) for line in read.lines]
+        cases[name] = {key: of for key, of in case.items() if of} | {"expect": expect}
     saved.cases = len(samples)
-    _write(config_dir, saved.file, _HEAD + "\n".join(texts), files)
+    _write(config_dir, saved.file, _HEAD + yaml_text({"cases": cases}), files)
     return saved
 
 
@@ -157,28 +160,6 @@ def _free_name(name: str, taken: dict[str, SampleContent]) -> str:
     return found
 
 
-def _case_text(
-    pipeline: Pipeline,
-    name: str,
-    sample: SampleContent,
-    beside: str | None,
-    lines: Sequence[PreviewedLine],
-) -> str:
-    rows = [f"  {yaml_text(name)}:"]
-    rows.append(f"    path: {yaml_text(sample.path)}")
-    if sample.cluster:
-        rows.append(f"    cluster: {yaml_text(sample.cluster)}")
-    if beside:
-        rows.append(f"    file: {yaml_text(beside)}")
-    elif isinstance(sample.content, bytes):
-        rows.append(f"    lines: {yaml_block(sample.content.decode(), 6)}")
-    rows.append("    expect:" if lines else "    expect: []")
-    for line in lines:
-        entry = list(_entry(_expectation(pipeline, line)))
-        rows += [f"      {'- ' if number == 0 else '  '}{row}" for number, row in enumerate(entry)]
-    return "\n".join(rows) + "\n"
-
-
 def _expectation(pipeline: Pipeline, line: PreviewedLine) -> dict[str, Any]:
     """Return the keys and values of the entry for ``line``."""
     if line.outcome != "shipped":
@@ -209,44 +190,27 @@ def _expectation(pipeline: Pipeline, line: PreviewedLine) -> dict[str, Any]:
     }
 
 
-def _entry(expectation: dict[str, Any]) -> Iterator[str]:
-    for name, value in expectation.items():
-        if isinstance(value, dict):
-            inside = ", ".join(f"{yaml_text(key)}: {yaml_text(of)}" for key, of in value.items())
-            yield f"{name}: {{{inside}}}"
-        elif isinstance(value, list):
-            yield f"{name}: [{', '.join(value)}]"
-        else:
-            yield f"{name}: {yaml_text(value)}"
+def yaml_text(document: Any) -> str:
+    """Write a document so that YAML reads each text in it as it is."""
+    yaml, written = YAML(), io.StringIO()
+    yaml.width = LARGEST_BYTES
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(_styled(document), written)
+    return written.getvalue()
 
 
-def yaml_text(text: str) -> str:
-    """Write ``text`` so that YAML reads it as that text: as it stands, in single quotes, or with
+def _styled(value: Any) -> Any:
+    """Return lines as a block, one row each, and texts that cannot stand as they are with
     escapes."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT:
-        return text
-    if text.isprintable():
-        return "'" + text.replace("'", "''") + "'"
-    escaped = (
-        character
-        if character.isprintable() and character not in '"\\'
-        else f"\\U{ord(character):08x}"
-        if ord(character) > 0xFFFF
-        else {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(
-            character, f"\\u{ord(character):04x}"
-        )
-        for character in text
-    )
-    return '"' + "".join(escaped) + '"'
-
-
-def yaml_block(text: str, indent: int) -> str:
-    """Write lines as a block, one row each, if YAML then reads each as it is."""
-    rows = text.removesuffix("\n").split("\n")
+    if isinstance(value, dict):
+        return {_styled(key): _styled(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_styled(one) for one in value]
+    rows = value.removesuffix("\n").split("\n")
     plain = all(row.replace("\t", "").isprintable() for row in rows)
-    if not plain or not rows[0] or rows[0][0].isspace() or not rows[-1].strip():
-        return yaml_text(text)
-    return "|\n" + "\n".join(" " * indent + row if row else "" for row in rows)
+    if value.endswith("\n") and plain and rows[0] == rows[0].strip() != "" and rows[-1].strip():
+        return LiteralScalarString(value)
+    return value if value.isprintable() else DoubleQuotedScalarString(value)
 
 
 def _write(config_dir: Path, file: Path, text: str, files: dict[Path, bytes | Path]) -> None:

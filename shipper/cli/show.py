@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from rich.text import Text
 
-from shipper.cli.console import Terminal, table
+from shipper import runner
+from shipper.cli.console import Terminal, print_json, table
 from shipper.config.pipeline import Pipeline
-from shipper.config.units import format_bytes, format_duration
+from shipper.config.units import format_bytes
+from shipper.errors import StepResultError
 from shipper.report.markup import plural
+from shipper.report.message import details, summary
 from shipper.report.plan_result import ClusterPlan, PlanResult
-from shipper.report.results import GateResult, RunReport, ShipResult
+from shipper.report.results import GateResult, RunReport
+from shipper.report.run_folder import RunFolder
 from shipper.report.verdict import verdict
+from shipper.stopping import Stopped
 from shipper.windows.window import Window
 
 _SHOWN = 20
@@ -23,8 +29,6 @@ _MARKS = {
     "doubt": ("!", "yellow"),
     "failed": ("✗", "red"),
 }
-_RATE_AFTER_SECONDS = 1.0
-"""Seconds of sending below which a rate would be a guess."""
 
 
 def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
@@ -139,39 +143,45 @@ def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
         )
 
 
+def run_to_report(
+    job: runner.Job, folder: RunFolder, *, as_json: bool, again: str = ""
+) -> tuple[int, RunReport]:
+    """Run all steps of a run, and print its report. Return the exit code, too. ``again``: how to
+    send the rest, if not by the same command. Raises StepResultError for a run without a report,
+    Stopped."""
+    out, err, stopped = Terminal(), Terminal(stderr=True), None
+    folder.make()
+    try:
+        # spark-submit sends its child's standard error to standard output
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+    except Stopped as error:
+        code, stopped = 128 + error.signum, error
+    result = folder.find(runner.REPORT, RunReport)
+    if result is None and stopped:
+        stopped.there = f"What it sent until then is in the ledger{again and f'. {again}'}"
+        raise stopped
+    if result is None:
+        say_killed(job.config_dir, job.pipeline, err)
+        raise StepResultError(
+            f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "
+            "above say why. What was sent is in the ledger. "
+            f"{again or 'Run the same command again for the rest'}. See {folder.uri}."
+        )
+    if as_json:
+        print_json(result)
+        show_cause(result, err)
+    else:
+        show_run(result, out, err)
+    return code, result
+
+
 def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
     if result.asked and result.asked.plan_only and result.plan:
         show_plan(result.plan, out, err)
         out.say("A dry run: nothing was sent, and the window does not count as shipped.", "bold")
-    topics = table("cluster", "topic", ">delivered", ">before", ">bytes")
     for ship in result.ships:
-        for topic in ship.topics:
-            size = format_bytes(topic.delivered_bytes)
-            topics.add_row(
-                ship.cluster, topic.topic, f"{topic.delivered:,}", f"{topic.before:,}", size
-            )
-    if topics.row_count:
-        out.show(topics)
-    for ship in result.ships:
-        out.say(
-            f"{ship.cluster}: {plural(ship.delivered, 'record')} sent{_rate(ship)}; "
-            f"{plural(ship.before, 'record')} already committed."
-        )
-        if ship.late_files:
-            files, windows = (
-                plural(ship.late_files, "file"),
-                plural(ship.late_windows, "earlier window"),
-            )
-            out.say(
-                f"{ship.cluster}: of these, {plural(ship.late_records, 'record')} from {files} of "
-                f"{windows} that came late."
-            )
-        for what, counts in (("filtered", ship.filtered), ("quarantined", ship.quarantined)):
-            if counts:
-                named = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-                out.say(f"{ship.cluster}: {sum(counts.values()):,} {what}: {named}")
-        for note in ship.notes:
-            out.say(f"{ship.cluster}: {note}")
+        for line in (*details(ship), summary(ship), *ship.notes):
+            out.say(f"{ship.cluster}: {line}")
     _show_closed(result, err)
     ending = verdict(result)
     mark, style = _MARKS[ending.state]
@@ -187,15 +197,6 @@ def show_cause(result: RunReport, err: Terminal) -> None:
         err.say(f"FAILED  {result.first_cause}", "bold red")
     for doubt in () if result.first_cause else verdict(result).doubts:
         err.say(f"WARNING  {doubt.says}", "yellow")
-
-
-def _rate(ship: ShipResult) -> str:
-    if not ship.ship_seconds or ship.ship_seconds < _RATE_AFTER_SECONDS:
-        return ""
-    return (
-        f" in {format_duration(ship.ship_seconds)}: {ship.delivered / ship.ship_seconds:,.0f} "
-        "records/s"
-    )
 
 
 def _show_closed(result: RunReport, err: Terminal) -> None:

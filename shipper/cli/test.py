@@ -15,7 +15,6 @@ from shipper.config.load import pipeline_names
 from shipper.errors import ConfigError, UsageError
 from shipper.report.markup import plural, words
 from shipper.report.tested import CaseResult, CasesReport, Difference, compare
-from shipper.terminal import visible
 
 EPILOG = "Example: `shipper test` · `shipper test web_access --json`"
 _BEFORE = 20
@@ -106,7 +105,7 @@ def _show_case(case: CaseResult) -> None:
     for _, group in groupby(case.differences, lambda found: found.record):
         differences = list(group)
         line = differences[0].line
-        _row(f"  line {differences[0].record}", "(none)" if line is None else line)
+        out.row(f"  line {differences[0].record} {'(none)' if line is None else line}")
         for difference in differences:
             _show_difference(difference)
 
@@ -121,15 +120,8 @@ def _show_difference(found: Difference) -> None:
     room = out.width - 15
     start = max(0, common - _BEFORE) if max(len(expected), len(is_there)) > room else 0
     for name, text, style in (("expected", expected, "green"), ("found", is_there, "red")):
-        _row(f"      {name:8}", "…" * bool(start) + text[start:], style)
+        out.row(f"      {name:8} {'…' * bool(start)}{text[start:]}", style)
 
 
 def _text(value: str | None) -> str:
     return "(nothing)" if value is None else value or "(empty)"
-
-
-def _row(name: str, text: str, style: str | None = None) -> None:
-    shown = f"{name} {visible(text)}"
-    if len(shown) > out.width:
-        shown = shown[: out.width - 1] + "…"
-    out.print(shown, style=style, no_wrap=True, overflow="ellipsis", crop=True)

@@ -10,10 +10,12 @@ What was parked until the end is read and not sent: a run with such records has 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from shipper.report.markup import number, words
 from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import Count, DeliveryGateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import StepResult
@@ -208,6 +210,24 @@ def _rank(topic: TopicAccount) -> tuple[bool, int, int, str]:
         -topic.delivered - topic.before - topic.parked,
         -(topic.ledger or 0),
         topic.topic,
+    )
+
+
+def disagreement(count: Count) -> str:
+    """Return ``ledger 21 fewer``, compared with what two places or more say; without two that
+    agree, ``receipts and ledger differ``. Empty if all agree."""
+    places = {"Spark": count.spark, "receipts": count.receipts, "ledger": count.ledger}
+    places["read-back"] = count.read_back
+    figures = {place: figure for place, figure in places.items() if figure is not None}
+    if len({*figures.values()}) < 2:
+        return ""
+    (usual, times), *_ = Counter(figures.values()).most_common(1)
+    if times == 1:
+        return f"{words([*figures])} differ"
+    return ", ".join(
+        f"{place} {number(abs(figure - usual))} {'more' if figure > usual else 'fewer'}"
+        for place, figure in figures.items()
+        if figure != usual
     )
 
 

@@ -11,8 +11,6 @@ from pydantic import BaseModel, Secret
 from shipper.config.cluster import Cluster
 from shipper.config.explain import unit_of
 from shipper.config.pipeline import Pipeline
-from shipper.config.redact import Redaction
-from shipper.config.schedule import Schedule
 from shipper.config.units import written
 from shipper.report.markup import words
 from shipper.report.run_folder import Result
@@ -27,6 +25,33 @@ _REFUSED = (
     "you merge, or run its window with --reship. Complete files count as done, and are not sent "
     "again."
 )
+#: Key → heading, and the consequence of any change below the key.
+_CONSEQUENCES: dict[str, tuple[EffectKind, str]] = {
+    "records.redact": (
+        "redaction",
+        "Text that no rule redacts any more leaves unchanged. Records that were shipped before "
+        "stay as they are.",
+    ),
+    "quarantine": (
+        "quarantine",
+        "Records that cannot be shipped go to the topic of `quarantine`. Without it they fail "
+        "the run.",
+    ),
+    "schedule": (
+        "schedule",
+        "The pipeline runs at other times, or counts as late or given up after another time. "
+        "Files are known individually, so nothing is sent twice. `shipper gaps` says which "
+        "windows are missing.",
+    ),
+    "source.path": (
+        "source",
+        "Files are looked for elsewhere. A file at the same place below the part in front of the "
+        "first placeholder or glob, with the same size and time, counts as the same file. Another "
+        "one is shipped, unless its content shows that it was renamed.",
+    ),
+    "gates.source": ("source_gate", "Other checks decide before the first byte."),
+    "gates.delivery": ("delivery_gate", "Other checks decide whether the run is right."),
+}
 
 
 class Change(Result):
@@ -86,21 +111,21 @@ def compare_pipelines(
     """Compare two versions of a pipeline. Return None if they are the same. ``other_keys``: True if
     a key of `records.redact` is named by another reference."""
     changes = list(_changes(before, now))
-    if other_keys:
-        changes.append(Change(field="records.redact", before=[_HIDDEN], after=[_HIDDEN]))
-    if not changes:
-        return None
     effects = [
         *_renamed(before, now),
         *_transform(before, now, other_keys),
         *_topics(before, now),
         *_clusters(before, now),
-        *_redaction(before.records.redact, now.records.redact),
-        *_quarantine(before, now),
-        *_schedule(before.schedule, now.schedule),
-        *_source(before, now),
-        *_gates(before, now),
+        *(
+            Effect(kind=kind, text=text)
+            for key, (kind, text) in _CONSEQUENCES.items()
+            if any(f"{change.field}.".startswith(f"{key}.") for change in changes)
+        ),
     ]
+    if other_keys:
+        changes.append(Change(field="records.redact", before=[_HIDDEN], after=[_HIDDEN]))
+    if not changes:
+        return None
     return PipelineChanges(pipeline=now.name, effects=effects, changes=changes)
 
 
@@ -108,7 +133,7 @@ def new_pipeline(now: Pipeline, removed: Sequence[Pipeline]) -> PipelineChanges:
     """Describe a new pipeline. ``removed``: pipelines that are gone."""
     text = (
         f"A new pipeline, with an empty ledger: it ships {now.source.path} to "
-        f"{words(now.clusters)}, {_when(now.schedule)}."
+        f"{words(now.clusters)}."
     )
     same = [one.name for one in removed if one.source.path == now.source.path]
     if same:
@@ -134,20 +159,12 @@ def removed_pipeline(before: Pipeline) -> PipelineChanges:
 
 
 def _renamed(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
-    if before.name != now.name:
-        yield Effect(
-            kind="renamed",
-            text=f"{before.name} goes on under this name, with its ledger and its history. In "
-            "Airflow its DAG is a new one: pause the old one.",
+    if (before.name, before.key) != (now.name, now.key):
+        text = (
+            f"{before.name} goes on as {now.name}, with the ledger and results of {now.key}. If "
+            "the name is another, its DAG is a new one in Airflow: pause the old one."
         )
-    elif before.key != now.key:
-        yield Effect(
-            kind="renamed",
-            text=(
-                f"Its ledger and its results are now those of {now.key!r} instead of "
-                f"{before.key!r}."
-            ),
-        )
+        yield Effect(kind="renamed", text=text)
 
 
 def _transform(before: Pipeline, now: Pipeline, other_keys: bool) -> Iterator[Effect]:
@@ -176,16 +193,16 @@ def _topics(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
         if name not in before.clusters:
             continue
         old, new = _topics_of(before.on(name)), _topics_of(now.on(name))
-        texts = []
+        text = ""
         if more := [topic for topic in new if topic not in old]:
-            texts.append(
-                f"Records may also go to {words(more)}: the topics must exist, and the "
-                "pipeline's user must be allowed to write to them."
+            text = (
+                f"Records may also go to {words(more)}: the topics must exist, and the pipeline's "
+                "user must be allowed to write to them. "
             )
         if fewer := [topic for topic in old if topic not in new]:
-            texts.append(f"No record goes to {words(fewer)} any more. Records that are there stay.")
-        if texts:
-            yield Effect(kind="topics", clusters=[name], text=" ".join(texts))
+            text += f"No record goes to {words(fewer)} any more. Records that are there stay."
+        if text:
+            yield Effect(kind="topics", clusters=[name], text=text.strip())
 
 
 def _topics_of(pipeline: Pipeline) -> list[str]:
@@ -213,113 +230,6 @@ def _clusters(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
                 text=f"No run ships to {name} any more. Delivered records stay there, and missing "
                 "ones stay missing.",
             )
-
-
-def _redaction(before: Sequence[Redaction], now: Sequence[Redaction]) -> Iterator[Effect]:
-    old, new = [_rule(one) for one in before], [_rule(one) for one in now]
-    if gone := [rule for rule in old if rule not in new]:
-        yield Effect(
-            kind="redaction",
-            text=(
-                f"No longer redacted: {', '.join(gone)}. Such text leaves unchanged, unless "
-                "another rule redacts it."
-            ),
-        )
-    if more := [rule for rule in new if rule not in old]:
-        yield Effect(
-            kind="redaction",
-            text=(
-                f"Redacted from the next run on: {', '.join(more)}. Records that were shipped "
-                "before stay as they are."
-            ),
-        )
-    if not gone and not more and old != new:
-        yield Effect(kind="redaction", text="The rules apply in another order.")
-
-
-def _rule(rule: Redaction) -> str:
-    how = " by a hash" if rule.hash_ else f" by {rule.with_!r}" if rule.with_ is not None else ""
-    return f"{rule.rule or rule.regex}{how}"
-
-
-def _quarantine(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
-    if before.quarantine is None and now.quarantine is not None:
-        yield Effect(
-            kind="quarantine",
-            text=(
-                f"Records that cannot be shipped go to {now.quarantine.topic}. Until now they "
-                "failed the run."
-            ),
-        )
-    elif before.quarantine is not None and now.quarantine is None:
-        yield Effect(
-            kind="quarantine",
-            text="Records that cannot be shipped fail the run. Until now they went to "
-            f"{before.quarantine.topic}.",
-        )
-
-
-def _schedule(before: Schedule | None, now: Schedule | None) -> Iterator[Effect]:
-    if before is None or now is None:
-        if before is not now:
-            yield Effect(kind="schedule", text=f"It runs {_when(now)}; until now {_when(before)}.")
-        return
-    if (before.cron, before.timezone) != (now.cron, now.timezone):
-        yield Effect(
-            kind="schedule",
-            text=f"It runs {_when(now)}; until now {_when(before)}. The windows have other bounds. "
-            "Files are known individually, so nothing is sent twice.",
-        )
-    if before.start != now.start:
-        yield Effect(
-            kind="schedule",
-            text=f"The schedule begins {_start(now)}; until now {_start(before)}. `shipper gaps` "
-            "says which windows are missing.",
-        )
-    for key in ("deliver_within", "give_up_after"):
-        old, new = (getattr(each, f"{key}_seconds") for each in (before, now))
-        if old != new:
-            unit = unit_of(Schedule.model_fields[f"{key}_seconds"])
-            old, new = ("never" if one is None else written(one, unit) for one in (old, new))
-            what = "is late" if key == "deliver_within" else "is given up"
-            yield Effect(kind="schedule", text=f"A run {what} after: {new}; until now: {old}.")
-
-
-def _when(schedule: Schedule | None) -> str:
-    if schedule is None:
-        return "by hand alone"
-    zone = "" if schedule.timezone == "UTC" else f" ({schedule.timezone})"
-    return f"at {schedule.cron!r}{zone}"
-
-
-def _start(schedule: Schedule) -> str:
-    return f"at {schedule.start.isoformat()}" if schedule.start else "when Airflow first sees it"
-
-
-def _source(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
-    if before.source.path != now.source.path:
-        yield Effect(
-            kind="source",
-            text=f"Files are looked for in {now.source.path}; until now in {before.source.path}. A "
-            "file at the same place below the part in front of the first placeholder or glob, with "
-            "the same size and time, counts as the same file. Another one is shipped, unless its "
-            "content shows that it was renamed.",
-        )
-
-
-def _gates(before: Pipeline, now: Pipeline) -> Iterator[Effect]:
-    for kind, old, new in (
-        ("source_gate", before.gates.source, now.gates.source),
-        ("delivery_gate", before.gates.delivery, now.gates.delivery),
-    ):
-        checks, earlier = [_entry(one) for one in new], [_entry(one) for one in old]
-        texts = []
-        if gone := [check for check in earlier if check not in checks]:
-            texts.append(f"No longer checked: {', '.join(gone)}.")
-        if more := [check for check in checks if check not in earlier]:
-            texts.append(f"Checked from the next run on: {', '.join(more)}.")
-        if texts:
-            yield Effect.model_validate({"kind": kind, "text": " ".join(texts)})
 
 
 # Keys

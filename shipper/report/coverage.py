@@ -1,8 +1,8 @@
 """Record of the files that a run looked at and left out, tick by tick of the schedule: completeness
-is computed from it. Pure.
+is computed from it (:mod:`shipper.report.standing`). Pure.
 
 A run notes each file that it left out under the file's own tick, and each tick whose folders are
-empty. To decide whether a tick is complete, go through these notes by time (:func:`outstanding`).
+empty.
 """
 
 from __future__ import annotations
@@ -11,28 +11,11 @@ import datetime as dt
 import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import Coverage, GateResult, LeftFile, Uncovered
+from shipper.report.results import Coverage, LeftFile, Uncovered
 from shipper.windows.window import Window, parse_window
-
-
-class LookedAt(Protocol):
-    """Ticks that one run looked at on one cluster."""
-
-    @property
-    def at(self) -> Coverage: ...
-
-    @property
-    def passed(self) -> bool:
-        """True if the cluster's delivery gate has passed, so that everything except the noted files
-        is on the cluster."""
-
-
-class Look(NamedTuple):
-    at: Coverage
-    passed: bool
 
 
 def coverage(
@@ -75,7 +58,7 @@ def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
     """Return when the last record of ``window`` was committed; None if this is unknown, or there
     was no record."""
     ticks = found.committed if found else {}
-    return max((at for tick, at in ticks.items() if _touches(tick, window)), default=None)
+    return max((at for tick, at in ticks.items() if touches(tick, window)), default=None)
 
 
 def tick_of(file: PlannedFile, plan: PlanResult) -> str:
@@ -102,18 +85,6 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     ]
     found.uncovered += _coverage(plan, cluster, left).uncovered
     return found
-
-
-def was_repeated(gate: GateResult, source: GateResult | None) -> bool:
-    """Return True if the run's tasks were repeated from the plan on after its delivery gate
-    ``gate``. ``source``: the run's source gate."""
-    return source is not None and source.started_at > gate.finished_at
-
-
-def repeated_look(plan: PlanResult | None, cluster: str) -> Coverage | None:
-    """Return the look of such a repetition until it comes to the delivery gate again; None if its
-    plan failed."""
-    return lacking(plan, cluster) if plan and plan.status != "failed" else None
 
 
 class _Note(NamedTuple):
@@ -147,50 +118,11 @@ def _coverage(
     )
 
 
-def covers(looks: Iterable[LookedAt], window: Window) -> bool:
-    """True if runs that have passed looked at all of ``window``, one of them or several
-    together."""
-    reached = window.start
-    for at in sorted((look.at for look in looks if look.passed), key=lambda at: at.start):
-        if at.start <= reached:
-            reached = max(reached, at.end)
-    return reached >= window.end
-
-
-def outstanding(window: Window, looks: Iterable[LookedAt]) -> list[Uncovered]:
-    """Return the files of ``window`` that are not on the cluster, as far as runs know. ``looks``:
-    by time.
-
-    A passed run replaces the notes within its range with its own. A failed run whose plan asked the
-    cluster replaces the notes of files. A note that a folder is empty counts only if the folder
-    held no shipped files before: they may be gone by now.
-    """
-    found: list[Uncovered] = []
-    held_files: list[Coverage] = []
-    for look in looks:
-        if look.passed:
-            found = [one for one in found if not _within(one, look.at)]
-        elif look.at.asked:
-            found = [one for one in found if not (one.files and _within(one, look.at))]
-        notes = [one for one in look.at.uncovered if _touches(one.window, window)]
-        found += [
-            one for one in notes if one.files or not any(_within(one, at) for at in held_files)
-        ]
-        if look.passed and not notes:
-            held_files.append(look.at)
-    return found
-
-
-def _touches(tick: str, window: Window) -> bool:
-    at = _window(tick)
+def touches(tick: str, window: Window) -> bool:
+    at = tick_window(tick)
     return at.start < window.end and window.start < at.end
 
 
-def _within(note: Uncovered, looked_at: Coverage) -> bool:
-    at = _window(note.window)
-    return looked_at.start <= at.start and at.end <= looked_at.end
-
-
 @functools.lru_cache(maxsize=100_000)
-def _window(text: str) -> Window:
+def tick_window(text: str) -> Window:
     return parse_window(text)

@@ -9,24 +9,18 @@ records, with a visible minimum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from shipper.config.units import format_bytes
 from shipper.report.account import Account
 from shipper.report.markup import number, plural, words
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import TopicAccount
 from shipper.report.throughput import coordinate
 
-RibbonKind = Literal["delivered", "before", "filtered", "quarantined", "parked", "lost"]
-
-MOST_ROWS = 8
-"""Rows of topics; of more topics, the smallest ones share a row, and the table below the picture
-names all of them."""
-MOST_RULES = 4
-"""Likewise of rules and of reasons."""
+MOST_TOPICS, MOST_RULES = 8, 4
+"""Rows of topics, of rules and of reasons. The smallest ones share the last row; the tables name
+all of them."""
 _READ_X, _TOPIC_X = 30.0, 56.0
 """Left edges of the columns in per cent of the width; the files are at 0. The style sheet's grid
 says the same."""
@@ -37,43 +31,29 @@ _LINE_EM = 1.35
 _GAP_EM = 0.75
 
 
-@dataclass(frozen=True)
-class Ribbon:
-    """A number of records with one disposition."""
-
-    kind: RibbonKind
-    records: int
-
-
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One row at the right of the picture."""
 
     name: str
-    parts: tuple[Ribbon, ...]
-    says: tuple[str, ...]
-    href: str | None = None
+    parts: Sequence[tuple[str, int]]
+    """Kind and records of each ribbon."""
+    remark: str = ""
+    """Text in place of the kind."""
+
+    @property
+    def says(self) -> list[str]:
+        return [f"{number(records)} {self.remark or kind}" for kind, records in self.parts]
 
 
 def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, Any]:
     """Return the figure of one cluster. ``prefix`` makes its ids unique on the page."""
-    lines = _lines(account, prefix)
-    placed, height = _place(lines)
+    lines = list(_lines(account))
     says = closing(account)
-    tone = (
-        ""
-        if account.read is None
-        else "warn"
-        if _unsent(account) or (account.parked and not account.gap)
-        else "bad"
-        if account.gap
-        else "good"
-    )
+    tone = ""
+    if account.read is not None:
+        unsent = _unsent(account) or (account.parked and not account.gap)
+        tone = "warn" if unsent else "bad" if account.gap else "good"
     described = "; ".join(f"{line.name}: {', '.join(line.says)}" for line in lines)
-    bands, nodes = _ribbons(
-        placed,
-        account.read / ((account.read + account.unread) or 1) if account.read is not None else 1.0,
-    )
     # One way from here to there is no picture; the sum says it.
     is_picture = len(lines) > 1 or any(len(line.parts) > 1 for line in lines)
     return {
@@ -84,10 +64,7 @@ def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, An
         "tone": tone,
         "verdict": "".join(_verdict(account)),
         "described": f"{says}. {described}.",
-        "height": coordinate(height),
-        "placed": placed if is_picture else [],
-        "bands": bands,
-        "nodes": nodes,
+        **(_picture(lines, account) if is_picture else {"labels": []}),
     }
 
 
@@ -95,14 +72,13 @@ def closing(account: Account) -> str:
     """Return ``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ if
     the sum does not close."""
     right = [f"{number(account.delivered)} delivered", f"{number(account.before)} before"]
-    right += [f"{number(count)} {what}" for what, count in _aside(account) if count]
+    right += _aside(account)
     right += [f"{number(account.unconfirmed)} without a receipt"] if account.unconfirmed else []
     if account.read is None:
         return f"Counted: {words(right)}"
-    left = f"{number(account.read)} read" + (
-        f" + {number(account.unread)} not read" if account.unread else ""
-    )
-    return f"{left} {'=' if account.gap == 0 else '≠'} {' + '.join(right)}"
+    unread = f" + {number(account.unread)} not read" if account.unread else ""
+    sign = "=" if account.gap == 0 else "≠"
+    return f"{number(account.read)} read{unread} {sign} {' + '.join(right)}"
 
 
 def _unsent(account: Account) -> bool:
@@ -110,36 +86,30 @@ def _unsent(account: Account) -> bool:
     return account.ship_failed and account.gap > 0
 
 
-def _aside(account: Account) -> list[tuple[str, int]]:
-    filtered, quarantined = sum(account.filtered.values()), sum(account.quarantined.values())
-    return [("filtered", filtered), ("quarantined", quarantined), ("parked", account.parked)]
+def _aside(account: Account) -> list[str]:
+    counts = {
+        "filtered": sum(account.filtered.values()),
+        "quarantined": sum(account.quarantined.values()),
+        "parked": account.parked,
+    }
+    return [f"{number(count)} {what}" for what, count in counts.items() if count]
 
 
 def _verdict(account: Account) -> Iterator[str]:
     """Yield the verdict on the sum, which follows the sum."""
+    size = number(abs(account.gap))
     if account.read is None:
         yield ". The step failed, and Spark's own count of the records was lost with it."
-    elif account.gap == 0:
-        yield (
-            ". Every line is accounted for, but not all were sent."
-            if account.parked
-            else ". The sum closes."
-        )
+    elif _unsent(account):
+        yield f": {size} not sent, by receipts and ledger. The next run sends them."
+    elif account.gap:
+        yield f": {size} {'are not accounted for' if account.gap > 0 else 'more than expected'}."
+    elif account.parked:
+        yield ". Every line is accounted for, but not all were sent."
     else:
-        size = number(abs(account.gap))
-        yield (
-            f": {size} not sent. Neither receipts nor the ledger have them, so the next run "
-            "sends them."
-            if _unsent(account)
-            else f": {size} are not accounted for."
-            if account.gap > 0
-            else f": {size} more than there should be."
-        )
+        yield ". The sum closes."
     if account.parked:
-        yield (
-            " Parked records were read but not sent: their topic could not be written to until "
-            "the end."
-        )
+        yield " Parked: the topic could not be written to until the end."
     if account.unread_files:
         yield (
             f" {plural(account.unread_files, 'file')} needed no reading: the ledger held all of it."
@@ -150,142 +120,98 @@ def _verdict(account: Account) -> Iterator[str]:
 
 def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str]]]:
     """Return the sum of each column above the picture, with its details below."""
-    files, size = (
-        (plural(len(plan.files), "file"), [format_bytes(plan.total_bytes)])
-        if plan
-        else ("Files", [])
-    )
     read = number(account.read) if account.read is not None else "?"
     unread = [f"+ {number(account.unread)} not read"] if account.unread else []
     before = [f"{number(account.before)} before"] if account.before or not account.sent else []
-    aside = [f"{number(count)} {what}" for what, count in _aside(account) if count]
     return [
-        (files, size),
+        (plural(len(plan.files), "file"), [format_bytes(plan.total_bytes)])
+        if plan
+        else ("Files", []),
         (read, ["records read", *unread]),
-        (f"{number(account.sent)} delivered", [*before, *aside]),
+        (f"{number(account.sent)} delivered", [*before, *_aside(account)]),
     ]
 
 
-def _lines(account: Account, prefix: str) -> list[Line]:
-    """Return topics, the largest first; then filtered and quarantined records; then differences
+def _lines(account: Account) -> Iterator[Line]:
+    """Yield topics, the largest first; then filtered and quarantined records; then differences
     that need an explanation."""
-    topics = [topic for topic in account.topics if not topic.quarantine or topic.before]
-    alone = topics if len(topics) <= MOST_ROWS else topics[: MOST_ROWS - 1]
-    places = {topic.topic: f"#{prefix}-topic-{i}" for i, topic in enumerate(account.topics)}
-    lines = [
-        line for topic in alone if (line := _line(topic.topic, [topic], places[topic.topic])).parts
+    topics = [
+        (
+            topic.topic,
+            [
+                ("delivered", 0 if topic.quarantine else topic.delivered),
+                ("before", topic.before),
+                ("parked", topic.parked),
+            ],
+        )
+        for topic in account.topics
     ]
-    rest = topics[len(alone) :]
-    if (
-        rest
-        and (line := _line(f"{number(len(rest))} more topics", rest, places[rest[0].topic])).parts
+    yield from _folded(topics, MOST_TOPICS, "topics")
+    for kind, counts, many in (
+        ("filtered", account.filtered, "rules"),
+        ("quarantined", account.quarantined, "reasons"),
     ):
-        lines.append(line)
-    lines += _set_aside(
-        account.filtered, "filtered", "rules", f"#{prefix}-account" if account.counts else None
-    )
-    aside = next((places[topic.topic] for topic in account.topics if topic.quarantine), None)
-    lines += _set_aside(account.quarantined, "quarantined", "reasons", aside)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        yield from _folded([(name, [(kind, n)]) for name, n in ordered], MOST_RULES, many)
     if account.unconfirmed:
-        says = f"{number(account.unconfirmed)} by the ledger"
-        lines.append(
-            Line("Without a receipt", (Ribbon("delivered", account.unconfirmed),), (says,))
-        )
+        yield Line("Without a receipt", [("delivered", account.unconfirmed)], "by the ledger")
     if account.gap > 0:
-        lines.append(
-            Line(
-                "Not sent" if _unsent(account) else "Not accounted for",
-                (Ribbon("lost", account.gap),),
-                (plural(account.gap, "record"),),
-            )
-        )
-    return lines
+        name = "Not sent" if _unsent(account) else "Not accounted for"
+        yield Line(name, [("lost", account.gap)], "records")
 
 
-def _line(name: str, topics: Sequence[TopicAccount], href: str) -> Line:
-    sums: list[tuple[RibbonKind, int]] = [
-        ("delivered", sum(t.delivered for t in topics if not t.quarantine)),
-        ("before", sum(t.before for t in topics)),
-        ("parked", sum(t.parked for t in topics)),
-    ]
-    parts = tuple(Ribbon(kind, records) for kind, records in sums if records)
-    return Line(
-        name, parts, tuple(f"{number(part.records)} {part.kind}" for part in parts), href=href
-    )
-
-
-def _set_aside(
-    counts: Mapping[str, int], kind: RibbonKind, many: str, href: str | None
+def _folded(
+    rows: Sequence[tuple[str, list[tuple[str, int]]]], most: int, many: str
 ) -> Iterator[Line]:
-    """Yield a row for each rule or reason, the largest first; the smallest ones share one."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    alone = ordered if len(ordered) <= MOST_RULES else ordered[: MOST_RULES - 1]
-    for name, count in alone:
-        yield Line(name, (Ribbon(kind, count),), (f"{number(count)} {kind}",), href=href)
-    if rest := ordered[len(alone) :]:
-        total = sum(count for _, count in rest)
-        yield Line(
-            f"{number(len(rest))} more {many}",
-            (Ribbon(kind, total),),
-            (f"{number(total)} {kind}",),
-            href=href,
-        )
+    """Yield a line for each row that has records; the last ones share one."""
+    rows = [(name, parts) for name, parts in rows if any(records for _, records in parts)]
+    alone = rows if len(rows) <= most else rows[: most - 1]
+    rest = rows[len(alone) :]
+    sums = dict[str, int]()
+    for kind, records in (part for _, parts in rest for part in parts):
+        sums[kind] = sums.get(kind, 0) + records
+    shown = [*alone, (f"{number(len(rest))} more {many}", [*sums.items()])] if rest else alone
+    for name, parts in shown:
+        yield Line(name, [(kind, records) for kind, records in parts if records])
 
 
-@dataclass(frozen=True)
-class _Placed:
-    line: Line
-    y: float
-    height: float
-    """Height of the label or of the ribbons, whichever is more."""
-    thick: tuple[float, ...]
-
-    @property
-    def label_y(self) -> str:
-        """Centred in its row, as the ribbons are."""
-        return coordinate(self.y + (self.height - _LINE_EM * (1 + len(self.line.says))) / 2)
-
-
-def _place(lines: Sequence[Line]) -> tuple[list[_Placed], float]:
-    """Place rows from top to bottom, in em; return them and the height of them all."""
-    total = sum(part.records for line in lines for part in line.parts) or 1
-    placed, y = [], 0.0
-    for line in lines:
-        thick = tuple(max(_THINNEST_EM, _RIBBONS_EM * part.records / total) for part in line.parts)
-        height = max(_LINE_EM * (1 + len(line.says)), sum(thick))
-        placed.append(_Placed(line, y, height, thick))
-        y += height + _GAP_EM
-    return placed, max(y - _GAP_EM, 0.0)
-
-
-def _ribbons(
-    placed: Sequence[_Placed], read_share: float
-) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return bands and nodes. The middle column holds the lines that were read, and below them the
-    others.
+def _picture(lines: Sequence[Line], account: Account) -> dict[str, Any]:
+    """Place the lines from top to bottom, in em, with their labels, bands and nodes. The middle
+    column holds the lines that were read, and below them the others.
 
     Ribbons start at the top and only fall, since each row is at least as high as its ribbons: so no
     ribbon crosses another.
     """
-    thick_all = sum(sum(row.thick) for row in placed)
-    thick_read = thick_all * read_share
-    bands, nodes = [], [_node("files", 0.0, 0.0, thick_all)]
-    for kind, y, thick in (
-        ("read", 0.0, thick_read),
-        ("before", thick_read, thick_all - thick_read),
+    total = sum(records for line in lines for _, records in line.parts) or 1
+    thick = [
+        [max(_THINNEST_EM, _RIBBONS_EM * records / total) for _, records in line.parts]
+        for line in lines
+    ]
+    thick_all = sum(map(sum, thick))
+    share = 1.0
+    if account.read is not None:
+        share = account.read / ((account.read + account.unread) or 1)
+    bands, nodes, labels = [], [_node("files", 0.0, 0.0, thick_all)], []
+    for kind, y, height in (
+        ("read", 0.0, thick_all * share),
+        ("before", thick_all * share, thick_all * (1 - share)),
     ):
-        if thick:
-            bands.append(_band(kind, _NODE, y, _READ_X, y, thick))
-            nodes.append(_node(kind, _READ_X, y, thick))
-    source = 0.0
-    for row in placed:
-        target = row.y + (row.height - sum(row.thick)) / 2
-        for part, thick in zip(row.line.parts, row.thick, strict=True):
-            bands.append(_band(part.kind, _READ_X + _NODE, source, _TOPIC_X, target, thick))
-            nodes.append(_node(part.kind, _TOPIC_X, target, thick))
-            source += thick
-            target += thick
-    return bands, nodes
+        if height:
+            bands.append(_band(kind, _NODE, y, _READ_X, y, height))
+            nodes.append(_node(kind, _READ_X, y, height))
+    source = top = 0.0
+    for line, ribbons in zip(lines, thick, strict=True):
+        label = _LINE_EM * (1 + len(line.parts))
+        height = max(label, sum(ribbons))
+        labels.append({"line": line, "y": coordinate(top + (height - label) / 2)})
+        target = top + (height - sum(ribbons)) / 2
+        for (kind, _), width in zip(line.parts, ribbons, strict=True):
+            bands.append(_band(kind, _READ_X + _NODE, source, _TOPIC_X, target, width))
+            nodes.append(_node(kind, _TOPIC_X, target, width))
+            source += width
+            target += width
+        top += height + _GAP_EM
+    return {"labels": labels, "height": coordinate(top - _GAP_EM), "bands": bands, "nodes": nodes}
 
 
 def _band(kind: str, x0: float, y0: float, x1: float, y1: float, thick: float) -> dict[str, str]:

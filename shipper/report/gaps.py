@@ -20,27 +20,25 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
-import fsspec
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from shipper.config.pipeline import Pipeline
-from shipper.errors import StepResultError
+from shipper.ledger.inventory import Inventory
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
-from shipper.report.run_folder import write_whole
+from shipper.report.run_folder import find_kept, write_whole
 from shipper.report.standing import (
     MISSING,
     RunSeen,
     Standing,
     by_time,
     contains,
-    split_attempts,
     standing,
 )
+from shipper.types import FileId
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window
+from shipper.windows.window import Window, parse_window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks
 #: at everything.
@@ -60,19 +58,19 @@ class _ScheduleFile(BaseModel):
 def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
     """Read cluster → begin of the first window of the schedule. Empty if no run of the schedule has
     been. Raises StepResultError, OSError."""
-    uri = _uri(runs_uri, pipeline)
-    fs, path = fsspec.core.url_to_fs(uri)
-    try:
-        return _ScheduleFile.model_validate_json(bytes(fs.cat_file(path))).first_window
-    except FileNotFoundError:
-        return {}
-    except ValidationError as error:
-        raise StepResultError(
-            f"{uri} cannot be read. This file holds the start of the schedule of pipeline "
-            f"{pipeline}. Restore the file from a backup. Or delete it: the next scheduled run "
-            "then counts as the first one, and looks at nothing before its window.",
-            code="SHIP-007",
-        ) from error
+    about = (
+        f"This file holds the start of the schedule of pipeline {pipeline}. Restore the file from "
+        "a backup. Or delete it: the next scheduled run then counts as the first one, and looks "
+        "at nothing before its window."
+    )
+    found = find_kept(_uri(runs_uri, pipeline), _ScheduleFile, about)
+    return found.first_window if found else {}
+
+
+def beginnings_of(runs_uri: str, pipeline: Pipeline) -> dict[str, dt.datetime]:
+    """Return the same for the present clusters of the pipeline."""
+    known = read_beginnings(runs_uri, pipeline.key)
+    return {name: at for name, at in known.items() if name in pipeline.clusters}
 
 
 def beginnings(
@@ -102,22 +100,33 @@ def _uri(runs_uri: str, pipeline: str) -> str:
     return f"{runs_uri.rstrip('/')}/{pipeline}/schedule.json"
 
 
-class Held(Protocol):
-    """Ledger of a cluster, as far as gaps ask it."""
+def _window_complete(ledger: Inventory, window: Window) -> bool:
+    """Return True if the ledger holds files of the window, all of them complete."""
+    over = [tally for name, tally in ledger.windows.items() if contains(parse_window(name), window)]
+    return bool(over) and all(tally.complete == tally.files for tally in over)
 
-    def window_complete(self, window: Window) -> bool:
-        """Return True if it holds files of the window, all of them complete."""
 
-    def files_complete(self, files: Collection[LeftFile]) -> bool:
-        """Return True if it has all of each file: the very file that was left behind, or one that
-        was written on until later."""
+def files_complete(ledger: Inventory, files: Iterable[LeftFile]) -> bool:
+    """Return True if the ledger has all of each file: the very file that was left behind, or one
+    that was written on until later. A path alone does not tell: the file that was shipped from
+    there may have been replaced since."""
+    complete = [file for file, tally in ledger.files.items() if tally.complete]
+    exact, newest = {*complete}, dict[str, int]()
+    for file in complete:
+        newest[file.path] = max(file.modified_ms, newest.get(file.path, file.modified_ms))
+    return all(
+        newest.get(left.path, left.modified_ms - 1) >= left.modified_ms
+        if left.size_bytes is None
+        else FileId(left.path, left.size_bytes, left.modified_ms) in exact
+        for left in files
+    )
 
 
 def find_gaps(
     windows: Iterable[Window],
     runs: Sequence[WindowRun],
     since: Mapping[str, dt.datetime],
-    held: Callable[[str], Held | None],
+    held: Callable[[str], Inventory | None],
 ) -> list[Gap]:
     """Find gaps. ``runs``: by time. ``since``: cluster → begin of its first window. ``held``:
     cluster → its ledger, asked only where results do not tell; None if it cannot be had."""
@@ -134,16 +143,16 @@ def _gap(
     cluster: str,
     seen: Sequence[RunSeen],
     runs: Sequence[WindowRun],
-    held: Callable[[str], Held | None],
+    held: Callable[[str], Inventory | None],
 ) -> Gap | None:
-    found = standing(window, [run for run in seen if _touches(run, window)])
+    found = standing(window, seen)
     if found is None:
         left_alone = any(contains(run.window, window) for run in runs)
         found = Standing(
             MISSING, "its run shipped only to other clusters, as asked" if left_alone else "no run"
         )
         ledger = held(cluster)
-        if ledger and ledger.window_complete(window):
+        if ledger and _window_complete(ledger, window):
             return None
     if found.complete:
         return None
@@ -151,8 +160,8 @@ def _gap(
     ledger = held(cluster) if found.left else None
     if (
         ledger
-        and ledger.files_complete(files)
-        and (all(one.files for one in found.left) or ledger.window_complete(window))
+        and files_complete(ledger, files)
+        and (all(one.files for one in found.left) or _window_complete(ledger, window))
     ):
         return None
     return Gap(
@@ -166,33 +175,7 @@ def _gap(
 def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
     """Return what each of ``runs`` came to on the cluster, by time. Runs that were asked to leave
     the cluster alone are not in it."""
-    found = [
-        attempt
-        for run in runs
-        if cluster not in run.others
-        for attempt in split_attempts(
-            RunSeen(
-                run.window,
-                run.run_id,
-                passed=False,
-                at=run.failed.get(cluster),
-                closed=run.source_closed,
-                recreated=run.recreated.get(cluster, ""),
-            ),
-            run.covered.get(cluster),
-            run.failed.get(cluster),
-        )
-    ]
-    return by_time(found)
-
-
-def _touches(run: RunSeen, window: Window) -> bool:
-    start, end = (
-        (min(run.window.start, run.at.start), max(run.window.end, run.at.end))
-        if run.at
-        else (run.window.start, run.window.end)
-    )
-    return start < window.end and window.start < end
+    return by_time(attempt for run in runs for attempt in run.seen.get(cluster, ()))
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:
@@ -201,11 +184,7 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
-    began = {
-        name: at
-        for name, at in read_beginnings(runs_uri, pipeline.key).items()
-        if name in pipeline.clusters
-    }
+    began = beginnings_of(runs_uri, pipeline)
     kept = window_names(runs_uri, pipeline.key)
     if not began or not kept:
         return None

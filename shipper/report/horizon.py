@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import fsspec
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from shipper.asked import DRY_RUNS
 from shipper.config.pipeline import Pipeline
-from shipper.errors import StepResultError
-from shipper.report.gaps import find_gaps, read_beginnings
+from shipper.report.gaps import beginnings_of, find_gaps
 from shipper.report.past_runs import run_ids, window_names, window_runs
-from shipper.report.run_folder import RunFolder, write_whole
+from shipper.report.run_folder import RunFolder, find_kept, names_in, write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -56,18 +55,11 @@ def horizon(pipeline: Pipeline, keep_seconds: float, now: dt.datetime) -> dt.dat
 
 def read_pruned(runs_uri: str, pipeline: str) -> Pruned:
     """Read pruned.json. Raises StepResultError, OSError."""
-    fs, path = fsspec.core.url_to_fs(_uri(runs_uri, pipeline))
-    try:
-        return Pruned.model_validate_json(bytes(fs.cat_file(path)))
-    except FileNotFoundError:
-        return Pruned()
-    except ValidationError as error:
-        raise StepResultError(
-            f"{path} cannot be read. This file says up to when the results of pipeline "
-            f"{pipeline} were removed. No data are at risk. Delete the file: then only the "
-            "ledger knows those windows.",
-            code="SHIP-007",
-        ) from error
+    about = (
+        f"This file says up to when the results of pipeline {pipeline} were removed. No data are "
+        "at risk. Delete the file: then only the ledger knows those windows."
+    )
+    return find_kept(_uri(runs_uri, pipeline), Pruned, about) or Pruned()
 
 
 def _uri(runs_uri: str, pipeline: str) -> str:
@@ -116,11 +108,7 @@ def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
 def _open(runs_uri: str, pipeline: Pipeline, before: Pruned, end: dt.datetime) -> list[Window]:
     """Return the windows of the schedule that end by ``end`` and are not complete by results."""
     known = [parse_window(text) for text in before.open]
-    first = {
-        name: at
-        for name, at in read_beginnings(runs_uri, pipeline.key).items()
-        if name in pipeline.clusters
-    }
+    first = beginnings_of(runs_uri, pipeline)
     if not first or pipeline.schedule is None:
         return known
     start = max(min(first.values()), before.before or min(first.values()))
@@ -178,15 +166,6 @@ def _began(run_id: str, window: Window) -> dt.datetime:
 
 def _forget_told(runs_uri: str, pipeline: str, windows: Collection[Window]) -> None:
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}/told")
-    for name in _names(fs, path):
+    for name in names_in(fs, path):
         if RunFolder.window_of(name.partition(".")[0]) in windows:
             fs.rm_file(f"{path}/{name}")
-
-
-def _names(fs: fsspec.AbstractFileSystem, path: str) -> Iterator[str]:
-    try:
-        yield from [
-            str(entry).rstrip("/").rpartition("/")[2] for entry in fs.ls(path, detail=False)
-        ]
-    except (FileNotFoundError, NotADirectoryError):
-        return

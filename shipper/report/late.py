@@ -22,7 +22,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError
-from shipper.report.coverage import Look, committed_at, outstanding
+from shipper.report.coverage import committed_at
 from shipper.report.gaps import merged, seen_on
 from shipper.report.markup import plural, words
 from shipper.report.markup import window as in_words
@@ -30,7 +30,8 @@ from shipper.report.message import one_sentence
 from shipper.report.past_runs import run_ids, window_names, window_runs
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
-from shipper.report.run_folder import RunFolder, StepResult, write_whole
+from shipper.report.run_folder import RunFolder, StepResult, names_in, write_whole
+from shipper.report.standing import RunSeen, outstanding
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
@@ -54,15 +55,9 @@ class Told:
     def of(self, event: Event) -> set[Window]:
         fs, path = fsspec.core.url_to_fs(self._uri)
         fs.invalidate_cache()
-        try:
-            names = [
-                str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)
-            ]
-        except (FileNotFoundError, NotADirectoryError):
-            return set()
         found = (
             RunFolder.window_of(name.removesuffix(f".{event}"))
-            for name in names
+            for name in names_in(fs, path)
             if name.endswith(f".{event}")
         )
         return {window for window in found if window}
@@ -244,19 +239,19 @@ def fresh_until(
             if run.window.end <= now
         ]
         for name in lacking:
-            looks = [Look(seen.at, seen.passed) for seen in seen_on(runs, name) if seen.at]
-            ends = [_there_until(run.window, looks) for run in runs if name in run.covered]
+            seen = seen_on(runs, name)
+            ends = [_there_until(run.window, seen) for run in runs if run.passed(name)]
             if latest := max((end for end in ends if end), default=None):
                 found[name] = latest
     return found
 
 
-def _there_until(window: Window, looks: Sequence[Look]) -> dt.datetime | None:
+def _there_until(window: Window, seen: Sequence[RunSeen]) -> dt.datetime | None:
     """Return the end of the last part of ``window`` that has no left-out file; None if there is
     none."""
     end = window.end
     for tick in sorted(
-        (parse_window(note.window) for note in outstanding(window, looks)),
+        (parse_window(note.window) for note in outstanding(window, seen)),
         key=lambda tick: tick.end,
         reverse=True,
     ):

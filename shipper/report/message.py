@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from shipper.config.units import format_bytes
+from shipper.config.units import format_bytes, format_duration
 from shipper.error_codes import code_of, with_code, without_code
 from shipper.report.account import Account, RunStep, accounts
 from shipper.report.markup import number, plural
@@ -20,6 +20,8 @@ Ending = Literal["failure", "warning", "success"]
 _MOST_LINES = 20
 LONGEST = 400
 """Characters of a cause."""
+_RATE_AFTER_SECONDS = 1.0
+"""Seconds of sending below which a rate would be a guess."""
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`“\"(])")
 
 
@@ -40,7 +42,9 @@ def message(report: RunReport) -> Message:
     found, ending = accounts(report), verdict(report)
     dry = report.plan if report.asked and report.asked.plan_only else None
     clusters = tuple(
-        _planned_for(account.plan, bool(dry.files)) if dry and account.plan else _cluster(account)
+        _planned_for(account.plan, bool(dry.files))
+        if dry and account.plan
+        else cluster_line(account)
         for account in found
     )
     if ending.state == "failed":
@@ -96,7 +100,7 @@ def _warnings(report: RunReport, found: list[Account]) -> list[str]:
     return says
 
 
-def _cluster(account: Account) -> str:
+def cluster_line(account: Account) -> str:
     """Return ``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
     words = {
         "shipped": "shipped",
@@ -135,38 +139,21 @@ def summary(result: StepResult) -> str:
 def details(result: StepResult) -> list[str]:
     """Return a step's findings, with a line for each figure that a user may look for: the records
     of each topic, each failed check. They come before the step's own line."""
+    lines, what = list[str](), ""
     if isinstance(result, PlanResult):
-        named = [
+        lines = [
             f"left out: {file.entries()}: {file.reason}"
             for file in sorted(result.left_out, key=lambda file: not file.warns)
         ]
-        return [
-            *named[:_MOST_LINES],
-            *([f"… and {len(named) - _MOST_LINES:,} more"] if named[_MOST_LINES:] else []),
-        ]
-    if isinstance(result, ShipResult):
-        topics = [topic for topic in result.topics if topic.delivered or topic.parked]
-        lines = [_topic(topic) for topic in topics[:_MOST_LINES]]
-        return [
-            *lines,
-            *(
-                [f"… and {plural(len(topics) - _MOST_LINES, 'more topic')}"]
-                if topics[_MOST_LINES:]
-                else []
-            ),
-        ]
-    if isinstance(result, GateResult):
-        failed = [check for check in result.checks if not check.passed]
-        lines = [_check(check) for check in failed[:_MOST_LINES]]
-        return [
-            *lines,
-            *(
-                [f"… and {plural(len(failed) - _MOST_LINES, 'more check')}"]
-                if failed[_MOST_LINES:]
-                else []
-            ),
-        ]
-    return []
+        what = "entries"
+    elif isinstance(result, ShipResult):
+        lines = [_topic(topic) for topic in result.topics if topic.delivered or topic.parked]
+        what = "topics"
+    elif isinstance(result, GateResult):
+        lines = [_check(check) for check in result.checks if not check.passed]
+        what = "checks"
+    more = [f"… and {len(lines) - _MOST_LINES:,} more {what}"] if lines[_MOST_LINES:] else []
+    return [*lines[:_MOST_LINES], *more]
 
 
 def _topic(topic: TopicAccount) -> str:
@@ -206,27 +193,28 @@ def _planned_for(found: ClusterPlan, any_files: bool) -> str:
 
 
 def _ship(result: ShipResult) -> str:
-    mine = (
-        f", {number(result.by_earlier_attempts)} of them by an earlier attempt of this run"
-        if result.by_earlier_attempts
-        else ""
-    )
-    counts = [
-        (result.before, f"were there before{mine}"),
-        (sum(result.quarantined.values()), "quarantined"),
-        (sum(result.filtered.values()), "filtered"),
-    ]
     files = (
         f" of {plural(len(result.files) - result.unread_files, 'file')}"
         if result.delivered and result.files
         else ""
     )
-    return "; ".join(
-        [
-            f"{plural(result.delivered, 'record')}{files} sent",
-            *(f"{number(n)} {what}" for n, what in counts if n),
-        ]
-    )
+    rate = ""
+    if result.delivered and result.ship_seconds >= _RATE_AFTER_SECONDS:
+        took = format_duration(result.ship_seconds)
+        rate = f" in {took} ({number(result.delivered / result.ship_seconds)} records/s)"
+    parts = [f"{plural(result.delivered, 'record')}{files} sent{rate}"]
+    if result.late_files:
+        late = plural(result.late_records, "record")
+        parts.append(f"{late} of these from {plural(result.late_files, 'late file')}")
+    if result.before:
+        parts.append(f"{number(result.before)} were there before")
+    if result.by_earlier_attempts:
+        parts[-1] += f", {number(result.by_earlier_attempts)} by an earlier attempt of this run"
+    for what, counts in (("quarantined", result.quarantined), ("filtered", result.filtered)):
+        if total := sum(counts.values()):
+            named = ", ".join(f"{name} {number(count)}" for name, count in counts.items())
+            parts.append(f"{number(total)} {what} ({named})")
+    return "; ".join(parts)
 
 
 def _gate(result: GateResult) -> str:

@@ -19,18 +19,21 @@ from markupsafe import Markup
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account, RunStep, accounts, steps
-from shipper.report.cells import TableRow
-from shipper.report.counts import MOST_COUNTS, counted
-from shipper.report.files import FileRow, file_table, left_out_table, place_of_file, shown_files
 from shipper.report.flow import flow
-from shipper.report.gaps import merged
 from shipper.report.markup import duration, number, plural, utc, window
-from shipper.report.plan_result import PlanResult
+from shipper.report.message import cluster_line
+from shipper.report.notes import notes
 from shipper.report.results import RunReport
-from shipper.report.sections import MOST_TOPICS, gate_tables, notes, topic_table
+from shipper.report.tables import (
+    figure_table,
+    file_table,
+    gap_table,
+    gate_tables,
+    left_out_table,
+)
 from shipper.report.throughput import throughput
 from shipper.report.times import requests, times
-from shipper.report.verdict import State, Verdict, checks, verdict
+from shipper.report.verdict import State, checks, verdict
 from shipper.terminal import visible
 
 #: State → mark, words, and colour of the icon.
@@ -45,7 +48,13 @@ _STATUS = {
     "failed": ("✗ failed", "bad"),
     "skipped": ("skipped", "dim"),
 }
-_FIRST_ROWS, _MOST_GAPS, _MOST_PLACES = 20, 200, 6
+_OUTCOMES = {
+    "shipped": ("✓", "good"),
+    "nothing": ("✓", "good"),
+    "failed": ("✗", "bad"),
+    "no result": ("–", "dim"),
+}
+_FIRST_ROWS = 20
 
 
 @functools.cache
@@ -95,13 +104,10 @@ def render(report: RunReport) -> str:
     """Return the page. Takes any report, whatever is missing in it: the page of a failed run
     matters most."""
     found = accounts(report)
+    numbered = [(f"c{i}", account) for i, account in enumerate(found)]
     ending = verdict(report)
     mark, badge, icon = _BADGES[ending.state]
-    results = [
-        step
-        for step in (report.plan, report.gate_source, *report.ships, *report.delivery_gates)
-        if step
-    ]
+    results = (report.plan, report.gate_source, *report.ships, *report.delivery_gates)
     page: str = _template().render(
         report=report,
         found=found,
@@ -110,40 +116,22 @@ def render(report: RunReport) -> str:
         mark=mark,
         badge=badge,
         icon=icon,
-        places=_cause_at(report, found, ending),
-        clusters=[_cluster(account) for account in found],
+        clusters=[(*_OUTCOMES[one.outcome], cluster_line(one)) for one in found],
         pointers=_pointers(report, found, {doubt.section for doubt in ending.doubts}),
-        folder=first_folder(report.plan) if report.plan else "",
         # The report step's own times say only how long the report took.
-        began=min(utc(at) for at in (report.started_at, *(step.started_at for step in results))),
+        began=min(utc(at) for at in (report.started_at, *(r.started_at for r in results if r))),
         usual=_usual(report),
-        flows=[
-            flow(account, f"c{i}", report.plan)
-            for i, account in enumerate(found)
-            if _has_sum(account)
-        ],
+        flows=[flow(account, i, report.plan) for i, account in numbered if _has_sum(account)],
         gates=gate_tables(report),
-        counts=[counted(account, f"c{i}") for i, account in enumerate(found) if account.counts],
-        topics=[topic_table(account, f"c{i}") for i, account in enumerate(found) if account.topics],
+        figures=[figure_table(one) for one in found if one.topics or one.counts],
         ships=[
-            throughput(account, account.ship, f"c{i}")
-            for i, account in enumerate(found)
-            if account.ship and _ran(account)
+            throughput(account, account.ship, i)
+            for i, account in numbered
+            if account.ship and (account.ship.delivered or account.ship.timeline)
         ],
         files=file_table(report, found),
         left_out=left_out_table(report),
-        gaps=[
-            TableRow(
-                {
-                    "Cluster": gap.cluster,
-                    "Windows from/to": gap.window,
-                    "Number": number(gap.windows),
-                    "Why": gap.why + (f": {gap.paths[0]}" if gap.paths else ""),
-                },
-                "warn",
-            )
-            for gap in merged(report.gaps or [])[:_MOST_GAPS]
-        ],
+        gaps=gap_table(report),
         notes=notes(report, found),
         times=times(report),
         requests=requests(report),
@@ -156,10 +144,6 @@ def _has_sum(account: Account) -> bool:
     return account.ship is not None and bool(
         account.read or account.sent or account.before or account.set_aside
     )
-
-
-def _ran(account: Account) -> bool:
-    return account.ship is not None and bool(account.ship.delivered or account.ship.timeline)
 
 
 def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
@@ -175,102 +159,25 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
         failed = failed or step.failed or step.result is None
 
 
-def _cause_at(
-    report: RunReport, found: Sequence[Account], ending: Verdict
-) -> list[tuple[str, str]]:
-    """Return where on the page the first cause of a failure is shown: the check, the topic, the
-    file, the figure, or else the step. Each entry has a name and the id of the element; at most
-    :data:`_MOST_PLACES`, the closest first."""
-    step = ending.failed
-    if step is None:
-        return []
-    if step.name in ("gate_source", "gate_delivery"):
-        near = [*_failed_checks(report, step), *_wrong_figures(found, step)]
-    else:
-        files = shown_files(report, found)
-        near = [
-            *_troubled_topics(found, step, ending.cause),
-            *_troubled_files(files, step, ending.cause),
-        ]
-    index = next(
-        i
-        for i, other in enumerate(steps(report))
-        if (other.name, other.cluster) == (step.name, step.cluster)
-    )
-    return [*near[: _MOST_PLACES - 1], (f"step {step.title.lower()}", f"step-{index}")]
-
-
-def _failed_checks(report: RunReport, step: RunStep) -> Iterator[tuple[str, str]]:
-    title = "Source" if step.cluster is None else f"Delivery, {step.cluster}"
-    for i, (gate, check) in enumerate(checks(report)):
-        if gate == title and check.severity == "block" and not check.passed:
-            yield f"check {check.check}", f"check-{i}"
-
-
-def _wrong_figures(found: Sequence[Account], step: RunStep) -> Iterator[tuple[str, str]]:
-    for place, account in enumerate(found):
-        if account.cluster == step.cluster:
-            wrong = [i for i, count in enumerate(account.counts) if not count.agrees]
-            for i in wrong[:MOST_COUNTS]:
-                yield f"count of {account.counts[i].name}", f"c{place}-count-{i}"
-
-
-def _troubled_topics(
-    found: Sequence[Account], step: RunStep, cause: str | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the topics with parked records, and those that the cause names."""
-    for place, account in enumerate(found):
-        if account.cluster == step.cluster:
-            for i, topic in enumerate(account.topics[:MOST_TOPICS]):
-                if topic.parked or (
-                    cause and f" {topic.topic} " in f" {cause} ".replace(",", " ").replace(":", " ")
-                ):
-                    yield f"topic {topic.topic}", f"c{place}-topic-{i}"
-
-
-def _troubled_files(
-    files: Sequence[FileRow], step: RunStep, cause: str | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the files that the cause names, and those of which something is missing."""
-    for i, file in enumerate(files):
-        if (file.missing and file.cluster == step.cluster) or (cause and file.path in cause):
-            yield f"file {file.path.rpartition('/')[2]}", place_of_file(i)
-
-
-def _cluster(account: Account) -> dict[str, str]:
-    """Return one line of the verdict, for a run with several clusters."""
-    sent, there = plural(account.sent, "record"), plural(account.there, "record")
-    if account.outcome == "shipped":
-        mark, tone, says = "✓", "good", f"{sent} shipped"
-        says += (
-            f", {number(sum(account.quarantined.values()))} quarantined"
-            if account.quarantined
-            else ""
-        )
-        says += f", {number(account.before)} already committed" if account.before else ""
-    elif account.outcome == "nothing":
-        mark, tone, says = "✓", "good", f"nothing to ship, {there} there"
-    elif account.outcome == "failed":
-        mark, tone, says = "✗", "bad", "failed" + (f", {sent} delivered" if account.sent else "")
-    else:
-        mark, tone, says = "–", "dim", "not shipped to: the step did not run"
-    return {"name": account.cluster, "mark": mark, "tone": tone, "says": says}
-
-
 def _pointers(
     report: RunReport, found: Sequence[Account], shown: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return links to what a reader should still see, but for the sections in ``shown``, to which
     the verdict has links already."""
-    warnings = sum(not check.passed and check.severity == "warn" for _, check in checks(report))
+    broken = sum(not check.passed and check.severity != "quarantine" for _, check in checks(report))
     aside = sum(sum(account.quarantined.values()) for account in found)
+    wrong = sum(not count.agrees for account in found for count in account.counts)
+    unsent = sum(account.parked for account in found)
     remarks = len(notes(report, found))
     left_out = report.plan.left_out_in_words() if report.plan else ""
     links = [
-        (plural(warnings, "warning") if warnings else "", "gates"),
+        (f"{plural(broken, 'check')} did not hold" if broken else "", "gates"),
         (f"{plural(aside, 'record')} quarantined" if aside else "", "sum"),
+        (f"{plural(wrong, 'figure')} disagreeing" if wrong else "", "figures"),
+        (f"{plural(unsent, 'record')} not sent" if unsent else "", "sum"),
         (plural(remarks, "note") if remarks else "", "notes"),
         (left_out, "left-out"),
+        ("the steps and their errors" if report.status == "failed" else "", "steps"),
     ]
     return [(says, place) for says, place in links if says and place not in shown]
 
@@ -296,14 +203,3 @@ def _usual(report: RunReport) -> dict[str, Any] | None:
             f"{plural(files, 'file')}, {format_bytes(size)}, {plural(records, 'record')}, {took}"
         ),
     }
-
-
-def first_folder(plan: PlanResult) -> str:
-    """Return the pattern with the date of the window's beginning; the pattern itself if it cannot
-    be filled in."""
-    try:
-        return plan.source.format(
-            window_start=utc(plan.window_start), window_end=utc(plan.window_end)
-        )
-    except (KeyError, ValueError, IndexError, AttributeError):
-        return plan.source

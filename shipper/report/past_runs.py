@@ -10,18 +10,16 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import fsspec
 from pydantic import BaseModel, ValidationError
 
-from shipper.config.units import plural
-from shipper.report.coverage import lacking, repeated_look, was_repeated
 from shipper.report.plan_result import PlanResult, RecreatedTopic
-from shipper.report.results import Coverage, DeliveryGateResult, GateResult, PastRun
-from shipper.report.run_folder import RunFolder, StepResult
-from shipper.report.standing import contains
+from shipper.report.results import DeliveryGateResult, GateResult, PastRun
+from shipper.report.run_folder import RunFolder, StepResult, names_in
+from shipper.report.standing import RunSeen, attempts, contains, source_closed, was_repeated
 from shipper.types import FileId
 from shipper.windows.window import Window, parse_window
 
@@ -146,16 +144,13 @@ class WindowRun:
     source_closed: bool | None
     """True if a check of the source gate failed; None: the gate left no result, or could not be
     evaluated."""
-    covered: dict[str, Coverage]
-    """Cluster whose delivery gate has passed → its complete files at that time."""
-    failed: dict[str, Coverage] = field(default_factory=dict)
-    """Cluster whose delivery gate has not passed since the run was planned, or planned again → what
-    the plan looked at, and what of it the cluster lacked then."""
-    others: frozenset[str] = frozenset()
-    """Clusters that it was asked to leave alone."""
-    recreated: dict[str, str] = field(default_factory=dict)
-    """Cluster whose topics have lost delivered records, since they were deleted → the run's
-    finding."""
+    seen: Mapping[str, Sequence[RunSeen]]
+    """Cluster → what the run came to on it. Clusters that it was asked to leave alone are not in
+    it."""
+
+    def passed(self, cluster: str) -> bool:
+        """Return True if the cluster's delivery gate has passed, in whichever attempt."""
+        return any(attempt.passed for attempt in self.seen.get(cluster, ()))
 
     @property
     def folder(self) -> str:
@@ -199,23 +194,22 @@ def delivered_files(
 
     def plan_of(run: WindowRun) -> PlanResult | None:
         plan = f"{path}/{run.folder}/plan.json"
-        return _find(fs, plan, run.run_id, PlanResult) if run.covered else None
+        return _find(fs, plan, run.run_id, PlanResult) if any(map(run.passed, run.seen)) else None
 
     delivered: dict[str, set[FileId]] = {cluster: set() for cluster in clusters}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for run, planned in zip(runs, pool.map(plan_of, runs), strict=True):
             for cluster, files in delivered.items():
-                if planned and cluster in run.covered:
+                if planned and run.passed(cluster):
                     files |= {file.id for file in planned.files_for(cluster)}
-                looks = (run.covered.get(cluster), run.failed.get(cluster))
-                files -= {
-                    FileId(file.path, file.size_bytes or 0, file.modified_ms)
-                    for look in looks
-                    for one in (look.uncovered if look else ())
-                    for file in one.files
-                }
-                if cluster in run.recreated:
-                    files.clear()
+                for attempt in run.seen.get(cluster, ()):
+                    files -= {
+                        FileId(file.path, file.size_bytes or 0, file.modified_ms)
+                        for one in (attempt.at.uncovered if attempt.at else ())
+                        for file in one.files
+                    }
+                    if attempt.recreated:
+                        files.clear()
     return delivered
 
 
@@ -296,7 +290,7 @@ def find_retry_exclusions(
     for run in reversed(runs):
         folder = f"{path}/{run.folder}"
         for cluster in clusters:
-            if cluster in run.covered:
+            if run.passed(cluster):
                 done[cluster].append(run)
                 continue
             ship = _find(fs, f"{folder}/ship.{cluster}.json", run.run_id, _LeftShip)
@@ -315,7 +309,7 @@ def find_retry_exclusions(
                 and cluster in file.late_for
                 and not _since(done[cluster], parse_window(file.late_window))
             )
-    closed = frozenset(window for window in windows if source_closed(window, runs))
+    closed = frozenset(window for window in windows if _is_closed(window, runs))
     return RetryExclusions(closed, _frozen(failed), _frozen(tried))
 
 
@@ -328,7 +322,7 @@ def _frozen(found: Mapping[str, set[T]]) -> dict[str, frozenset[T]]:
     return {cluster: frozenset(some) for cluster, some in found.items()}
 
 
-def source_closed(window: Window, runs: Sequence[WindowRun]) -> bool:
+def _is_closed(window: Window, runs: Sequence[WindowRun]) -> bool:
     over = [run for run in runs if run.source_closed is not None and contains(run.window, window)]
     return bool(over and over[-1].source_closed)
 
@@ -358,82 +352,38 @@ def _once(path: str, kind: type, look: Callable[[], T]) -> T:
 
 def _names(fs: Any, path: str) -> Sequence[str]:
     """Return the names in a folder; none if there is no such folder."""
-    return _once(path, list, lambda: _listed(fs, path))
-
-
-def _listed(fs: Any, path: str) -> Sequence[str]:
-    try:
-        return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return _once(path, list, lambda: names_in(fs, path))
 
 
 def _read(
     fs: Any, folder: str, window: Window, run_id: str, clusters: Collection[str]
 ) -> WindowRun:
     source = _find(fs, f"{folder}/gate_source.json", run_id, GateResult)
-    closed = None
-    if source and (source.status != "failed" or source.checks):
-        closed = any(check.severity == "block" and not check.passed for check in source.checks)
-    covered, again = {}, set[str]()
-    for cluster in clusters:
-        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
-        if gate and gate.status != "failed":
-            covered[cluster] = gate.coverage or Coverage(start=window.start, end=window.end)
-            if was_repeated(gate, source):
-                again.add(cluster)
-    others = frozenset(source.asked.other_clusters if source and source.asked else ())
+    gates = {
+        name: _find(fs, f"{folder}/gate_delivery.{name}.json", run_id, DeliveryGateResult)
+        for name in clusters
+    }
+    passed = {
+        name
+        for name, gate in gates.items()
+        if gate and gate.coverage and gate.status != "failed" and not was_repeated(gate, source)
+    }
+    others = {*(source.asked.other_clusters if source and source.asked else ())}
     # The plan names every file, so it is read only where it tells more than the gates.
-    plan = (
-        None
-        if not again and others.union(covered).issuperset(clusters)
-        else _find(fs, f"{folder}/plan.json", run_id, PlanResult)
-    )
+    plan = None
+    if not passed.union(others).issuperset(clusters):
+        plan = _find(fs, f"{folder}/plan.json", run_id, PlanResult)
     if plan and plan.asked:
-        others = frozenset(plan.asked.other_clusters)
-    not_passed = [name for name in clusters if name not in covered and name not in others]
-    failed = {name: lacking(plan, name) for name in not_passed} if plan else {}
-    failed |= {name: look for name in again if (look := repeated_look(plan, name))}
-    return WindowRun(
-        window,
-        run_id,
-        closed,
-        covered,
-        failed,
-        others,
-        _recreated(fs, folder, run_id, plan, not_passed),
-    )
-
-
-def _recreated(
-    fs: Any, folder: str, run_id: str, plan: PlanResult | None, clusters: Collection[str]
-) -> dict[str, str]:
-    recreated = {}
-    for cluster in clusters:
-        ship = _find(fs, f"{folder}/ship.{cluster}.json", run_id, _LeftShip)
-        gate = _find(fs, f"{folder}/gate_delivery.{cluster}.json", run_id, DeliveryGateResult)
-        planned = [
-            one
-            for each in (plan.clusters if plan else ())
-            if each.cluster == cluster
-            for one in each.recreated
-        ]
-        if lost := (gate and gate.recreated) or (ship and ship.recreated) or planned:
-            recreated[cluster] = deleted_in_words(lost)
-    return recreated
-
-
-def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
-    """Return a run's finding on topics that have lost delivered records; empty if there is none."""
-    if not lost:
-        return ""
-    again = " and created again" if lost[0].now else ""
-    more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
-    return (
-        f"topic {lost[0].topic} was deleted{again} after {plural(lost[0].records, 'record')} "
-        f"{'was' if lost[0].records == 1 else 'were'} "
-        f"delivered to it{more}"
-    )
+        others = {*plan.asked.other_clusters}
+    run, seen = RunSeen(window, run_id), dict[str, Sequence[RunSeen]]()
+    for name in clusters:
+        if name not in others:
+            ship = None
+            if name not in passed:
+                ship = _find(fs, f"{folder}/ship.{name}.json", run_id, _LeftShip)
+            lost = ship.recreated if ship else ()
+            seen[name] = attempts(run, name, plan, source, gates[name], lost)
+    return WindowRun(window, run_id, source_closed(source), seen)
 
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:

@@ -11,8 +11,10 @@ import fsspec
 from pydantic import BaseModel, ValidationError
 
 from shipper.config.rules import original
+from shipper.errors import StepResultError
 from shipper.report.late import fresh_until, newest
 from shipper.report.past_runs import window_names
+from shipper.report.run_folder import names_in
 
 
 class Earlier(NamedTuple):
@@ -34,11 +36,7 @@ def perhaps_formerly(
 ) -> Earlier | None:
     """Return the pipeline that is not ``present`` and whose last run listed ``source``; None if
     there is none, or more than one. Raises OSError."""
-    fs, root = fsspec.core.url_to_fs(runs_uri)
-    try:
-        names = [str(entry).rstrip("/").rpartition("/")[2] for entry in fs.ls(root, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    names = names_in(*fsspec.core.url_to_fs(runs_uri))
     gone = [name for name in names if original(name) == name and name not in present]
     found = [name for name in gone if _source_of(runs_uri, name) == source]
     return (
@@ -50,15 +48,10 @@ def perhaps_formerly(
 
 def _source_of(runs_uri: str, pipeline: str) -> str | None:
     windows = window_names(runs_uri, pipeline)
-    folder = (
-        newest(runs_uri, pipeline, max(windows, key=lambda window: window.end)) if windows else None
-    )
-    fs, path = fsspec.core.url_to_fs(folder.path("plan.json")) if folder else (None, "")
+    last = max(windows, key=lambda window: window.end, default=None)
+    folder = newest(runs_uri, pipeline, last) if last else None
     try:
-        return (
-            _Planned.model_validate_json(bytes(fs.cat_file(path)), extra="ignore").source
-            if fs
-            else None
-        )
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        text = folder.read_text("plan.json") if folder else None
+        return _Planned.model_validate_json(text, extra="ignore").source if text else None
+    except (StepResultError, ValidationError):
         return None

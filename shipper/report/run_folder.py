@@ -36,6 +36,7 @@ from shipper.windows.window import Window
 
 Status = Literal["succeeded", "failed", "skipped"]
 R = TypeVar("R", bound="StepResult")
+M = TypeVar("M", bound=BaseModel)
 _STAMP = "%Y%m%dT%H%M%SZ"
 _ATTEMPTS, _ATTEMPT_STAMP = "attempts", "%Y%m%dT%H%M%S%fZ"
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:\.?[\w-]){0,99}", re.ASCII)
@@ -123,6 +124,26 @@ def write_whole(target: str, text: str) -> None:
     fs.invalidate_cache()
     if fs.exists(part):
         raise OSError(errno.EIO, "it is there already and cannot be replaced", path)
+
+
+def names_in(fs: fsspec.AbstractFileSystem, path: str) -> list[str]:
+    """Return the names in a folder; none if there is no such folder. Raises OSError."""
+    try:
+        return [str(entry).rstrip("/").rpartition("/")[2] for entry in fs.ls(path, detail=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def find_kept(url: str, kind: type[M], about: str) -> M | None:
+    """Read a file that is kept beside the runs; None if there is none. ``about``: what it holds,
+    and what to do if it cannot be read. Raises StepResultError, OSError."""
+    fs, path = fsspec.core.url_to_fs(url)
+    try:
+        return kind.model_validate_json(bytes(fs.cat_file(path)))
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise StepResultError(f"{url} cannot be read. {about}", code="SHIP-007") from error
 
 
 class RunFolder:
@@ -247,10 +268,7 @@ class RunFolder:
         with self._reached():
             fs, path = fsspec.core.url_to_fs(self.path(_ATTEMPTS))
             fs.invalidate_cache()
-            try:
-                found = [each.rstrip("/").rpartition("/")[2] for each in fs.ls(path, detail=False)]
-            except (FileNotFoundError, NotADirectoryError):
-                return ""
+            found = names_in(fs, path)
         ours = re.compile(re.escape(name) + r"\.\d{8}T\d{12}Z\.json", re.ASCII)
         return max((f"{_ATTEMPTS}/{each}" for each in found if ours.fullmatch(each)), default="")
 

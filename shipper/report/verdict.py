@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from shipper.config.records import UNREADABLE
-from shipper.report.account import Account, RunStep, accounts, first_failure, steps
-from shipper.report.counts import disagreement
+from shipper.report.account import (
+    Account,
+    RunStep,
+    accounts,
+    disagreement,
+    first_failure,
+    steps,
+)
 from shipper.report.markup import number, plural, utc, words
-from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import CheckResult, GateResult, RunReport
+from shipper.windows.window import Window
 
 State = Literal["shipped", "nothing", "doubt", "failed"]
 _MUCH_QUARANTINED = 0.05
@@ -64,38 +70,33 @@ def verdict(report: RunReport) -> Verdict:
     ):
         return _failed(report, found)
     dry = bool(report.asked and report.asked.plan_only)
-    doubts, missing = () if dry else tuple(_doubts(report, found)), tuple(_missing(report, found))
-    mend = tuple(
-        Caveat(f"{account.cluster}: {text}", "notes")
-        for account in found
-        if account.plan
-        for text in (
-            [*account.plan.warnings, account.plan.problem]
-            if dry and account.plan.problem
-            else account.plan.warnings
-        )
-    )
     shipped = [account for account in found if account.outcome == "shipped"]
     headline = (
         _dry_run(found) if dry else _shipped(shipped) if shipped else _nothing(report, found)
     ) + _but_asked(report)
-    if doubts:
-        but = (
-            "but much of it went to quarantine"
-            if all("went to quarantine" in doubt.says for doubt in doubts)
-            else "but the counts do not agree"
-        )
-        return _doubtful(f"{headline}, {but}", doubts + missing + mend)
-    if missing:
-        return _doubtful(f"{headline}, but not everything is delivered yet", missing + mend)
-    if mend:
-        return _doubtful(f"{headline}, but something needs attention", mend)
-    return Verdict("shipped" if shipped else "nothing", headline)
-
-
-def _doubtful(headline: str, doubts: tuple[Caveat, ...]) -> Verdict:
-    remedies = dict.fromkeys(doubt.remedy for doubt in doubts if doubt.remedy)
-    return Verdict("doubt", headline, remedy=" ".join(remedies) or None, doubts=doubts)
+    doubts = () if dry else tuple(_doubts(report, found))
+    missing = tuple(_missing(report, found))
+    mend = tuple(
+        Caveat(f"{account.cluster}: {text}", "notes")
+        for account in found
+        if account.plan
+        for text in (*account.plan.warnings, account.plan.problem if dry else None)
+        if text
+    )
+    if not (doubts or missing or mend):
+        return Verdict("shipped" if shipped else "nothing", headline)
+    but = "something needs attention"
+    if doubts and all("went to quarantine" in doubt.says for doubt in doubts):
+        but = "much of it went to quarantine"
+    elif doubts:
+        but = "the counts do not agree"
+    elif missing:
+        but = "not everything is delivered yet"
+    every = doubts + missing + mend
+    remedies = dict.fromkeys(caveat.remedy for caveat in every if caveat.remedy)
+    return Verdict(
+        "doubt", f"{headline}, but {but}", remedy=" ".join(remedies) or None, doubts=every
+    )
 
 
 def _shipped(shipped: list[Account]) -> str:
@@ -114,16 +115,15 @@ def _shipped(shipped: list[Account]) -> str:
 
 def _dry_run(found: list[Account]) -> str:
     """Return ``Dry run: nothing was sent; frankfurt lacks 3 files, singapore lacks nothing``."""
-    lacks = [f"{account.cluster} {_lacks(account.plan)}" for account in found if account.plan]
-    return (
-        f"Dry run: nothing was sent; {', '.join(lacks)}" if lacks else "Dry run: nothing was sent"
-    )
-
-
-def _lacks(plan: ClusterPlan) -> str:
-    if plan.problem:
-        return "cannot be shipped to"
-    return f"lacks {plural(plan.left_files, 'file')}" if plan.left_files else "lacks nothing"
+    lacks = [
+        f"{account.cluster} cannot be shipped to"
+        if account.plan.problem
+        else f"{account.cluster} lacks "
+        + (plural(account.plan.left_files, "file") if account.plan.left_files else "nothing")
+        for account in found
+        if account.plan
+    ]
+    return "; ".join(["Dry run: nothing was sent", *([", ".join(lacks)] if lacks else [])])
 
 
 def _but_asked(report: RunReport) -> str:
@@ -143,14 +143,11 @@ def _nothing(report: RunReport, found: list[Account]) -> str:
         return "Nothing to ship: the window holds no files" + (
             " that are ready" if any(one.warns for one in report.plan.left_out) else ""
         )
-    there = sorted({account.there for account in found})
-    if not there or there == [0]:
+    there = {account.there for account in found}
+    if not any(there):
         return "Nothing to ship: the window holds no records"
-    if len(there) > 1:
-        return "Nothing to ship: all records of the window had already been delivered"
-    if there == [1]:
-        return "Nothing to ship: the window's only record had already been delivered"
-    return f"Nothing to ship: the window's {plural(there[0], 'record')} had already been delivered"
+    records = plural(there.pop(), "record") if len(there) == 1 else "records"
+    return f"Nothing to ship: the window's {records} had already been delivered"
 
 
 def _failed(report: RunReport, found: list[Account]) -> Verdict:
@@ -166,23 +163,12 @@ def _failed(report: RunReport, found: list[Account]) -> Verdict:
             "`delivery.on_recreated: resend` and run the window again: exactly these records "
             "are sent. Everything else stays delivered."
         )
-    start, end = (
-        f"{utc(at):%Y-%m-%dT%H:%M:%SZ}" for at in (report.window_start, report.window_end)
-    )
-    again = not (
-        report.plan and report.plan.reship
-    )  # to reship once more is for a person to decide
-    return Verdict(
-        "failed",
-        headline,
-        stated
-        or report.error
-        or "No step gave a reason. Look for the step without a result, and read its log.",
-        remedy,
-        _command(report, f"{start}/{end}") if again else None,
-        tuple(_contradictions(found)),
-        first,
-    )
+    # To reship once more is for a person to decide.
+    command = None if report.plan and report.plan.reship else _command(report)
+    none = "No step gave a reason. Look for the step without a result, and read its log."
+    cause = stated or report.error or none
+    doubts = tuple(_contradictions(found))
+    return Verdict("failed", headline, cause, remedy, command, doubts, first)
 
 
 def _gone(report: RunReport) -> list[str]:
@@ -191,9 +177,10 @@ def _gone(report: RunReport) -> list[str]:
     return sorted({lost.topic for place in places for lost in place.recreated if not lost.resent})
 
 
-def _command(report: RunReport, window: str) -> str:
+def _command(report: RunReport) -> str:
     if report.plan and report.plan.replay:
         return shlex.join(report.plan.replay.command)
+    window = str(Window(utc(report.window_start), utc(report.window_end)))
     config = ["--config", report.config] if report.config else []
     return shlex.join(["shipper", "run", report.pipeline, "--window", window, *config])
 
@@ -202,28 +189,29 @@ def _what_failed(report: RunReport, found: list[Account], first: RunStep | None)
     """Return headline and remedy. Claims that nothing was sent only where a step before the first
     byte says that it failed."""
     sent = sum(account.sent for account in found)
-    if first is None or first.result is None:
-        return _silent(report, first, sent)
-    if first.cluster is None and not sent:
-        where = "while planning" if first.name == "plan" else "at the source gate"
-        return f"Failed {where}: nothing was sent", _AGAIN
-    mine = sum(account.sent for account in found if account.cluster == first.cluster)
-    if first.name == "gate_delivery":
-        shipped = f": {plural(mine, 'record')} shipped" if mine else ""
-        remedy = (
-            f"{_STAYS if sent else _UNKNOWN} Do not trust the window until this gate has passed. "
-            "Run the window again: everything is counted again."
-        )
-        return f"Failed at the delivery gate of {first.cluster}{shipped}", remedy
-    if first.name == "ship":
-        after = f", after {plural(mine, 'record')}" if mine else ""
-        remedy = f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
+    after = f", after {plural(sent, 'record')}" if sent else ""
+    remedy = f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
+    if first is None or first.result is None:  # a step was killed, or never began
+        if report.plan is None and not sent:
+            return "Failed before there was a plan", f"No step that sends left a result. {_AGAIN}"
         return (
-            f"Failed while shipping to {first.cluster}{after}{_elsewhere(found, first.cluster)}",
-            remedy,
+            f"Failed: no result of the step “{first.title}”" if first else f"Failed{after}"
+        ), remedy
+    if first.cluster is None:
+        where = "while planning" if first.name == "plan" else "at the source gate"
+        return f"Failed {where}{after or ': nothing was sent'}", remedy if sent else _AGAIN
+    mine = sum(account.sent for account in found if account.cluster == first.cluster)
+    records = plural(mine, "record")
+    if first.name == "gate_delivery":
+        shipped = f": {records} shipped" if mine else ""
+        distrust = "Do not trust the window until this gate has passed."
+        return (
+            f"Failed at the delivery gate of {first.cluster}{shipped}",
+            f"{_STAYS if sent else _UNKNOWN} {distrust} {_COUNT_ANEW}",
         )
-    stays = _STAYS if sent else _UNKNOWN
-    return f"Failed at {first.title.lower()}, after {plural(sent, 'record')}", f"{stays} {_AGAIN}"
+    elsewhere = _elsewhere(found, first.cluster)
+    after = f", after {records}" if mine else ""
+    return f"Failed while shipping to {first.cluster}{after}{elsewhere}", remedy
 
 
 def _elsewhere(found: list[Account], failed: str | None) -> str:
@@ -241,19 +229,9 @@ def _elsewhere(found: list[Account], failed: str | None) -> str:
     )
 
 
-def _silent(report: RunReport, missing: RunStep | None, sent: int) -> tuple[str, str]:
-    """Return headline and remedy of a run that failed without a step that says so: one of them was
-    killed, or never began."""
-    if report.plan is None and not sent:
-        return "Failed before there was a plan", f"No step that sends left a result. {_AGAIN}"
-    after = f", after {plural(sent, 'record')}" if sent else ""
-    headline = f"Failed: no result of the step “{missing.title}”" if missing else f"Failed{after}"
-    return headline, f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
-
-
 def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
     """Return the reasons not to trust a run that reports success."""
-    doubts = _contradictions(found)
+    doubts, silent = _contradictions(found), []
     for account in found:
         aside = sum(account.quarantined.values())
         if account.read and aside / account.read >= _MUCH_QUARANTINED:
@@ -263,27 +241,20 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
             )
             doubts.append(Caveat(says, "sum", _in_quarantine(report)))
         if account.outcome == "no result":
-            says = (
+            silent.append(
                 f"{account.cluster}: the ship step left no result, so what it delivered is unknown."
             )
-            doubts.append(Caveat(says, "steps", _COUNT_ANEW))
         elif account.delivered and account.gate is None:
-            says = f"{account.cluster}: the delivery gate left no result."
-            doubts.append(Caveat(says, "steps", _COUNT_ANEW))
+            silent.append(f"{account.cluster}: the delivery gate left no result.")
     if any(account.delivered for account in found) and report.gate_source is None:
-        doubts.append(Caveat("The source gate left no result.", "steps", _COUNT_ANEW))
+        silent.append("The source gate left no result.")
+    doubts += [Caveat(says, "steps", _COUNT_ANEW) for says in silent]
     for title, gate in gates(report):
-        broken = [
-            check.check for check in gate.checks if check.severity == "block" and not check.passed
-        ]
-        if broken:
-            doubts.append(
-                Caveat(
-                    f"{title}: {words(broken)} failed, and yet the gate let the run pass.",
-                    "gates",
-                    _COUNT_ANEW,
-                )
-            )
+        if broken := [
+            one.check for one in gate.checks if one.severity == "block" and not one.passed
+        ]:
+            says = f"{title}: {words(broken)} failed, and yet the gate let the run pass."
+            doubts.append(Caveat(says, "gates", _COUNT_ANEW))
     return doubts
 
 
@@ -314,17 +285,13 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
             doubts.append(Caveat(says, "sum", _in_quarantine(report)))
     for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
         gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
-        windows = (
-            "1 earlier window is" if len(gaps) == 1 else f"{number(len(gaps))} earlier windows are"
+        are = f"{plural(len(gaps), 'earlier window')} {'is' if len(gaps) == 1 else 'are'}"
+        says = f"{cluster}: {are} not complete; the first: {gaps[0].window}, {gaps[0].why}."
+        remedy = (
+            f"`shipper gaps {report.pipeline}` lists windows that are not complete; a run of such "
+            "a window ships what is missing."
         )
-        doubts.append(
-            Caveat(
-                f"{cluster}: {windows} not complete; the first: {gaps[0].window}, {gaps[0].why}.",
-                "incomplete",
-                f"`shipper gaps {report.pipeline}` lists windows that are not complete; a run of "
-                "such a window ships what is missing.",
-            )
-        )
+        doubts.append(Caveat(says, "incomplete", remedy))
     return doubts
 
 
@@ -335,42 +302,23 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
         if account.ship is None or account.ship_failed:
             continue
         if account.gap:
-            size = plural(abs(account.gap), "record")
-            says = (
-                f"{size} not accounted for"
-                if account.gap > 0
-                else f"{size} more accounted for than expected"
-            )
-            doubts.append(Caveat(f"{account.cluster}: {says}.", "sum", _COUNT_ANEW))
+            how = "not accounted for" if account.gap > 0 else "more accounted for than expected"
+            says = f"{account.cluster}: {plural(abs(account.gap), 'record')} {how}."
+            doubts.append(Caveat(says, "sum", _COUNT_ANEW))
         if account.parked:
-            doubts.append(
-                Caveat(
-                    f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent.",
-                    "topics",
-                    "When the topic can be written to, run the window again: it ships what is "
-                    "left.",
-                )
+            says = f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent."
+            remedy = (
+                "When the topic can be written to, run the window again: it ships what is left."
             )
+            doubts.append(Caveat(says, "figures", remedy))
         wrong = [
             f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees
         ]
-        if wrong:
-            doubts.append(
-                Caveat(
-                    f"{account.cluster}: counts disagree on {_some(wrong)}.",
-                    "account",
-                    _COUNT_ANEW,
-                )
-            )
         differ = [topic.topic for topic in account.topics if topic.agrees == "no"]
-        if differ and not wrong:
-            doubts.append(
-                Caveat(
-                    f"{account.cluster}: the ledger and the receipts disagree on {_some(differ)}.",
-                    "topics",
-                    _COUNT_ANEW,
-                )
-            )
+        if wrong or differ:
+            who = "counts" if wrong else "the ledger and the receipts"
+            says = f"{account.cluster}: {who} disagree on {_some(wrong or differ)}."
+            doubts.append(Caveat(says, "figures", _COUNT_ANEW))
     return doubts
 
 

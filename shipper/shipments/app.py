@@ -38,10 +38,9 @@ from shipper.shipments.cluster import cluster_page
 from shipper.shipments.detail import detail
 from shipper.shipments.grid import LONGEST_SECONDS, grid, moment
 from shipper.shipments.index import Index, IndexUnusable, Known
-from shipper.shipments.unreported import NoScheduler, Scheduler
+from shipper.shipments.unreported import Scheduler
 from shipper.windows.window import Window, parse_window
 
-NO_SCHEDULER = NoScheduler()
 _SCRIPT = "text/javascript; charset=utf-8"
 _STATIC = {
     "shipments": ("page.html", "text/html; charset=utf-8"),
@@ -109,7 +108,7 @@ def respond(
     rights: Rights,
     *,
     airflow: str | None = None,
-    scheduler: Scheduler = NO_SCHEDULER,
+    scheduler: Scheduler | None = None,
     config_dir: Path | None = None,
 ) -> Response:
     """Answer a request. ``path``: decoded, below the page's folder. ``airflow``: where Airflow's
@@ -118,21 +117,12 @@ def respond(
     if path in _STATIC:
         name, kind = _STATIC[path]
         body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()
-        return Response(
-            HTTPStatus.OK,
-            body,
-            {**_ALWAYS, "Content-Type": kind, "Content-Security-Policy": _POLICY},
-        )
+        return _response(body, kind, _POLICY)
     try:
         with Index(index, present=pipeline_names(config_dir) if config_dir else None) as opened:
-            if path == "api/grid":
-                return _json(_grid(opened, query, rights, scheduler) | {"airflow": airflow})
-            if path == "api/window":
-                return _json(_window(opened, query, rights, scheduler) | {"airflow": airflow})
-            if path == "api/pipeline":
-                return _json(_pipeline(opened, query, rights) | {"airflow": airflow})
-            if path == "api/cluster":
-                return _json(_cluster(opened, query, rights) | {"airflow": airflow})
+            if path in _ANSWERS:
+                found = _ANSWERS[path](opened, query, rights, scheduler)
+                return _json(found | {"airflow": airflow})
             if path.startswith("api/report/"):
                 return _report(opened, path.removeprefix("api/report/").split("/"), rights)
         raise Refused(HTTPStatus.NOT_FOUND, "this page does not exist")
@@ -147,7 +137,7 @@ def respond(
 
 
 def _grid(
-    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler
+    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler | None
 ) -> dict[str, Any]:
     start, end = _between(query)
     return grid(
@@ -173,7 +163,9 @@ def _between(query: Mapping[str, str]) -> tuple[int, int]:
     return start, end
 
 
-def _pipeline(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+def _pipeline(
+    index: Index, query: Mapping[str, str], rights: Rights, _: Scheduler | None
+) -> dict[str, Any]:
     known = _known(index, query.get("pipeline", ""), rights)
     return {
         "pipeline": known.pipeline,
@@ -183,7 +175,9 @@ def _pipeline(index: Index, query: Mapping[str, str], rights: Rights) -> dict[st
     }
 
 
-def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str, Any]:
+def _cluster(
+    index: Index, query: Mapping[str, str], rights: Rights, _: Scheduler | None
+) -> dict[str, Any]:
     start, end = _between(query)
     cluster = query.get("cluster", "")
     shipping = [one for one in index.pipelines(rights.pipelines()) if cluster in one.clusters]
@@ -195,7 +189,7 @@ def _cluster(index: Index, query: Mapping[str, str], rights: Rights) -> dict[str
 
 
 def _window(
-    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler
+    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler | None
 ) -> dict[str, Any]:
     known = _known(index, query.get("pipeline", ""), rights)
     try:
@@ -219,6 +213,14 @@ def _window(
             for ship in run["ships"]:
                 ship["parked"] = []
     return found
+
+
+_ANSWERS = {
+    "api/grid": _grid,
+    "api/window": _window,
+    "api/pipeline": _pipeline,
+    "api/cluster": _cluster,
+}
 
 
 def _report(index: Index, names: list[str], rights: Rights) -> Response:
@@ -254,12 +256,7 @@ def _page(known: Known, window: Window, run_id: str) -> Response:
         raise Refused(
             HTTPStatus.NOT_FOUND, "the run has left no report page, or it has been deleted since"
         )
-    headers = {
-        **_ALWAYS,
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": _REPORT_POLICY,
-    }
-    return Response(HTTPStatus.OK, text.encode(), headers)
+    return _response(text.encode(), "text/html; charset=utf-8", _REPORT_POLICY)
 
 
 def _lies_in(runs_uri: str, page: str) -> bool:
@@ -287,12 +284,9 @@ def _now() -> int:
 
 def _json(document: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
     body = json.dumps(document, separators=(",", ":")).encode()
-    return Response(
-        status,
-        body,
-        {
-            **_ALWAYS,
-            "Content-Type": "application/json",
-            "Content-Security-Policy": "default-src 'none'",
-        },
-    )
+    return _response(body, "application/json", "default-src 'none'", status)
+
+
+def _response(body: bytes, kind: str, policy: str, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    headers = {**_ALWAYS, "Content-Type": kind, "Content-Security-Policy": policy}
+    return Response(status, body, headers)

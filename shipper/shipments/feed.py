@@ -3,14 +3,14 @@ all reports in `runs_uri`."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import fsspec
 from pydantic import ValidationError
@@ -64,28 +64,15 @@ def feed(config_dir: Path, pipeline: Pipeline, runs_uri: str, report: RunReport)
         _add(index, report, pipeline)
 
 
-class _written:  # noqa: N801  # reads as the words of a sentence
-    """The index for one transaction. What SQLite has against it is an IndexUnusable."""
-
-    def __init__(self, config_dir: Path) -> None:
-        self._index = Index(index_path(config_dir), make=True)
-        self._writing = self._index.writing()
-
-    def __enter__(self) -> Index:
+@contextlib.contextmanager
+def _written(config_dir: Path) -> Iterator[Index]:
+    """Open the index for one transaction. What SQLite has against it is an IndexUnusable."""
+    with Index(index_path(config_dir), make=True) as index:
         try:
-            self._writing.__enter__()
+            with index.writing():
+                yield index
         except sqlite3.Error as error:
-            self._index.db.close()
-            raise unusable(self._index.path, error) from error
-        return self._index
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            self._writing.__exit__(kind, error, trace)
-        except sqlite3.Error as found:
-            raise unusable(self._index.path, found) from found
-        finally:
-            self._index.db.close()
+            raise unusable(index.path, error) from error
 
 
 def _add(index: Index, report: RunReport, pipeline: Pipeline | None) -> None:

@@ -301,23 +301,10 @@ class Index:
         """Add what a report says; reports may come in any order. ``ticks``: of the pipeline's
         schedule, whose windows a run that looked back has seen too."""
         for outcome in found:
-            row = (
-                outcome.pipeline,
-                outcome.start,
-                outcome.end,
-                outcome.run_id,
-                outcome.cluster,
-                CODES[outcome.state],
-                outcome.began,
-                outcome.ended,
-                outcome.files,
-                outcome.bytes,
-                outcome.records,
-                outcome.there,
-                outcome.cause,
-            )
             self.db.execute(
-                f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row
+                "INSERT OR REPLACE INTO runs VALUES (:pipeline, :start, :end, :run_id, :cluster, "
+                ":code, :began, :ended, :files, :bytes, :records, :there, :cause)",
+                {**vars(outcome), "code": CODES[outcome.state]},
             )
             self._arrived(outcome)
             news = self._saw(outcome)
@@ -333,26 +320,16 @@ class Index:
             return
         for table in ("ships", "arrivals"):
             self.db.execute(f"DELETE FROM {table} {where}", run)
+        of = ":pipeline, :start, :end, :run_id, :cluster"
         self.db.execute(
-            "INSERT INTO ships VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *run,
-                outcome.ended,
-                sent.seconds,
-                sent.records,
-                sent.bytes,
-                sent.wire_bytes,
-                sent.quarantined,
-                sent.parked,
-                sent.ledger,
-            ),
+            f"INSERT INTO ships VALUES ({of}, :ended, :seconds, :records, :bytes, :wire_bytes, "
+            ":quarantined, :parked, :ledger)",
+            {**vars(outcome), **vars(sent)},
         )
         self.db.executemany(
-            "INSERT INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (*run, one.topic, outcome.ended, one.records, one.bytes, one.quarantine, one.parked)
-                for one in sent.topics
-            ],
+            f"INSERT INTO arrivals VALUES ({of}, :topic, :ended, :records, :bytes, :quarantine, "
+            ":parked)",
+            [{**vars(outcome), **one} for one in sent.topics],
         )
 
     def _saw(self, outcome: Outcome) -> set[Span]:
@@ -436,11 +413,11 @@ class Index:
             ):
                 continue
             found = self._standing(by.cluster, by.pipeline, span, runs, within)
-            if found and (found.state != cells.get(span) or span == own or span in news):
-                row = (by.cluster, by.pipeline, *span, found.state, found.at or by.ended, by.run_id)
-                keeps = (
-                    found.state in GOOD and span != own and cells.get(span) in GOOD
-                )  # who delivered it did
+            if found and (found[0] != cells.get(span) or span == own or span in news):
+                state, at = found
+                row = (by.cluster, by.pipeline, *span, state, at or by.ended, by.run_id)
+                # The run that delivered it stays named.
+                keeps = state in GOOD and span != own and cells.get(span) in GOOD
                 self.db.execute(
                     "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                     "state = excluded.state, ended = excluded.ended"
@@ -450,28 +427,25 @@ class Index:
                 changed.add(span)
         return changed
 
-    def _runs(self, cluster: str, pipeline: str, first: int, end: int) -> list[_Run]:
+    def _runs(self, cluster: str, pipeline: str, first: int, end: int) -> list[RunSeen]:
         """Return what each run came to that touches [``first``, ``end``), by time."""
         rows = self.db.execute(
-            'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt, first FROM '
-            'looks WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY '
+            'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt FROM looks '
+            'WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY '
             "began, run_id, passed DESC",
             (cluster, pipeline, first, end),
         )
         return [
-            _Run(
-                (min(start, begin), over),
-                RunSeen(
-                    _window((start, over)),
-                    run_id,
-                    bool(passed),
-                    text and Coverage.model_validate_json(text),
-                    None if closed is None else bool(closed),
-                    recreated,
-                    doubt,
-                ),
+            RunSeen(
+                _window((start, over)),
+                run_id,
+                bool(passed),
+                text and Coverage.model_validate_json(text),
+                None if closed is None else bool(closed),
+                recreated,
+                doubt,
             )
-            for start, over, run_id, passed, text, closed, recreated, doubt, begin in rows
+            for start, over, run_id, passed, text, closed, recreated, doubt in rows
         ]
 
     def _deliver_within(self, pipeline: str) -> float | None:
@@ -481,10 +455,10 @@ class Index:
         return known[0] if known else None
 
     def _standing(
-        self, cluster: str, pipeline: str, span: Span, runs: Sequence[_Run], within: float | None
-    ) -> _Cell | None:
-        """Return the cell. None: no run decides it. ``within``: of the pipeline, in seconds; None:
-        no window of it is ever late."""
+        self, cluster: str, pipeline: str, span: Span, runs: Sequence[RunSeen], within: float | None
+    ) -> tuple[int, int | None] | None:
+        """Return the cell's state, and when its last record was committed. None: no run decides it.
+        ``within``: of the pipeline, in seconds; None: no window of it is ever late."""
         commit = self.db.execute(
             'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
             (cluster, pipeline, *span),
@@ -492,13 +466,8 @@ class Index:
         committed = dt.datetime.fromtimestamp(commit[0] / 1000, dt.UTC) if commit else None
         window = _window(span)
         due = None if within is None else window.end + dt.timedelta(seconds=within)
-        found = standing(
-            window,
-            [run.seen for run in runs if run.at[0] < span[1] and span[0] < run.at[1]],
-            committed,
-            due,
-        )
-        return found and _Cell(CODES[found.state], commit and commit[0] // 1000)
+        found = standing(window, runs, committed, due)
+        return found and (CODES[found.state], commit and commit[0] // 1000)
 
     def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:
         """Sum up all clusters' cells of each window: the worst of them counts. A cluster that has
@@ -579,20 +548,6 @@ class Index:
             (pipeline, start, end, run_id),
         )
         return found.fetchone() is not None
-
-
-class _Run(NamedTuple):
-    """A row of ``looks``."""
-
-    at: Span
-    """Span that the run looked at, with its own window."""
-    seen: RunSeen
-
-
-class _Cell(NamedTuple):
-    state: int
-    at: int | None
-    """Time when the last record of the window was committed, in seconds; None: not known."""
 
 
 def _window(span: Span) -> Window:

@@ -4,15 +4,22 @@ together say (:mod:`shipper.report.standing`)."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from shipper.report.account import Account, accounts
-from shipper.report.coverage import lacking, repeated_look, was_repeated
 from shipper.report.markup import utc
-from shipper.report.past_runs import deleted_in_words
-from shipper.report.results import Coverage, RunReport
-from shipper.report.standing import BLOCKED, DOUBT, FAILED, SHIPPED, RunSeen, split_attempts
+from shipper.report.results import RunReport
+from shipper.report.standing import (
+    BLOCKED,
+    DOUBT,
+    FAILED,
+    SHIPPED,
+    RunSeen,
+    attempts,
+    source_closed,
+)
 from shipper.report.verdict import Verdict, verdict
 from shipper.windows.window import Window
 
@@ -28,19 +35,6 @@ _MOST_TOPICS = 50
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """Figures of what a run sent to one topic, in all of its attempts."""
-
-    topic: str
-    records: int
-    bytes: int
-    """Bytes of values and keys, uncompressed."""
-    quarantine: bool
-    parked: int
-    """Records whose delivery timed out."""
-
-
-@dataclass(frozen=True)
 class SentRecords:
     """Figures of what a run sent to one cluster, in all of its attempts."""
 
@@ -53,7 +47,8 @@ class SentRecords:
     parked: int
     ledger: int
     """Entries that were ever written to the pipeline's ledger about chunks, when the ship began."""
-    topics: tuple[Arrived, ...] = ()
+    topics: Sequence[Mapping[str, Any]] = ()
+    """Topic, records, bytes, quarantine and parked of each."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def outcomes(report: RunReport, clusters: Collection[str] = ()) -> list[Outcome]
         found |= {
             name: Account(name, None, None, None, ()) for name in clusters if name not in found
         }
-    closed = _source_closed(report)
+    closed = source_closed(report.gate_source)
     return [_outcome(report, account, judged, closed=closed) for account in found.values()]
 
 
@@ -109,18 +104,16 @@ def _outcome(
 ) -> Outcome:
     began = report.plan.started_at if report.plan else report.started_at
     state, cause = _state(report, account, judged, closed=bool(closed))
-    passed = account.gate is not None and account.gate.status != "failed"
     own = report.plan.own_files if report.plan else []
-    last = RunSeen(
+    run = RunSeen(
         Window(utc(report.window_start), utc(report.window_end)),
         report.run_id,
-        passed,
-        None,
-        closed,
-        _recreated(report, account),
-        " ".join(_doubts(account, judged, _names(report), _COVERED)) if state == DOUBT else "",
+        doubt=" ".join(_doubts(account, judged, _names(report), _COVERED))
+        if state == DOUBT
+        else "",
     )
-    attempts = _attempts(report, account, last)
+    lost = account.ship.recreated if account.ship else ()
+    seen = attempts(run, account.cluster, report.plan, report.gate_source, account.gate, lost)
     return Outcome(
         pipeline=report.pipeline,
         cluster=account.cluster,
@@ -135,10 +128,10 @@ def _outcome(
         records=account.delivered,
         there=account.before,
         cause=cause,
-        attempts=attempts,
+        attempts=seen,
         committed={
             tick: utc(moment)
-            for attempt in attempts
+            for attempt in seen
             if attempt.passed and attempt.at
             for tick, moment in attempt.at.committed.items()
         },
@@ -146,43 +139,33 @@ def _outcome(
     )
 
 
-def _recreated(report: RunReport, account: Account) -> str:
-    """Return the same as :mod:`shipper.report.past_runs` reads from the results."""
-    if account.gate and account.gate.status != "failed":
-        return ""
-    found = (
-        (account.gate and account.gate.recreated) or (account.ship and account.ship.recreated) or []
-    )
-    return deleted_in_words(found or (account.plan.recreated if account.plan else []))
-
-
 def _sent(account: Account) -> SentRecords | None:
     ship = account.ship
     if ship is None:
         return None
-    sent = [
-        Arrived(
-            one.topic,
-            one.delivered + one.earlier,
-            one.delivered_bytes + one.earlier_bytes,
-            one.quarantine,
-            one.parked,
-        )
+    topics: list[dict[str, Any]] = [
+        {
+            "topic": one.topic,
+            "records": one.delivered + one.earlier,
+            "bytes": one.delivered_bytes + one.earlier_bytes,
+            "quarantine": one.quarantine,
+            "parked": one.parked,
+        }
         for one in account.topics
     ]
-    topics = sorted(
-        (one for one in sent if one.records or one.parked), key=lambda one: -one.records
-    )
     return SentRecords(
         seconds=ship.ship_seconds,
         records=account.sent + ship.by_earlier_attempts,
-        bytes=sum(one.bytes for one in sent),
+        bytes=sum(one["bytes"] for one in topics),
         wire_bytes=ship.wire_bytes + ship.earlier_wire_bytes,
         quarantined=sum(account.quarantined.values())
         + sum(one.earlier for one in account.topics if one.quarantine),
         parked=account.parked,
         ledger=ship.chunks_end,
-        topics=tuple(topics[:_MOST_TOPICS]),
+        topics=sorted(
+            (one for one in topics if one["records"] or one["parked"]),
+            key=lambda one: -one["records"],
+        )[:_MOST_TOPICS],
     )
 
 
@@ -219,27 +202,6 @@ def _doubts(
         about = [name for name in names if caveat.says.startswith(f"{name}: ")]
         if caveat.section not in without and (not about or account.cluster in about):
             yield caveat.says
-
-
-def _source_closed(report: RunReport) -> bool | None:
-    """Return True if the source gate is closed; None: it left no result, or could not be
-    evaluated."""
-    gate = report.gate_source
-    if gate is None or (gate.status == "failed" and not gate.checks):
-        return None
-    return gate.status == "failed" and any(
-        check.severity == "block" and not check.passed for check in gate.checks
-    )
-
-
-def _attempts(report: RunReport, account: Account, last: RunSeen) -> tuple[RunSeen, ...]:
-    gate, plan, cluster = account.gate, report.plan, account.cluster
-    if gate is None or gate.status == "failed":
-        at = lacking(plan, cluster) if plan else None
-        return tuple(split_attempts(last._replace(at=at), None, None))
-    delivered = gate.coverage or Coverage(start=report.window_start, end=report.window_end)
-    again = repeated_look(plan, cluster) if was_repeated(gate, report.gate_source) else None
-    return tuple(split_attempts(last, delivered, again))
 
 
 def _seconds(at: dt.datetime) -> int:

@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import RedirectResponse
 
-from shipper.shipments.app import NO_SCHEDULER, Rights, respond
+from shipper.shipments.app import Rights, respond
 from shipper.shipments.unreported import Scheduler
 
 _LOOPBACK = "127.0.0.1"
@@ -30,7 +30,7 @@ class PageRequest:
     index: Path
     rights: Rights
     airflow: str | None = None
-    scheduler: Scheduler = NO_SCHEDULER
+    scheduler: Scheduler | None = None
     config_dir: Path | None = None
 
 
@@ -43,15 +43,8 @@ def application(asked: Callable[..., PageRequest]) -> FastAPI:
     def answer(path: str, request: Request, by: PageRequest = person) -> Response:
         if not path:
             return RedirectResponse("shipments", 302)
-        found = respond(
-            by.index,
-            path,
-            dict(request.query_params),
-            by.rights,
-            airflow=by.airflow,
-            scheduler=by.scheduler,
-            config_dir=by.config_dir,
-        )
+        asked = {**vars(by), "query": dict(request.query_params)}
+        found = respond(path=path, **asked)
         return Response(found.body, found.status, dict(found.headers))
 
     return app

@@ -39,15 +39,6 @@ class Scheduler(Protocol):
         time. ``tasks``: with the first that failed."""
 
 
-class NoScheduler:
-    """Stand-in for a scheduler: without Airflow only the index knows runs."""
-
-    def unsuccessful(
-        self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False
-    ) -> Sequence[StartedRun]:
-        return ()
-
-
 def without_report(index: Index, found: Iterable[StartedRun]) -> list[StartedRun]:
     """Return those that have left no report: no run over their window ended after they began."""
     return [

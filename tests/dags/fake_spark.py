@@ -28,6 +28,7 @@ from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import (
     CheckResult,
+    Coverage,
     DeliveryGateResult,
     GateResult,
     RunReport,
@@ -67,7 +68,10 @@ def result(step: str, word: str, common: dict[str, Any]) -> Any:
         case "ship":
             return ShipResult(cluster=cluster, read=7, topics=topics, **common)
         case "gate_delivery":
-            return DeliveryGateResult(cluster=cluster, checks=[check], topics=topics, **common)
+            seen = Coverage(start=common["window_start"], end=common["window_end"])
+            return DeliveryGateResult(
+                cluster=cluster, checks=[check], topics=topics, coverage=seen, **common
+            )
     return RunReport(**common)
 
 

@@ -58,11 +58,6 @@ onload = () => {{
     scripts: inside.scripts.length,
     ribbon: inside.querySelector(".node") ? inside.querySelector(".node").getBoundingClientRect().height : null,
   }};
-  const row = inside.getElementById("file-30");
-  if (row) {{
-    document.getElementById("phone").contentWindow.location.hash = "file-30";
-    found.unfolded = row.closest("details").open && row.getBoundingClientRect().height > 0;
-  }}
   document.body.dataset.found = JSON.stringify(found);
 }};
 </script>"""  # noqa: E501
@@ -96,9 +91,3 @@ def test_page_shows_without_horizontal_overflow(
     assert found["width"] == width, found["wide"]
     assert found["headline"]
     assert found["scripts"] == 0
-
-
-def test_link_to_a_row_that_is_folded_away_unfolds_it(tmp_path: Path) -> None:
-    report = samples.large()
-    report.ships = report.ships[:1]
-    assert look(report, 768, tmp_path)["unfolded"] is True

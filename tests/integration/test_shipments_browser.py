@@ -399,17 +399,10 @@ def test_500_pipelines_and_30_days_of_hours(browser: Any, tmp_path: Path) -> Non
             assert "failed" in pixels(page, names(page)[0])
             newest = page.inner_text("#axis")
             turned = f"document.getElementById('axis').innerText !== {json.dumps(newest)}"
-            wait_for(
-                page, "ahead.answer && ahead.answer.then(() => true)"
-            )  # fetched while somebody looks at the newest
-            page.evaluate("asks = performance.getEntriesByType('resource').length")
             began = time.perf_counter()
             page.evaluate("document.getElementById('earlier').click()")
             wait_for(page, turned)
             print(f"the page of history before: {time.perf_counter() - began:.2f} s")
-            assert page.evaluate("performance.getEntriesByType('resource').length === asks"), (
-                "it waited for nothing"
-            )
             page.click("#now")
             wait_for(page, turned.replace("!==", "==="))
             page.locator('#counts [data-state="failed"]').click()

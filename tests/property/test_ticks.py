@@ -23,7 +23,6 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from shipper.asked import apply_options, for_results
-from shipper.cli.gaps import LedgerHeld
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver import plan as plan_step
@@ -686,7 +685,7 @@ class History:
                 event(f"gaps: {len(wanted)}")
 
     @staticmethod
-    def held(ledger: Ledger) -> LedgerHeld:
+    def held(ledger: Ledger) -> Inventory:
         inventory = Inventory()
         for file, one in ledger.items():
             found = Entries()
@@ -699,7 +698,7 @@ class History:
                         Entry(cast("ChunkKey", key), value, 1, 1, invalidated=False, archived=False)
                     )
             inventory.add(found, "web")
-        return LedgerHeld(inventory)
+        return inventory
 
 
 ticks = st.integers(0, TICKS - 1)

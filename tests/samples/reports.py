@@ -17,8 +17,6 @@ from shipper.report.results import (
     DeliveryGateResult,
     FileAccount,
     GateResult,
-    LaneAccount,
-    LanePoint,
     PastRun,
     RunReport,
     ShipResult,
@@ -223,42 +221,6 @@ def account(shipped: ShipResult, topics: list[TopicAccount]) -> list[Count]:
     return counts
 
 
-def lane_timeline(count: int, records: int) -> list[LanePoint]:
-    """Six lanes that are busy most of the time, and a topic that is away for a while in the
-    middle."""
-    points = []
-    for i in range(count):
-        work = min(1, (i + 1) / 4) * (0.3 if i in (count // 2, count // 2 + 1) else 1)
-        points.append(
-            LanePoint(
-                at=RAN + dt.timedelta(seconds=20 + i),
-                in_flight_bytes=int(48_000_000 * work * (1 + 0.1 * math.sin(i))),
-                wire_bytes=int(records * 162 / 7 / count * work),
-                busy_lanes=round(6 * work),
-                waited=min(1.0, 0.55 * work + 0.2 * abs(math.sin(i / 2))),
-                parked_records=9_000 if i in (count // 2, count // 2 + 1) else 0,
-                reopened=2 if i == count // 2 else 0,
-            )
-        )
-    return points
-
-
-def lane_accounts(ship: ShipResult) -> list[LaneAccount]:
-    """Of two tasks with three lanes each; one of them was thrown away twice."""
-    size = sum(topic.delivered_bytes for topic in ship.topics)
-    return [
-        LaneAccount(
-            task=i // 3,
-            lane=i % 3,
-            transactions=4 + i % 2,
-            bytes=size // 6,
-            busy_seconds=15.5 + i,
-            reopened=2 if i == 4 else 0,
-        )
-        for i in range(6)
-    ]
-
-
 def history(count: int = 23) -> list[PastRun]:
     """The hours before, oldest first, with a day's ups and downs."""
     hour, runs = dt.timedelta(hours=1), []
@@ -330,7 +292,6 @@ def set_aside() -> RunReport:
         file.filtered, file.quarantined = share, QUARANTINED if i == 7 else {}
         file.records += sum(share.values()) + sum(file.quarantined.values())
         file.seconds = 3.1 + 0.37 * (i * 5 % 12) + (9.5 if i == 4 else 0)
-    ran.lane_timeline, ran.lane_accounts = lane_timeline(24, ran.delivered), lane_accounts(ran)
     gate = source_gate()
     gate.scans = 3
     like = "within 50 % of the median of earlier runs, 108.3 MB"
@@ -377,7 +338,6 @@ def topic_parked() -> RunReport:
     ran.read = 1_225_541
     ran.topics[2].parked, ran.parked = 2_310, {"audit.web": 2_310}
     ran.timeline = timeline(24, ran.delivered - 40)
-    ran.lane_timeline = lane_timeline(24, ran.delivered)
     for file in ran.files:
         file.records, file.delivered = 102_128, 102_128
     ran.files[3].delivered -= 2_310
@@ -517,7 +477,6 @@ def large() -> RunReport:
         for i in range(260)
     ]
     for one in ran:
-        one.lane_timeline = lane_timeline(600, one.delivered)
         for i, file in enumerate(one.files):
             file.seconds = 0.8 + (i * 7919 % 1009) / 400 + (60 if i == 1234 else 0)
     gates = [delivery_gate(one) for one in ran]

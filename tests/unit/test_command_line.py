@@ -21,7 +21,7 @@ from shipper.cli.show import show_cause, show_plan, show_run
 from shipper.errors import UsageError
 from shipper.report.message import details, message
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
-from shipper.report.results import DeliveryGateResult, RunReport
+from shipper.report.results import Coverage, DeliveryGateResult, RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.verdict import verdict
 from tests.samples import reports as samples
@@ -112,7 +112,10 @@ def test_pipelines_are_listed_with_what_is_there(config: Path, shipper: Command)
         "window_end": end,
         "run_id": "r",
     }
-    gate = DeliveryGateResult(cluster="near", started_at=end, finished_at=end, **common)
+    seen = Coverage(start=common["window_start"], end=end)
+    gate = DeliveryGateResult(
+        cluster="near", coverage=seen, started_at=end, finished_at=end, **common
+    )
     RunFolder(str(config.parent / "runs"), "web", common["window_start"], end, "r").write(
         "gate_delivery.near", gate
     )

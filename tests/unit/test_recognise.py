@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from shipper.cli.gaps import LedgerHeld
 from shipper.config.cluster import Cluster
 from shipper.driver.engine import FoundFile
 from shipper.driver.files import split_starts
@@ -25,6 +24,7 @@ from shipper.ledger.inventory import Inventory, entries, findings
 from shipper.ledger.log import LedgerLog, ask_files, ask_heads, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.ledger.roots import Roots
+from shipper.report.gaps import files_complete
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.report.results import LeftFile
 from shipper.types import FileId, LogRecord, SplitId
@@ -209,9 +209,7 @@ def test_sums_over_the_ledger_count_a_renamed_file_once_and_call_nothing_of_it_m
         NEW.path,
         PACKED.path,
     }
-    assert LedgerHeld(inventory).files_complete(
-        [LeftFile(path=PACKED.path, size_bytes=60, modified_ms=7)]
-    )
+    assert files_complete(inventory, [LeftFile(path=PACKED.path, size_bytes=60, modified_ms=7)])
 
 
 def test_a_head_finds_a_file_that_has_grown_since_and_no_other() -> None:

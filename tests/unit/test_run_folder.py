@@ -29,11 +29,3 @@ def test_the_result_of_an_attempt_that_began_later_is_found_by_the_earlier_one(f
     folder.write("plan", earlier)
     assert folder.find_later("plan", earlier) == folder.find("plan", PlanResult) == later
     assert folder.find_later("plan", later) is None
-
-
-def test_a_step_does_not_read_its_own_result_again(folder, monkeypatch):
-    read = []
-    monkeypatch.setattr(folder, "read_text", lambda name: read.append(name))
-    folder.write("plan", result())
-    assert folder.find_later("plan", result()) is None
-    assert read == []

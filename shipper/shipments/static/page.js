@@ -28,17 +28,13 @@ function turned(pages) {
 const isNow = (end) => end >= Date.now() / 1000;
 
 async function load() {
-  const mine = (asked += 1);
-  const { query, address } = question(stretch());
-  const kept = ahead.address === address ? { ...ahead } : null;
+  const mine = (asked += 1), { start, end } = stretch();
+  const query = { start: iso(start), end: iso(end), cluster: view.cluster };
   by("grid").setAttribute("aria-busy", "true");
   try {
-    // What was fetched ahead is there at once; when it is no longer fresh, what is so now follows it.
-    if (kept) arrived(await kept.answer, mine);
-    if (!kept || Date.now() - kept.at > FRESH_MS) arrived(await ask("api/grid", query), mine);
+    arrived(await ask("api/grid", query), mine);
     // An answer has a bound: the rest of a long range follows, the newest first.
     while (mine === asked && data.from > data.start) arrived(joined(await ask("api/grid", { ...query, end: iso(data.from) }), data), mine);
-    setTimeout(() => { if (mine === asked) lookAhead(turned(-1)); }, 300);
   } catch (error) {
     if (mine === asked) say(error.message);
   }
@@ -68,22 +64,6 @@ function joined(older, newer) {
     return { ...row, counts, segments: [...before.segments, ...row.segments], cells: null, element: null };
   });
   return { ...newer, from: older.from, pipelines };
-}
-
-function question({ start, end }) {
-  const query = { start: iso(start), end: iso(end), cluster: view.cluster };
-  return { query, address: JSON.stringify(query) };
-}
-
-// The page of history before the one that is shown is fetched when that is there, and the one that a button leads to when somebody points at it.
-const FRESH_MS = 10000;
-const ahead = { address: "", answer: null, at: 0 };
-function lookAhead(where, { fresh = false } = {}) {
-  const { query, address } = question(where);
-  if (ahead.address === address && !(fresh && Date.now() - ahead.at > FRESH_MS)) return;
-  const answer = ask("api/grid", query);
-  Object.assign(ahead, { address, answer, at: Date.now() });
-  answer.catch(() => { if (ahead.answer === answer) ahead.address = ""; });
 }
 
 function say(problem) {
@@ -504,7 +484,6 @@ function begin() {
       const { start, end } = turned(pages);
       set(view.start ? { start, end } : { end: isNow(end) ? 0 : end }, load);
     });
-    for (const about of ["pointerenter", "focus"]) by(id).addEventListener(about, () => { if (!by(id).disabled && !isNow(turned(pages).end)) lookAhead(turned(pages), { fresh: true }); });
   }
   for (const id of ["now", "whole"]) by(id).addEventListener("click", () => set({ start: 0, end: 0 }, load));
   by("only").addEventListener("click", () => { set({ pipeline: "" }, render); by("q").focus(); });
