@@ -3,7 +3,6 @@ package shipper.lines;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.io.Text;
@@ -30,9 +29,7 @@ final class StartedRecords implements PieceRecords {
     private int lineRead;
     /** Whether a record of this piece begins with `line`. */
     private boolean begins;
-    private byte[] bytes = new byte[1024];
-    private int kept;
-    private long size;
+    private final Kept record;
     private int count;
     private long unpacked;
 
@@ -40,6 +37,7 @@ final class StartedRecords implements PieceRecords {
         this.piece = piece;
         this.maxLine = maxLine;
         this.startsWith = startsWith;
+        record = new Kept(maxLine + 1L);
         stored = Content.open(piece, conf);
         try {
             lines = begin(conf);
@@ -107,8 +105,7 @@ final class StartedRecords implements PieceRecords {
         if (!begins) {
             return false;
         }
-        kept = 0;
-        size = 0;
+        record.clear();
         count = 0;
         begins = false;
         add();
@@ -126,34 +123,24 @@ final class StartedRecords implements PieceRecords {
     private void add() {
         unpacked += lineRead;
         if (count++ > 0) {
-            append(LINE_END, 1);
+            record.add('\n');
         }
-        append(line.getBytes(), line.getLength());
-    }
-
-    private void append(byte[] from, int count) {
-        size += count;
-        int more = (int) Math.min(count, maxLine + 1L - kept);
-        if (kept + more > bytes.length) {
-            bytes = Arrays.copyOf(bytes, (int) Math.min(Math.max(bytes.length * 2L, kept + more), Integer.MAX_VALUE - 8));
-        }
-        System.arraycopy(from, 0, bytes, kept, more);
-        kept += more;
+        record.add(line.getBytes(), line.getLength());
     }
 
     @Override
     public byte[] bytes() {
-        return bytes;
+        return record.bytes();
     }
 
     @Override
     public int size() {
-        return kept;
+        return record.kept();
     }
 
     @Override
     public boolean tooLong() {
-        return size > maxLine;
+        return record.size() > maxLine;
     }
 
     @Override

@@ -21,7 +21,7 @@ abstract class TableRecords implements PieceRecords {
     TableRecords(Piece piece, int maxLine) {
         this.piece = piece;
         this.maxLine = maxLine;
-        json = new JsonBytes(maxLine == Integer.MAX_VALUE ? maxLine - 8 : maxLine + 1);
+        json = new JsonBytes(maxLine);
     }
 
     /** Opens the file. */
@@ -52,23 +52,23 @@ abstract class TableRecords implements PieceRecords {
         } catch (LinkageError | StackOverflowError error) {
             throw new IOException("it needs what this reader does not have (" + error.getClass().getSimpleName() + ")");
         }
-        unpacked += json.size() + 1;
+        unpacked += json.text().size() + 1;
         return true;
     }
 
     @Override
     public final byte[] bytes() {
-        return json.bytes();
+        return json.text().bytes();
     }
 
     @Override
     public final int size() {
-        return json.kept();
+        return json.text().kept();
     }
 
     @Override
     public final boolean tooLong() {
-        return json.size() > maxLine;
+        return json.text().size() > maxLine;
     }
 
     @Override

@@ -2,7 +2,6 @@ package shipper.lines;
 
 import java.io.IOException;
 import java.io.InputStream;
-import java.util.Arrays;
 import org.apache.hadoop.conf.Configuration;
 
 /** A file's content as one record, byte for byte. Memory is bounded by the longest record allowed. */
@@ -11,14 +10,13 @@ final class WholeFile implements PieceRecords {
     private final int maxLine;
     private final Content.Stored stored;
     private final InputStream in;
-    private byte[] bytes = new byte[64 * 1024];
-    private int kept;
-    private long size;
+    private final Kept content;
     private boolean done;
 
     WholeFile(Piece piece, int maxLine, Configuration conf) throws IOException {
         this.piece = piece;
         this.maxLine = maxLine;
+        content = new Kept(maxLine + 1L);
         stored = Content.open(piece, conf);
         in = Content.fromStart(stored, piece, conf);
     }
@@ -31,30 +29,24 @@ final class WholeFile implements PieceRecords {
         done = true;
         byte[] buffer = new byte[64 * 1024];
         for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
-            size += n;
-            int more = (int) Math.min(n, maxLine + 1L - kept);
-            if (kept + more > bytes.length) {
-                bytes = Arrays.copyOf(bytes, (int) Math.min(Math.max(bytes.length * 2L, kept + more), Integer.MAX_VALUE - 8));
-            }
-            System.arraycopy(buffer, 0, bytes, kept, more);
-            kept += more;
+            content.add(buffer, n);
         }
-        return size > 0;
+        return content.size() > 0;
     }
 
     @Override
     public byte[] bytes() {
-        return bytes;
+        return content.bytes();
     }
 
     @Override
     public int size() {
-        return kept;
+        return content.kept();
     }
 
     @Override
     public boolean tooLong() {
-        return size > maxLine;
+        return content.size() > maxLine;
     }
 
     @Override
@@ -64,7 +56,7 @@ final class WholeFile implements PieceRecords {
 
     @Override
     public long unpacked() {
-        return size;
+        return content.size();
     }
 
     @Override
