@@ -20,9 +20,9 @@ from shipper import runner
 from shipper.config import load_pipeline
 from shipper.errors import ShipperError
 from shipper_tools.bench import flink, spark_sink
-from shipper_tools.bench.files import Files, Shipment
+from shipper_tools.bench.files import Files
 from shipper_tools.bench.machine import ended_children_seconds
-from shipper_tools.bench.plan import SPARK_SINK, Scenario, turned
+from shipper_tools.bench.plan import OURS, SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
@@ -38,13 +38,7 @@ _Process = tuple[Contender, Callable[[str, Case, str], _Told]]
 
 
 def measure(
-    scenario: Scenario,
-    folder: Path,
-    peers_folder: Path | None,
-    ours: list[Shipment],
-    *,
-    with_peers: bool,
-    say: Say,
+    scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
 ) -> Iterator[Measurement]:
     """Yield measurements. No round is a warm-up: a process that has just started is what is
     measured."""
@@ -55,8 +49,7 @@ def measure(
     for lines in scenario.lines:
         say(f"writing {lines:,} log lines")
         files.folder(lines)
-    processes = [_ours(files, shipment) for shipment in ours]
-    processes += _peers(files, peers_folder, say) if with_peers else []
+    processes = [_ours(files), *_peers(files, peers_folder, say)]
     with World(folder / "kafka") as world:
         for round_number in range(1, scenario.rounds + 1):
             for case in scenario.cases():
@@ -122,22 +115,15 @@ def _pss(process: psutil.Process) -> int:
         return 0
 
 
-def _ours(files: Files, shipment: Shipment) -> _Process:
+def _ours(files: Files) -> _Process:
     def told(bootstrap: str, case: Case, topic: str) -> _Told:
-        name = files.write_pipeline(bootstrap, case, shipment, topic, [])
-        words = [
-            "run",
-            name,
-            "--window",
-            files.window(case.lines or 0),
-            "--json",
-            "--config",
-            str(files.config),
-        ]
+        name = files.write_pipeline(bootstrap, case, topic)
+        words = ["run", name, "--window", files.window(case.lines or 0), "--json"]
         environment = runner.environment(load_pipeline(files.config, name).runner)
+        words += ["--config", str(files.config)]
         return [sys.executable, "-m", "shipper", *words], {**os.environ, **environment}
 
-    return shipment.contender, told
+    return OURS, told
 
 
 def _peers(files: Files, peers_folder: Path | None, say: Say) -> list[_Process]:
