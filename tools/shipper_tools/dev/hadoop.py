@@ -16,16 +16,16 @@ from shipper_tools.dev.java import QUICK_JVM, find_java
 #: pyspark and are of the same Hadoop.
 JARS = "hdfs-3.5.0"
 _OF_PYSPARK = (
-    *(
-        "hadoop-client-api-3.5.0",
-        "hadoop-client-runtime-3.5.0",
-        "slf4j-api-*",
-        "jcl-over-slf4j-*",
-        "log4j-slf4j2-impl-*",
-    ),
-    *("log4j-api-*", "log4j-core-*", "log4j-1.2-api-*"),
+    "hadoop-client-api-3.5.0",
+    "hadoop-client-runtime-3.5.0",
+    "slf4j-api-*",
+    "jcl-over-slf4j-*",
+    "log4j-slf4j2-impl-*",
+    "log4j-api-*",
+    "log4j-core-*",
+    "log4j-1.2-api-*",
 )
-LOG4J = """<Configuration status="ERROR">
+_LOG4J = """<Configuration status="ERROR">
   <Appenders><Console name="console"><PatternLayout pattern="%d{ISO8601} %p %c{1}: %m%n"/></Console></Appenders>
   <Loggers><Root level="WARN"><AppenderRef ref="console"/></Root></Loggers>
 </Configuration>
@@ -48,29 +48,29 @@ def java_command(main_class: str, class_path: str, heap_mb: int, *arguments: str
     return [str(find_java().path), *options, "-cp", class_path, main_class, *arguments]
 
 
-def write_settings(file: Path, settings: Mapping[str, str]) -> None:
-    """As Hadoop's configuration files are written."""
-    properties = (
-        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in settings.items()
-    )
-    text = f"<configuration>\n{''.join(properties)}</configuration>\n"
-    file.write_text(text, encoding="utf-8")
+def write_settings(directory: Path, files: Mapping[str, Mapping[str, str]]) -> None:
+    """Write ``conf/NAME.xml`` for each name, and the settings of the logs, below a server's
+    folder."""
+    for name, settings in files.items():
+        properties = (
+            f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+            for key, value in settings.items()
+        )
+        text = f"<configuration>\n{''.join(properties)}</configuration>\n"
+        (directory / "conf" / f"{name}.xml").write_text(text, encoding="utf-8")
+    (directory / "log4j2.xml").write_text(_LOG4J, encoding="utf-8")
 
 
 def _jars_of_pyspark() -> list[Path]:
     """Raises JarsUnavailable."""
     spec = importlib.util.find_spec("pyspark")  # looked up, not imported
-    folder = (
-        Path(next(iter(spec.submodule_search_locations))) / "jars"
-        if spec and spec.submodule_search_locations
-        else None
-    )
-    found = (
-        [jar for name in _OF_PYSPARK for jar in sorted(folder.glob(f"{name}.jar"))[-1:]]
-        if folder
-        else []
-    )
+    folders = [Path(place) / "jars" for place in (spec and spec.submodule_search_locations) or ()]
+    found = [
+        jar
+        for folder in folders
+        for name in _OF_PYSPARK
+        for jar in sorted(folder.glob(f"{name}.jar"))[-1:]
+    ]
     if len(found) < len(_OF_PYSPARK):
         raise JarsUnavailable(
             "Hadoop runs on jars of pyspark 4.2, with Hadoop 3.5.0, and this environment does not "

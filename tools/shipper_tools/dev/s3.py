@@ -73,31 +73,16 @@ class S3Server(Server):
             **({} if self._anonymous else credentials),
             "s3proxy.v4-max-non-chunked-request-size": str(128 << 20),
             "jclouds.provider": "filesystem-nio2",
-            "jclouds.filesystem.basedir": str(
-                self.directory / "data"
-            ),  # relative to its working directory, it lists nothing
+            # Relative to its working directory, it lists nothing.
+            "jclouds.filesystem.basedir": str(self.directory / "data"),
         }
         (self.directory / "s3proxy.properties").write_text(
             properties_text(properties), encoding="ascii"
         )
         (self.directory / "logback.xml").write_text(_LOGBACK, encoding="ascii")
-        options = [
-            *QUICK_JVM,
-            "-Xmx256m",
-            "-Dlogback.configurationFile=logback.xml",
-            "-cp",
-            f"{jars}/*",
-        ]
-        self._spawn(
-            "console",
-            [
-                str(java.path),
-                *options,
-                "org.gaul.s3proxy.Main",
-                "--properties",
-                "s3proxy.properties",
-            ],
-        )
+        options = ["-Xmx256m", "-Dlogback.configurationFile=logback.xml", "-cp", f"{jars}/*"]
+        main = ["org.gaul.s3proxy.Main", "--properties", "s3proxy.properties"]
+        self._spawn("console", [str(java.path), *QUICK_JVM, *options, *main])
 
     def _answers(self) -> bool:
         return http.answers(self.endpoint)

@@ -64,7 +64,6 @@ class _Item:
 @dataclass
 class LinkCounts:
     accepted: int = 0
-    closed_by_fault: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
     requests: dict[int, int] = field(default_factory=dict)
@@ -90,12 +89,12 @@ class Exchange:
 class FaultLink:
     """Accepts connections and joins each with one to ``target``."""
 
-    def __init__(self, target: tuple[str, int], shape: Conditions, seed: int = 0) -> None:
+    def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
-        self.shape = shape
+        self.shape = Conditions()
         self.stalled = False
         self.counts = LinkCounts()
-        self.random = random.Random(seed)
+        self.random = random.Random(0)
         self.connections: set[Connection] = set()
         self.hold_request: int | None = None
         """API key of the next request to hold."""
@@ -131,7 +130,6 @@ class FaultLink:
         there = list(self.connections)
         for connection in there:
             how(connection)
-        self.counts.closed_by_fault += len(there)
         return len(there)
 
     def stall(self) -> None:

@@ -152,7 +152,7 @@ class FaultProxy:
         return int(self._tell("release")["release"])
 
     def counts(self) -> dict[str, Any]:
-        """``open``, ``accepted`` and ``closed_by_fault`` connections, ``held``, ``bytes_up``,
+        """``open`` and ``accepted`` connections, ``held``, ``bytes_up``,
         ``bytes_down``, ``requests`` by API key (as text), and the process' ``cpu_seconds``."""
         return self._tell("counts")
 
