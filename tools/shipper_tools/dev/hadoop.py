@@ -25,11 +25,7 @@ _OF_PYSPARK = (
     "log4j-core-*",
     "log4j-1.2-api-*",
 )
-_LOG4J = """<Configuration status="ERROR">
-  <Appenders><Console name="console"><PatternLayout pattern="%d{ISO8601} %p %c{1}: %m%n"/></Console></Appenders>
-  <Loggers><Root level="WARN"><AppenderRef ref="console"/></Root></Loggers>
-</Configuration>
-"""  # noqa: E501
+_LOG_SETTINGS = Path(__file__).with_suffix(".xml")
 
 
 def class_path(conf_dir: Path, say: Say) -> str:
@@ -38,27 +34,24 @@ def class_path(conf_dir: Path, say: Say) -> str:
 
 
 def java_command(main_class: str, class_path: str, heap_mb: int, *arguments: str) -> list[str]:
-    """Return argv of one of its servers, which logs by the ``log4j2.xml`` of its folder."""
+    """Return argv of one of its servers."""
     options = [
         f"-Xmx{heap_mb}m",
         *QUICK_JVM,
         "-Djava.net.preferIPv4Stack=true",
-        "-Dlog4j2.configurationFile=log4j2.xml",
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
     ]
     return [str(find_java().path), *options, "-cp", class_path, main_class, *arguments]
 
 
-def write_settings(directory: Path, files: Mapping[str, Mapping[str, str]]) -> None:
-    """Write ``conf/NAME.xml`` for each name, and the settings of the logs, below a server's
-    folder."""
-    for name, settings in files.items():
-        properties = (
-            f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
-            for key, value in settings.items()
-        )
-        text = f"<configuration>\n{''.join(properties)}</configuration>\n"
-        (directory / "conf" / f"{name}.xml").write_text(text, encoding="utf-8")
-    (directory / "log4j2.xml").write_text(_LOG4J, encoding="utf-8")
+def write_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """As Hadoop's configuration files are written."""
+    properties = (
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in settings.items()
+    )
+    text = f"<configuration>\n{''.join(properties)}</configuration>\n"
+    file.write_text(text, encoding="utf-8")
 
 
 def _jars_of_pyspark() -> list[Path]:

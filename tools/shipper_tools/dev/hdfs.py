@@ -129,5 +129,5 @@ class HdfsServer(Server):
             "dfs.datanode.address": f"{LOOPBACK}:{free_port()}",
             "dfs.datanode.ipc.address": f"{LOOPBACK}:{free_port()}",
         }
-        site = _SETTINGS | places | self._settings
-        write_settings(self.directory, {"core-site": core, "hdfs-site": site})
+        write_settings(self.conf_dir / "core-site.xml", core)
+        write_settings(self.conf_dir / "hdfs-site.xml", _SETTINGS | places | self._settings)

@@ -145,6 +145,6 @@ class YarnServer(Server):
             "fs.defaultFS": self._file_system,
             "hadoop.tmp.dir": str(self.directory / "tmp"),
         }
-        site = _SETTINGS | places
-        files = {"core-site": core, "yarn-site": site, "capacity-scheduler": _SCHEDULER}
-        write_settings(self.directory, files)
+        write_settings(self.conf_dir / "core-site.xml", core)
+        write_settings(self.conf_dir / "yarn-site.xml", _SETTINGS | places)
+        write_settings(self.conf_dir / "capacity-scheduler.xml", _SCHEDULER)
