@@ -9,7 +9,7 @@ from pathlib import Path
 from shipper_tools.bench.lanes import LEDGER_TOPIC
 from shipper_tools.bench.plan import Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
-from shipper_tools.bench.senders import Lanes, Sender, SenderFailed, peers
+from shipper_tools.bench.senders import Sender, SenderFailed, lanes, peers
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
 
@@ -22,7 +22,7 @@ def measure(
 ) -> Iterator[Measurement]:
     """Yield measurements. Round 0 is the warm-up; it also tells how many records each contender
     sends in the rounds that count."""
-    senders: list[Sender] = [*map(Lanes, scenario.lanes), *peers(peers_folder)]
+    senders = [*map(lanes, scenario.lanes), *peers()]
     with World(folder / "kafka") as world:
         world.client.create_topics({LEDGER_TOPIC: 1}, {"cleanup.policy": "compact"})
         counts: dict[tuple[Case, Contender], int] = {}

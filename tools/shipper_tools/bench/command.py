@@ -50,7 +50,7 @@ def bench(
         int | None, typer.Option(min=8, help="End to end and cold: lines in the files.")
     ] = None,
     peers: Annotated[
-        Path | None, typer.Option(help="Folder that the peers' build.sh filled.")
+        Path | None, typer.Option(help="Folder of the peers: `spark/` and `flink/`.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json and .html.")] = Path(
         "bench/results"

@@ -5,8 +5,8 @@ By hand, controlled by lines on standard input, one JSON document back for each:
 
     $ python -m shipper_tools.faultproxy --to 127.0.0.1:9092
     {"listening": "127.0.0.1:40123"}
-    {"do": "shape", "rtt_ms": 140}
-    {"shape": {"rtt_ms": 140, …}}
+    {"do": "reshape", "rtt_ms": 140}
+    {"reshape": null}
     {"do": "cut"}
     {"cut": 3}
 

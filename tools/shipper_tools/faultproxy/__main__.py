@@ -8,50 +8,15 @@ import contextlib
 import json
 import os
 import socket
-import time
-from dataclasses import asdict, replace
 from typing import Any
 
 from shipper_tools import faultproxy
 from shipper_tools.faultproxy.link import FaultLink
 
-
-def obey(link: FaultLink, command: dict[str, Any]) -> dict[str, Any]:
-    """Carries out one command, and says what it did; raises KeyError, TypeError or ValueError for
-    one that is none."""
-    do = command.pop("do")
-    if do == "shape":
-        unknown = command.keys() - asdict(link.shape).keys()
-        if unknown:
-            raise ValueError(f"no such property: {', '.join(sorted(unknown))}")
-        link.shape = replace(link.shape, **command)
-        return {"shape": asdict(link.shape)}
-    if do in ("hold_request", "hold_response"):
-        setattr(link, do, int(command["api_key"]))
-        return {do: command["api_key"]}
-    if do in ("stall", "resume"):
-        (link.stall if do == "stall" else link.resume)()
-        return {"stalled": link.stalled}
-    if do in ("cut", "reset", "release"):
-        return {do: {"cut": link.cut, "reset": link.reset, "release": link.release}[do]()}
-    if do == "note":
-        link.exchanges = []
-        return {"noting": True}
-    if do == "exchanges":
-        found, link.exchanges = link.exchanges or [], []
-        return {"exchanges": [asdict(exchange) for exchange in found]}
-    if do != "counts":
-        raise ValueError(f"no command {do!r}")
-    return _counts(link)
-
-
-def _counts(link: FaultLink) -> dict[str, Any]:
-    return {
-        **asdict(link.counts),
-        "open": len(link.connections),
-        "held": link.held(),
-        "cpu_seconds": time.process_time(),
-    }
+_STEER = {"reshape", "cut", "reset", "stall", "resume"}
+_HOLD = {"hold_request", "hold_response", "release"}
+_COMMANDS = _STEER | _HOLD | {"count", "note", "exchanged"}
+"""Methods of the link that a line may name."""
 
 
 async def _serve(listener: socket.socket, link: FaultLink) -> None:
@@ -79,8 +44,12 @@ async def _serve(listener: socket.socket, link: FaultLink) -> None:
 
 def _obeyed(link: FaultLink, line: bytes) -> dict[str, Any]:
     try:
-        return obey(link, json.loads(line))
-    except (KeyError, TypeError, ValueError) as error:
+        command = json.loads(line)
+        do = command.pop("do")
+        if do not in _COMMANDS:
+            raise ValueError(f"no command {do!r}")
+        return {do: getattr(link, do)(**command)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
