@@ -17,8 +17,8 @@ import datetime as dt
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -72,8 +72,7 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _TopicCounts:
+class _TopicCounts(NamedTuple):
     """Of one topic after a run, each from another source."""
 
     sent: int
@@ -220,8 +219,8 @@ def _table(counts: dict[str, _TopicCounts]) -> Table:
     names = ("sent by this run", "in the ledger", "in the topic")
     table = Table("topic", *(Column(name, justify="right") for name in names))
     for topic, count in counts.items():
-        table.add_row(topic, f"{count.sent:,}", f"{count.ledger:,}", f"{count.topic:,}")
+        table.add_row(topic, *(f"{number:,}" for number in count))
     table.add_section()
-    sums = (sum(getattr(c, name) for c in counts.values()) for name in ("sent", "ledger", "topic"))
+    sums = map(sum, zip(*counts.values(), strict=True))
     table.add_row("all", *(f"{total:,}" for total in sums), style="bold")
     return table
