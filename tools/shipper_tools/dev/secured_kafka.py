@@ -203,13 +203,15 @@ class SecuredKafka:
 
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Allows ``user`` these. The broker must run."""
-        for future in self._admin().create_acls(_bindings(user, rights, AclBinding)).values():
+        admin = self._admin()
+        for future in admin.create_acls(_bindings(user, rights, AclBinding)).values():
             future.result(30)
 
     def revoke(self, user: str, rights: Iterable[Right]) -> None:
         """Takes them away again."""
         filters = _bindings(user, rights, AclBindingFilter)
-        for future in self._admin().delete_acls(filters).values():
+        admin = self._admin()
+        for future in admin.delete_acls(filters).values():
             future.result(30)
 
     def set_password(self, user: str, password: str) -> None:
@@ -222,6 +224,7 @@ class SecuredKafka:
             future.result(30)
 
     def _admin(self) -> AdminClient:
+        """Return a client, to be held until its futures are done: they fail when it goes."""
         return AdminClient({"bootstrap.servers": self.server.bootstrap})
 
     def __enter__(self) -> SecuredKafka:
