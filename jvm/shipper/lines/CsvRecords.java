@@ -16,18 +16,16 @@ import org.apache.hadoop.conf.Configuration;
  * `records.parse: {json: …}` takes for an object. So is a row with bytes that are no text in the file's encoding: each of these is
  * the lone surrogate U+DCXX in the array, as Python's `surrogateescape` has it, and escaped. All records are UTF-8.
  */
-final class CsvRecords implements PieceRecords {
+final class CsvRecords extends KeptRecords {
     private enum At { START, PLAIN, QUOTED, BEHIND_QUOTE, RETURN_BEHIND_QUOTE }
 
-    private final Piece piece;
-    private final int maxLine;
     private final Framing framing;
     private final Content.Stored stored;
     private final InputStream in;
     private final byte[] buffer = new byte[64 * 1024];
     private int at;
     private int filled;
-    private final JsonBytes json;
+    private final JsonBytes json = new JsonBytes(kept);
     private List<String> names;
     /** The fields of the row, one behind the other, and where each ends. */
     private byte[] row = new byte[1024];
@@ -43,13 +41,10 @@ final class CsvRecords implements PieceRecords {
     /** Line ends inside of the row's quotes. */
     private long lineEnds;
     private boolean isObject;
-    private long unpacked;
 
     CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
-        this.piece = piece;
-        this.maxLine = maxLine;
+        super(piece, maxLine);
         this.framing = framing;
-        json = new JsonBytes(maxLine);
         stored = Content.open(piece, conf);
         InputStream content = Content.fromStart(stored, piece, conf);
         in = content == null || framing.charset().equals(StandardCharsets.UTF_8) ? content : new Utf8(content, framing.charset());
@@ -84,7 +79,7 @@ final class CsvRecords implements PieceRecords {
             }
             json.closeObject();
         }
-        unpacked += json.text().size() + 1 + beyond;
+        unpacked += kept.size() + 1 + beyond;
         return true;
     }
 
@@ -227,18 +222,8 @@ final class CsvRecords implements PieceRecords {
     }
 
     @Override
-    public byte[] bytes() {
-        return json.text().bytes();
-    }
-
-    @Override
-    public int size() {
-        return json.text().kept();
-    }
-
-    @Override
     public boolean tooLong() {
-        return dropped || json.text().size() > maxLine;
+        return dropped || super.tooLong();
     }
 
     @Override
@@ -249,11 +234,6 @@ final class CsvRecords implements PieceRecords {
     @Override
     public long stored() {
         return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public long unpacked() {
-        return unpacked;
     }
 
     @Override

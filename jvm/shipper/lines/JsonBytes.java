@@ -21,19 +21,14 @@ final class JsonBytes {
     private int last;
     private boolean naming;
 
-    /** Keeps one byte more than the longest text, by which that is known to be too long. */
-    JsonBytes(int longest) {
-        text = new Kept(longest + 1L);
+    JsonBytes(Kept text) {
+        this.text = text;
     }
 
     void clear() {
         text.clear();
         last = 0;
         naming = false;
-    }
-
-    Kept text() {
-        return text;
     }
 
     private void put(int one) {

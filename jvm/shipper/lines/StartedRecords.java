@@ -13,12 +13,10 @@ import org.apache.hadoop.util.LineReader;
  * file. A record belongs to the piece in which its first line begins (as {@link PieceLines} has it), and is read beyond the piece's end. What is
  * packed is read from its beginning, as one piece.
  */
-final class StartedRecords implements PieceRecords {
+final class StartedRecords extends KeptRecords {
     private static final byte[] LINE_END = {'\n'};
     private static final int BUFFER = 64 * 1024;
 
-    private final Piece piece;
-    private final int maxLine;
     private final Pattern startsWith;
     private final Content.Stored stored;
     private final Text line = new Text();
@@ -29,15 +27,11 @@ final class StartedRecords implements PieceRecords {
     private int lineRead;
     /** Whether a record of this piece begins with `line`. */
     private boolean begins;
-    private final Kept record;
     private int count;
-    private long unpacked;
 
     StartedRecords(Piece piece, int maxLine, Pattern startsWith, Configuration conf) throws IOException {
-        this.piece = piece;
-        this.maxLine = maxLine;
+        super(piece, maxLine);
         this.startsWith = startsWith;
-        record = new Kept(maxLine + 1L);
         stored = Content.open(piece, conf);
         try {
             lines = begin(conf);
@@ -105,7 +99,7 @@ final class StartedRecords implements PieceRecords {
         if (!begins) {
             return false;
         }
-        record.clear();
+        kept.clear();
         count = 0;
         begins = false;
         add();
@@ -123,34 +117,14 @@ final class StartedRecords implements PieceRecords {
     private void add() {
         unpacked += lineRead;
         if (count++ > 0) {
-            record.add('\n');
+            kept.add('\n');
         }
-        record.add(line.getBytes(), line.getLength());
-    }
-
-    @Override
-    public byte[] bytes() {
-        return record.bytes();
-    }
-
-    @Override
-    public int size() {
-        return record.kept();
-    }
-
-    @Override
-    public boolean tooLong() {
-        return record.size() > maxLine;
+        kept.add(line.getBytes(), line.getLength());
     }
 
     @Override
     public long stored() {
         return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public long unpacked() {
-        return unpacked;
     }
 
     @Override

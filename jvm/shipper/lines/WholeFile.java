@@ -5,18 +5,13 @@ import java.io.InputStream;
 import org.apache.hadoop.conf.Configuration;
 
 /** A file's content as one record, byte for byte. Memory is bounded by the longest record allowed. */
-final class WholeFile implements PieceRecords {
-    private final Piece piece;
-    private final int maxLine;
+final class WholeFile extends KeptRecords {
     private final Content.Stored stored;
     private final InputStream in;
-    private final Kept content;
     private boolean done;
 
     WholeFile(Piece piece, int maxLine, Configuration conf) throws IOException {
-        this.piece = piece;
-        this.maxLine = maxLine;
-        content = new Kept(maxLine + 1L);
+        super(piece, maxLine);
         stored = Content.open(piece, conf);
         in = Content.fromStart(stored, piece, conf);
     }
@@ -29,34 +24,15 @@ final class WholeFile implements PieceRecords {
         done = true;
         byte[] buffer = new byte[64 * 1024];
         for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
-            content.add(buffer, n);
+            kept.add(buffer, n);
         }
-        return content.size() > 0;
-    }
-
-    @Override
-    public byte[] bytes() {
-        return content.bytes();
-    }
-
-    @Override
-    public int size() {
-        return content.kept();
-    }
-
-    @Override
-    public boolean tooLong() {
-        return content.size() > maxLine;
+        unpacked = kept.size();
+        return unpacked > 0;
     }
 
     @Override
     public long stored() {
         return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public long unpacked() {
-        return content.size();
     }
 
     @Override
