@@ -116,7 +116,7 @@ model:  ## Check the protocol's model with SPIN, and that each rule that is take
 model-short:  ## The same without the large configurations: what CI runs
 	@$(PYTHON) model/check.py --short
 
-bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder that the peers' build.sh filled)
+bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder with spark/ and flink/)
 	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
 
 words: setup  ## Figures of the prose: fragments among the docstrings, sentences and lines of the docs, errors without a code

@@ -26,14 +26,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 def bench(out: Path, *arguments: str) -> dict[str, Any]:
-    """The document that it prints, which must be the one that it keeps."""
-    command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(out), "--json"]
+    """Run it, and return the document that it keeps."""
+    command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     kept = [path for path in out.iterdir() if path.suffix == ".json"]
     assert len(kept) == 1
-    assert json.loads(done.stdout) == json.loads(kept[0].read_text())
-    return json.loads(done.stdout)
+    return json.loads(kept[0].read_text())
 
 
 class Page(HTMLParser):
@@ -64,17 +63,16 @@ def the_page(out: Path) -> Page:
 
 @pytest.mark.long
 def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
-    found = bench(
-        tmp_path, "distance", "--rtt", "20ms", "--lanes", "2,4", "--seconds", "0.5", "--rounds", "1"
-    )
+    options = ("--rtt", "20ms", "--seconds", "0.5", "--rounds", "1")
+    found = bench(tmp_path, "slow-broker", *options)
     summaries = {summary["contender"]["name"]: summary for summary in found["summaries"]}
-    assert {"shipper, 2 lanes × 1MB", "shipper, 4 lanes × 1MB", "Java producer"} <= set(summaries)
-    ours = summaries["shipper, 2 lanes × 1MB"]
+    assert {"shipper, 1 lane × 1MB", "shipper, 4 lanes × 1MB", "Java producer"} <= set(summaries)
+    ours = summaries["shipper, 1 lane × 1MB"]
     rate = ours["records_per_second"]
     assert 0 < rate["lowest"] <= rate["median"] <= rate["highest"]
     # A lane has one batch of 1,000 records in flight, so the distance is really there: without it,
-    # two lanes are faster.
-    assert rate["highest"] < 2 * 1000 / 0.02
+    # a lane is faster.
+    assert rate["highest"] < 1000 / 0.02
     assert ours["rounds"] == 1
     assert ours["times_best_peer"] > 0
     assert ours["cpu_seconds_per_million"].keys() == {"client", "broker", "proxy"}
@@ -105,19 +103,14 @@ def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
         "4000",
         "--rounds",
         "1",
-        "--no-peers",
-        "--set",
-        "runner.driver_memory=1g",
-        "--lanes",
-        "auto,1",
     )
-    assert len(found["summaries"]) == 4
+    assert len(found["summaries"]) == 2
     for summary in found["summaries"]:
         assert summary["records_per_second"]["median"] > 0
         assert summary["cpu_seconds_per_million"]["jvm"] > 0
         assert summary["cpu_seconds_per_million"]["worker"] > 0
     assert {m["records"] for m in found["measurements"]} == {4000}
-    assert "shipper, 1 lanes" in the_page(tmp_path).text
+    assert the_page(tmp_path).tags.count("svg") == 2
 
 
 @pytest.mark.spark
@@ -134,7 +127,6 @@ def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
         "4000",
         "--rounds",
         "1",
-        "--no-peers",
     )
     [summary] = found["summaries"]
     assert summary["records_per_second"]["median"] > 0

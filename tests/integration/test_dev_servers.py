@@ -107,7 +107,7 @@ def test_up_status_and_down_tell_the_truth(home: Path) -> None:
 
     moved = dev(home, "up", "kafka", "--port", "1")
     assert moved.returncode == 1
-    assert f"kafka runs already, at {bootstrap}, not on port 1." in moved.stderr
+    assert f"kafka runs already, at {bootstrap}, not on port 1" in moved.stderr
 
     down = dev(home, "down")
     assert down.returncode == 0, down.stderr

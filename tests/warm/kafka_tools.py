@@ -19,12 +19,12 @@ from py4j.java_collections import JavaArray
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from pyspark.find_spark_home import _find_spark_home
-from shipper_tools.dev import console_consumer, kafka_tools
+from shipper_tools.dev import console_consumer
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import QUICK_JVM, find_java
 from shipper_tools.dev.kafka import JARS
-from shipper_tools.dev.kafka_tools import ToolOutput, run_kafka_tool
+from shipper_tools.dev.kafka_tools import LOG_SETTINGS, ToolOutput, run_kafka_tool
 
 #: Those that end by returning when all is well, and only read.
 _WARM = frozenset({"GetOffsetShell", "ConsoleConsumer", "ConsumerGroupCommand"})
@@ -114,25 +114,22 @@ class WarmTools:
             self.end()
         if self._gateway is None:
             py4j = next(Path(_find_spark_home()).glob("jars/py4j-*.jar"))
-            with kafka_tools._log_settings() as log:
-                port, secret, self._process = launch_gateway(
-                    classpath=f"{resolve_jars(JARS)}/*:{py4j}",
-                    javaopts=[*QUICK_JVM, "-Xmx512m", f"-Dlog4j2.configurationFile={log}"],
-                    java_path=str(find_java().path),
-                    die_on_exit=True,
-                    enable_auth=True,
-                    return_proc=True,
-                )
-                found = GatewayParameters(
-                    port=port,
-                    auth_token=secret,
-                    enable_memory_management=False,
-                    read_timeout=timeout_seconds + 60,
-                )
-                self._gateway = JavaGateway(gateway_parameters=found)
-                self._gateway.jvm.java.lang.System.setProperty(
-                    "java.awt.headless", "true"
-                )  # it is up
+            port, secret, self._process = launch_gateway(
+                classpath=f"{resolve_jars(JARS)}/*:{py4j}",
+                javaopts=[*QUICK_JVM, "-Xmx512m", f"-Dlog4j2.configurationFile={LOG_SETTINGS}"],
+                java_path=str(find_java().path),
+                die_on_exit=True,
+                enable_auth=True,
+                return_proc=True,
+            )
+            found = GatewayParameters(
+                port=port,
+                auth_token=secret,
+                enable_memory_management=False,
+                read_timeout=timeout_seconds + 60,
+            )
+            self._gateway = JavaGateway(gateway_parameters=found)
+            self._gateway.jvm.java.lang.System.setProperty("java.awt.headless", "true")  # it is up
             self._calls = 0
         return self._gateway
 

@@ -4,10 +4,8 @@ import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.avro.LogicalType;
@@ -28,7 +26,6 @@ import org.apache.hadoop.conf.Configuration;
  * the file's header too. What is no record is an object with the one field `value`.
  */
 final class AvroRecords extends TableRecords {
-    private static final byte[] VALUE = "value".getBytes(StandardCharsets.US_ASCII);
     /** Times and dates of a schema by name: {units per second, whether it is a moment}; a day has none. */
     private static final Map<String, long[]> TIMESTAMPS = new HashMap<>();
 
@@ -42,7 +39,6 @@ final class AvroRecords extends TableRecords {
     }
 
     private final Content.Stored stored;
-    private final Map<Schema, byte[][]> names = new IdentityHashMap<>();
     private DataFileReader<Object> reader;
     private Schema schema;
     private Object reused;
@@ -83,17 +79,11 @@ final class AvroRecords extends TableRecords {
             value(schema, reused);
         } else {
             json.openObject();
-            json.name(VALUE);
+            json.name("value");
             value(schema, reused);
             json.closeObject();
         }
         return true;
-    }
-
-    private byte[][] names(Schema record) {
-        return names.computeIfAbsent(
-                record,
-                of -> of.getFields().stream().map(field -> field.name().getBytes(StandardCharsets.UTF_8)).toArray(byte[][]::new));
     }
 
     private void value(Schema type, Object value) {
@@ -110,7 +100,7 @@ final class AvroRecords extends TableRecords {
             case MAP -> {
                 json.openObject();
                 for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
-                    json.name(entry.getKey().toString().getBytes(StandardCharsets.UTF_8));
+                    json.name(entry.getKey().toString());
                     value(type.getValueType(), entry.getValue());
                 }
                 json.closeObject();
@@ -136,12 +126,11 @@ final class AvroRecords extends TableRecords {
     }
 
     private void record(Schema type, IndexedRecord record) {
-        byte[][] fields = names(type);
         json.openObject();
-        for (int i = 0; i < fields.length; i++) {
-            if (record.get(i) != null) {
-                json.name(fields[i]);
-                value(type.getFields().get(i).schema(), record.get(i));
+        for (Schema.Field field : type.getFields()) {
+            if (record.get(field.pos()) != null) {
+                json.name(field.name());
+                value(field.schema(), record.get(field.pos()));
             }
         }
         json.closeObject();

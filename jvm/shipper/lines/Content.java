@@ -215,6 +215,12 @@ final class Content {
         }
     }
 
+    /** The next byte, by a read of several; -1 at the end. */
+    static int one(InputStream in) throws IOException {
+        byte[] found = new byte[1];
+        return in.read(found, 0, 1) < 0 ? -1 : found[0] & 0xff;
+    }
+
     /** What such a piece took from the file. */
     static long takenOf(Stored stored, Piece piece) {
         return piece.format().equals("bzip2") ? -1 : stored.count();
@@ -282,9 +288,7 @@ final class Content {
 
         @Override
         public int read() throws IOException {
-            byte[] one = new byte[1];
-            int n = read(one, 0, 1);
-            return n < 0 ? -1 : one[0] & 0xff;
+            return one(this);
         }
 
         @Override

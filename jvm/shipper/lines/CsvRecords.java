@@ -4,7 +4,8 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import java.util.HashSet;
+import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 
@@ -15,19 +16,17 @@ import org.apache.hadoop.conf.Configuration;
  * `records.parse: {json: …}` takes for an object. So is a row with bytes that are no text in the file's encoding: each of these is
  * the lone surrogate U+DCXX in the array, as Python's `surrogateescape` has it, and escaped. All records are UTF-8.
  */
-final class CsvRecords implements PieceRecords {
+final class CsvRecords extends KeptRecords {
     private enum At { START, PLAIN, QUOTED, BEHIND_QUOTE, RETURN_BEHIND_QUOTE }
 
-    private final Piece piece;
-    private final int maxLine;
     private final Framing framing;
     private final Content.Stored stored;
     private final InputStream in;
     private final byte[] buffer = new byte[64 * 1024];
     private int at;
     private int filled;
-    private final JsonBytes json;
-    private byte[][] names;
+    private final JsonBytes json = new JsonBytes(kept);
+    private List<String> names;
     /** The fields of the row, one behind the other, and where each ends. */
     private byte[] row = new byte[1024];
     private int length;
@@ -42,13 +41,10 @@ final class CsvRecords implements PieceRecords {
     /** Line ends inside of the row's quotes. */
     private long lineEnds;
     private boolean isObject;
-    private long unpacked;
 
     CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
-        this.piece = piece;
-        this.maxLine = maxLine;
+        super(piece, maxLine);
         this.framing = framing;
-        json = new JsonBytes(maxLine == Integer.MAX_VALUE ? maxLine - 8 : maxLine + 1);
         stored = Content.open(piece, conf);
         InputStream content = Content.fromStart(stored, piece, conf);
         in = content == null || framing.charset().equals(StandardCharsets.UTF_8) ? content : new Utf8(content, framing.charset());
@@ -61,14 +57,14 @@ final class CsvRecords implements PieceRecords {
         }
         if (names == null) {
             skipMark();
-            names = framing.columns().isEmpty() ? header() : utf8(framing.columns().toArray(new String[0]));
+            names = framing.columns().isEmpty() ? header() : framing.columns();
         }
         if (!row()) {
             return false;
         }
         json.clear();
         malformed |= !ascii && Utf8.firstInvalid(row, 0, length) < length;
-        isObject = !malformed && !dropped && fields == names.length;
+        isObject = !malformed && !dropped && fields == names.size();
         if (!isObject) {
             json.openArray();
             for (int i = 0; i < fields; i++) {
@@ -78,12 +74,12 @@ final class CsvRecords implements PieceRecords {
         } else {
             json.openObject();
             for (int i = 0; i < fields; i++) {
-                json.name(names[i]);
+                json.name(names.get(i));
                 field(i);
             }
             json.closeObject();
         }
-        unpacked += json.size() + 1 + beyond;
+        unpacked += kept.size() + 1 + beyond;
         return true;
     }
 
@@ -92,9 +88,9 @@ final class CsvRecords implements PieceRecords {
         json.text(row, start, ends[i] - start);
     }
 
-    private byte[][] header() throws IOException {
+    private List<String> header() throws IOException {
         if (!row()) {
-            return new byte[0][];
+            return List.of();
         }
         if (malformed || dropped) {
             throw new IOException("its first row, which names the fields, is " + (dropped ? "longer than `records.max_line`" : "not well quoted"));
@@ -103,24 +99,14 @@ final class CsvRecords implements PieceRecords {
             throw new IOException("its first row, which names the fields, is not text in " + framing.encoding()
                     + ": say in `source.csv.encoding` how the file is written");
         }
-        String[] found = new String[fields];
-        Set<String> seen = new HashSet<>();
+        Set<String> found = new LinkedHashSet<>();
         for (int i = 0; i < fields; i++) {
             int start = i == 0 ? 0 : ends[i - 1];
-            found[i] = new String(row, start, ends[i] - start, StandardCharsets.UTF_8);
-            if (!seen.add(found[i])) {
+            if (!found.add(new String(row, start, ends[i] - start, StandardCharsets.UTF_8))) {
                 throw new IOException("its first row names field " + (i + 1) + " as another one; say in `source.csv.columns` what the fields are");
             }
         }
-        return utf8(found);
-    }
-
-    private static byte[][] utf8(String[] texts) {
-        byte[][] found = new byte[texts.length][];
-        for (int i = 0; i < texts.length; i++) {
-            found[i] = texts[i].getBytes(StandardCharsets.UTF_8);
-        }
-        return found;
+        return List.copyOf(found);
     }
 
     private int read() throws IOException {
@@ -236,18 +222,8 @@ final class CsvRecords implements PieceRecords {
     }
 
     @Override
-    public byte[] bytes() {
-        return json.bytes();
-    }
-
-    @Override
-    public int size() {
-        return json.kept();
-    }
-
-    @Override
     public boolean tooLong() {
-        return dropped || json.size() > maxLine;
+        return dropped || super.tooLong();
     }
 
     @Override
@@ -258,11 +234,6 @@ final class CsvRecords implements PieceRecords {
     @Override
     public long stored() {
         return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public long unpacked() {
-        return unpacked;
     }
 
     @Override

@@ -42,19 +42,16 @@ final class Entries {
     private static final int MOST_FOLDERS = 1_000;
 
     private final Configuration conf;
-    private final boolean recursive;
-    private final Pattern include;
-    private final Pattern unfinished;
-    private final long most;
-    private final int mostUnfinished;
-    private final long from;
-    private final long before;
+    private final Wanted wanted;
     private final Map<String, FileStatus> found = new LinkedHashMap<>();
     private final Map<String, Integer> under = new HashMap<>();
     private final Map<Integer, String> problems = new TreeMap<>();
     private final Map<Where, Left> left = new LinkedHashMap<>();
-    private long wanted;
+    private long candidates;
     private long written;
+
+    /** What is listed: see {@link Folder#list}. */
+    record Wanted(boolean recursive, Pattern include, Pattern unfinished, long most, int mostUnfinished, long from, long before) {}
 
     private record Where(int number, String folder, String code) {}
 
@@ -67,16 +64,9 @@ final class Entries {
         void take(FileStatus entry) throws IOException;
     }
 
-    Entries(
-            Configuration conf, boolean recursive, Pattern include, Pattern unfinished, long most, int mostUnfinished, long from, long before) {
+    Entries(Configuration conf, Wanted wanted) {
         this.conf = conf;
-        this.recursive = recursive;
-        this.include = include;
-        this.unfinished = unfinished;
-        this.most = most;
-        this.mostUnfinished = mostUnfinished;
-        this.from = from;
-        this.before = before;
+        this.wanted = wanted;
     }
 
     /** Adds what a pattern without braces that hold a slash matches. */
@@ -123,7 +113,7 @@ final class Entries {
     }
 
     private synchronized boolean full() {
-        return wanted > most;
+        return candidates > wanted.most();
     }
 
     private synchronized void leave(int number, String folder, String path, String code) {
@@ -150,27 +140,27 @@ final class Entries {
             return;
         }
         long modified = file.getModificationTime();
-        if (modified < from || modified >= before) {
+        if (modified < wanted.from() || modified >= wanted.before()) {
             leave(number, file.getPath(), "other-window");
             return;
         }
-        boolean writing = unfinished.matcher(name).matches();
-        boolean candidate = include.matcher(name).matches();
+        boolean writing = wanted.unfinished().matcher(name).matches();
+        boolean candidate = wanted.include().matcher(name).matches();
         if (!candidate && !writing) {
             leave(number, file.getPath(), "unwanted");
         } else if (file.getLen() < 0) {
             leave(number, file.getPath(), "negative-size");
-        } else if (!candidate && ++written > mostUnfinished) {
+        } else if (!candidate && ++written > wanted.mostUnfinished()) {
             leave(number, file.getPath(), "unfinished");
         } else {
-            wanted += candidate ? 1 : 0;
+            candidates += candidate ? 1 : 0;
             found.put(path, file);
             under.put(path, number);
         }
     }
 
     private void folder(FileSystem fs, Path folder, Path top, int number) throws IOException {
-        if (recursive && "s3a".equals(fs.getUri().getScheme())) {
+        if (wanted.recursive() && "s3a".equals(fs.getUri().getScheme())) {
             keys(fs, folder, number);
             return;
         }
@@ -178,7 +168,7 @@ final class Entries {
         scan(fs, folder, top, null, number, entry -> {
             if (!entry.isDirectory()) {
                 note(entry, number);
-            } else if (recursive) {
+            } else if (wanted.recursive()) {
                 deeper.add(entry.getPath());
             } else {
                 leave(number, entry.getPath(), "folder");
@@ -393,7 +383,7 @@ final class Entries {
         boolean met;
         if (name != null) {
             met = beside && name.matches(target.getFileName().toString());
-        } else if (recursive) {
+        } else if (wanted.recursive()) {
             met = target.startsWith(local(top).toRealPath());
         } else {
             met = beside || Files.isDirectory(target);

@@ -16,6 +16,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.regex.Pattern;
+import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
@@ -44,11 +45,13 @@ public final class Folder {
     public static String list(
             Configuration conf, byte[] paths, boolean recursive, String include, String unfinished, long most, int mostUnfinished, long from, long before)
             throws IOException {
-        Entries entries = new Entries(conf, recursive, Pattern.compile(include), Pattern.compile(unfinished), most, mostUnfinished, from, before);
-        List<String> wanted = texts(Packed.reader(paths));
-        inParallel(numbers(wanted.size()), i -> {
+        Entries entries = new Entries(
+                conf,
+                new Entries.Wanted(recursive, Pattern.compile(include), Pattern.compile(unfinished), most, mostUnfinished, from, before));
+        List<String> patterns = texts(Packed.reader(paths));
+        inParallel(IntStream.range(0, patterns.size()).boxed().toList(), i -> {
             try {
-                for (String one : GlobExpander.expand(wanted.get(i))) {
+                for (String one : GlobExpander.expand(patterns.get(i))) {
                     entries.add(one, i);
                 }
             } catch (IOException | RuntimeException error) {
@@ -57,14 +60,6 @@ public final class Folder {
             return null;
         });
         return entries.packed();
-    }
-
-    private static List<Integer> numbers(int count) {
-        List<Integer> found = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            found.add(i);
-        }
-        return found;
     }
 
     private static List<String> texts(DataInputStream in) throws IOException {

@@ -8,7 +8,6 @@ import java.time.LocalDateTime;
 import java.time.LocalTime;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
-import java.util.Arrays;
 import java.util.Base64;
 
 /**
@@ -17,48 +16,24 @@ import java.util.Base64;
  */
 final class JsonBytes {
     private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
-    private static final byte[] NULL = "null".getBytes(StandardCharsets.US_ASCII);
 
-    private final int room;
-    private byte[] bytes = new byte[1024];
-    private int kept;
-    private long size;
+    private final Kept text;
     private int last;
     private boolean naming;
 
-    JsonBytes(int room) {
-        this.room = room;
+    JsonBytes(Kept text) {
+        this.text = text;
     }
 
     void clear() {
-        kept = 0;
-        size = 0;
+        text.clear();
         last = 0;
         naming = false;
     }
 
-    byte[] bytes() {
-        return bytes;
-    }
-
-    int kept() {
-        return kept;
-    }
-
-    /** Of the whole text. */
-    long size() {
-        return size;
-    }
-
     private void put(int one) {
         last = one;
-        size++;
-        if (kept < room) {
-            if (kept == bytes.length) {
-                bytes = Arrays.copyOf(bytes, (int) Math.min((long) bytes.length * 2, room));
-            }
-            bytes[kept++] = (byte) one;
-        }
+        text.add(one);
     }
 
     private void separate() {
@@ -85,9 +60,9 @@ final class JsonBytes {
         put(']');
     }
 
-    void name(byte[] utf8) {
+    void name(String name) {
         naming = true;
-        string(utf8, 0, utf8.length);
+        string(name);
     }
 
     /** The next value is a name, whatever it is. */
@@ -96,14 +71,7 @@ final class JsonBytes {
     }
 
     void nothing() {
-        if (naming) {
-            string("null");
-            return;
-        }
-        separate();
-        for (byte one : NULL) {
-            put(one);
-        }
+        plain("null");
     }
 
     /** Bytes that are no UTF-8 stay as they are. */
@@ -173,7 +141,7 @@ final class JsonBytes {
         string(text, 0, text.length);
     }
 
-    /** A number or a truth value. */
+    /** A number, a truth value or null; quoted where a name belongs. */
     private void plain(String ascii) {
         if (naming) {
             string(ascii);
@@ -194,18 +162,18 @@ final class JsonBytes {
     }
 
     void number(double number) {
-        if (Double.isFinite(number)) {
-            plain(Double.toString(number));
-        } else {
-            string(Double.toString(number));
-        }
+        real(Double.isFinite(number), Double.toString(number));
     }
 
     void number(float number) {
-        if (Float.isFinite(number)) {
-            plain(Float.toString(number));
+        real(Float.isFinite(number), Float.toString(number));
+    }
+
+    private void real(boolean finite, String text) {
+        if (finite) {
+            plain(text);
         } else {
-            string(Float.toString(number));
+            string(text);
         }
     }
 

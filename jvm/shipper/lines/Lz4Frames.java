@@ -29,9 +29,7 @@ final class Lz4Frames extends InputStream {
 
     @Override
     public int read() throws IOException {
-        byte[] one = new byte[1];
-        int n = read(one, 0, 1);
-        return n < 0 ? -1 : one[0] & 0xff;
+        return Content.one(this);
     }
 
     @Override

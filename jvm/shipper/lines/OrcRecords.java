@@ -1,7 +1,6 @@
 package shipper.lines;
 
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -35,7 +34,6 @@ final class OrcRecords extends TableRecords {
     private RecordReader rows;
     private VectorizedRowBatch batch;
     private TypeDescription schema;
-    private byte[][] names;
     private int at;
     private long taken;
     private long left;
@@ -52,9 +50,6 @@ final class OrcRecords extends TableRecords {
         reader = OrcFile.createReader(
                 path, OrcFile.readerOptions(conf).filesystem(seen).maxLength(piece.size()).useUTCTimestamp(true).convertToProlepticGregorian(true));
         schema = reader.getSchema();
-        if (schema.getCategory() == TypeDescription.Category.STRUCT) {
-            names = names(schema);
-        }
         taken = piece.start() == 0 ? piece.size() : 0;
         for (StripeInformation stripe : reader.getStripes()) {
             if (holds(stripe.getOffset())) {
@@ -80,30 +75,26 @@ final class OrcRecords extends TableRecords {
             }
         }
         left--;
-        if (names != null) {
-            struct(schema, names, batch.cols, at++);
+        if (schema.getCategory() == TypeDescription.Category.STRUCT) {
+            struct(schema, batch.cols, at++);
         } else {
             json.openObject();
-            json.name("value".getBytes(StandardCharsets.US_ASCII));
+            json.name("value");
             value(schema, batch.cols[0], at++);
             json.closeObject();
         }
         return true;
     }
 
-    private static byte[][] names(TypeDescription struct) {
-        return struct.getFieldNames().stream().map(name -> name.getBytes(StandardCharsets.UTF_8)).toArray(byte[][]::new);
-    }
-
     private static boolean isNull(ColumnVector vector, int row) {
         return !vector.noNulls && vector.isNull[vector.isRepeating ? 0 : row];
     }
 
-    private void struct(TypeDescription type, byte[][] fields, ColumnVector[] vectors, int row) {
+    private void struct(TypeDescription type, ColumnVector[] vectors, int row) {
         json.openObject();
-        for (int i = 0; i < fields.length; i++) {
+        for (int i = 0; i < vectors.length; i++) {
             if (!isNull(vectors[i], row)) {
-                json.name(fields[i]);
+                json.name(type.getFieldNames().get(i));
                 value(type.getChildren().get(i), vectors[i], row);
             }
         }
@@ -156,7 +147,7 @@ final class OrcRecords extends TableRecords {
                 }
                 json.closeObject();
             }
-            case STRUCT -> struct(type, names(type), ((StructColumnVector) vector).fields, row);
+            case STRUCT -> struct(type, ((StructColumnVector) vector).fields, row);
             case UNION -> {
                 UnionColumnVector union = (UnionColumnVector) vector;
                 value(type.getChildren().get(union.tags[row]), union.fields[union.tags[row]], row);

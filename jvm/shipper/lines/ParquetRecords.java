@@ -7,6 +7,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.parquet.HadoopReadOptions;
 import org.apache.parquet.column.page.PageReadStore;
+import org.apache.parquet.example.data.Group;
+import org.apache.parquet.example.data.simple.convert.GroupRecordConverter;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
@@ -22,12 +24,13 @@ import org.apache.parquet.schema.MessageType;
 final class ParquetRecords extends TableRecords {
     private final Content.Stored stored;
     private final Configuration conf;
+    private final ParquetJson writer = new ParquetJson(json);
     private ParquetFileReader reader;
     private List<BlockMetaData> groups;
     private MessageColumnIO columns;
-    private ParquetJson rows;
+    private GroupRecordConverter rows;
     private int group = -1;
-    private RecordReader<Boolean> current;
+    private RecordReader<Group> current;
     private long left;
     private long taken;
 
@@ -45,7 +48,7 @@ final class ParquetRecords extends TableRecords {
         checkCodecs();
         MessageType schema = reader.getFileMetaData().getSchema();
         columns = new ColumnIOFactory(reader.getFileMetaData().getCreatedBy()).getColumnIO(schema);
-        rows = new ParquetJson(schema, json);
+        rows = new GroupRecordConverter(schema);
         if (piece.start() == 0) {
             taken = piece.size();
             for (BlockMetaData one : groups) {
@@ -73,7 +76,7 @@ final class ParquetRecords extends TableRecords {
                 return false;
             }
         }
-        current.read();
+        writer.object(current.read());
         left--;
         return true;
     }

@@ -3,7 +3,6 @@ package shipper.lines;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.io.Text;
@@ -14,12 +13,10 @@ import org.apache.hadoop.util.LineReader;
  * file. A record belongs to the piece in which its first line begins (as {@link PieceLines} has it), and is read beyond the piece's end. What is
  * packed is read from its beginning, as one piece.
  */
-final class StartedRecords implements PieceRecords {
+final class StartedRecords extends KeptRecords {
     private static final byte[] LINE_END = {'\n'};
     private static final int BUFFER = 64 * 1024;
 
-    private final Piece piece;
-    private final int maxLine;
     private final Pattern startsWith;
     private final Content.Stored stored;
     private final Text line = new Text();
@@ -30,15 +27,10 @@ final class StartedRecords implements PieceRecords {
     private int lineRead;
     /** Whether a record of this piece begins with `line`. */
     private boolean begins;
-    private byte[] bytes = new byte[1024];
-    private int kept;
-    private long size;
     private int count;
-    private long unpacked;
 
     StartedRecords(Piece piece, int maxLine, Pattern startsWith, Configuration conf) throws IOException {
-        this.piece = piece;
-        this.maxLine = maxLine;
+        super(piece, maxLine);
         this.startsWith = startsWith;
         stored = Content.open(piece, conf);
         try {
@@ -107,8 +99,7 @@ final class StartedRecords implements PieceRecords {
         if (!begins) {
             return false;
         }
-        kept = 0;
-        size = 0;
+        kept.clear();
         count = 0;
         begins = false;
         add();
@@ -126,44 +117,14 @@ final class StartedRecords implements PieceRecords {
     private void add() {
         unpacked += lineRead;
         if (count++ > 0) {
-            append(LINE_END, 1);
+            kept.add('\n');
         }
-        append(line.getBytes(), line.getLength());
-    }
-
-    private void append(byte[] from, int count) {
-        size += count;
-        int more = (int) Math.min(count, maxLine + 1L - kept);
-        if (kept + more > bytes.length) {
-            bytes = Arrays.copyOf(bytes, (int) Math.min(Math.max(bytes.length * 2L, kept + more), Integer.MAX_VALUE - 8));
-        }
-        System.arraycopy(from, 0, bytes, kept, more);
-        kept += more;
-    }
-
-    @Override
-    public byte[] bytes() {
-        return bytes;
-    }
-
-    @Override
-    public int size() {
-        return kept;
-    }
-
-    @Override
-    public boolean tooLong() {
-        return size > maxLine;
+        kept.add(line.getBytes(), line.getLength());
     }
 
     @Override
     public long stored() {
         return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public long unpacked() {
-        return unpacked;
     }
 
     @Override

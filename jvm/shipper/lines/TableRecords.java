@@ -6,22 +6,17 @@ import java.io.IOException;
  * The rows of a piece of a Parquet, ORC or Avro file, each as one JSON object, by the file's own schema. A field that is null is left out; inside
  * of lists and maps a null is a null. The file is opened with the first row, so that a file system that fails then is asked again.
  */
-abstract class TableRecords implements PieceRecords {
+abstract class TableRecords extends KeptRecords {
     /** Whether a format is one of these; shipper/driver/formats.py names them too. */
     static boolean reads(String format) {
         return format.equals("parquet") || format.equals("orc") || format.equals("avro");
     }
 
-    final Piece piece;
-    final JsonBytes json;
-    private final int maxLine;
+    final JsonBytes json = new JsonBytes(kept);
     private boolean begun;
-    private long unpacked;
 
     TableRecords(Piece piece, int maxLine) {
-        this.piece = piece;
-        this.maxLine = maxLine;
-        json = new JsonBytes(maxLine == Integer.MAX_VALUE ? maxLine - 8 : maxLine + 1);
+        super(piece, maxLine);
     }
 
     /** Opens the file. */
@@ -52,27 +47,7 @@ abstract class TableRecords implements PieceRecords {
         } catch (LinkageError | StackOverflowError error) {
             throw new IOException("it needs what this reader does not have (" + error.getClass().getSimpleName() + ")");
         }
-        unpacked += json.size() + 1;
+        unpacked += kept.size() + 1;
         return true;
-    }
-
-    @Override
-    public final byte[] bytes() {
-        return json.bytes();
-    }
-
-    @Override
-    public final int size() {
-        return json.kept();
-    }
-
-    @Override
-    public final boolean tooLong() {
-        return json.size() > maxLine;
-    }
-
-    @Override
-    public final long unpacked() {
-        return unpacked;
     }
 }

@@ -40,16 +40,14 @@ final class ZstdFrames extends FilterInputStream {
 
             @Override
             public int read() throws IOException {
-                byte[] one = new byte[1];
-                return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+                return Content.one(this);
             }
         };
     }
 
     @Override
     public int read() throws IOException {
-        byte[] one = new byte[1];
-        return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+        return Content.one(this);
     }
 
     @Override

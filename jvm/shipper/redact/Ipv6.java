@@ -1,5 +1,6 @@
 package shipper.redact;
 
+import com.google.common.net.InetAddresses;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -10,7 +11,6 @@ import java.util.regex.Pattern;
 final class Ipv6 implements Finder {
     private static final String OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
     private static final Pattern DOTTED = Pattern.compile(OCTET + "(?:\\." + OCTET + "){3}(?![0-9A-Za-z])(?!\\.[0-9])");
-    private static final int GROUPS = 8;
 
     @Override
     public Found find(String text, int from) {
@@ -83,32 +83,9 @@ final class Ipv6 implements Finder {
         return null;
     }
 
+    /** Neither `::` alone nor an IPv4 address is one here. */
     private static boolean isAddress(String text) {
-        int gap = text.indexOf("::");
-        if (gap < 0) {
-            return groups(text) == GROUPS;
-        }
-        if (text.indexOf("::", gap + 1) >= 0) {
-            return false;
-        }
-        int before = gap == 0 ? 0 : groups(text.substring(0, gap));
-        int behind = gap + 2 == text.length() ? 0 : groups(text.substring(gap + 2));
-        return before >= 0 && behind >= 0 && before + behind > 0 && before + behind < GROUPS;
-    }
-
-    /** How many there are, an IPv4 address for two; -1 if one is empty, or if there are too many to be worth counting. */
-    private static int groups(String text) {
-        if (text.length() > 45) {
-            return -1;
-        }
-        int count = 0;
-        for (String group : text.split(":", -1)) {
-            if (group.isEmpty()) {
-                return -1;
-            }
-            count += group.indexOf('.') < 0 ? 1 : 2;
-        }
-        return count;
+        return text.length() > 2 && text.indexOf(':') >= 0 && InetAddresses.isInetAddress(text);
     }
 
     private static boolean inRun(char c) {

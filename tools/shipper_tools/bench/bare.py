@@ -9,21 +9,21 @@ from pathlib import Path
 from shipper_tools.bench.lanes import LEDGER_TOPIC
 from shipper_tools.bench.plan import Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
-from shipper_tools.bench.senders import Lanes, Sender, SenderFailed, peers
+from shipper_tools.bench.senders import Sender, SenderFailed, lanes, peers
 from shipper_tools.bench.world import World
+from shipper_tools.dev.jars import Say
 
 _FIRST_RECORDS = 60_000
 """For the warm-up, when nobody knows yet how fast a contender is."""
 
 
 def measure(
-    scenario: Scenario, folder: Path, peers_folder: Path | None, *, with_peers: bool
+    scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
 ) -> Iterator[Measurement]:
     """Yield measurements. Round 0 is the warm-up; it also tells how many records each contender
     sends in the rounds that count."""
-    senders: list[Sender] = [Lanes(lanes or 8) for lanes in scenario.lanes]
-    senders += peers(peers_folder) if with_peers else []
-    with World(folder) as world:
+    senders = [*map(lanes, scenario.lanes), *peers(peers_folder)]
+    with World(folder / "kafka") as world:
         world.client.create_topics({LEDGER_TOPIC: 1}, {"cleanup.policy": "compact"})
         counts: dict[tuple[Case, Contender], int] = {}
         for round_number in range(scenario.rounds + 1):

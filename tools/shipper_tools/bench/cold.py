@@ -20,9 +20,9 @@ from shipper import runner
 from shipper.config import load_pipeline
 from shipper.errors import ShipperError
 from shipper_tools.bench import flink, spark_sink
-from shipper_tools.bench.files import FILES, Files, Shipment
+from shipper_tools.bench.files import FILES, Files
 from shipper_tools.bench.machine import ended_children_seconds
-from shipper_tools.bench.plan import SPARK_SINK, Scenario, turned
+from shipper_tools.bench.plan import OURS, SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
@@ -38,13 +38,7 @@ _Process = tuple[Contender, Callable[[str, Case, str], _Told]]
 
 
 def measure(
-    scenario: Scenario,
-    folder: Path,
-    peers_folder: Path | None,
-    ours: list[Shipment],
-    *,
-    with_peers: bool,
-    say: Say,
+    scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
 ) -> Iterator[Measurement]:
     """Yield measurements. No round is a warm-up: a process that has just started is what is
     measured."""
@@ -52,8 +46,7 @@ def measure(
     for lines in scenario.lines:
         say(f"writing {lines:,} log lines")
         files.folder(lines)
-    processes = [_ours(files, shipment) for shipment in ours]
-    processes += _peers(files, peers_folder, say) if with_peers else []
+    processes = [_ours(files), *_peers(files, peers_folder, say)]
     with World(folder / "kafka") as world:
         for round_number in range(1, scenario.rounds + 1):
             for case in scenario.cases():
@@ -125,12 +118,12 @@ def _pss(process: psutil.Process) -> int:
         return 0
 
 
-def _ours(files: Files, shipment: Shipment) -> _Process:
+def _ours(files: Files) -> _Process:
     def told(bootstrap: str, case: Case, topic: str) -> _Told:
-        name = files.write_pipeline(bootstrap, case, shipment, topic, [])
+        name = files.write_pipeline(bootstrap, case, topic)
         return shipper_run(files, name, files.window(case.lines or 0))
 
-    return shipment.contender, told
+    return OURS, told
 
 
 def shipper_run(files: Files, pipeline: str, window: str) -> _Told:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from ruamel.yaml import YAML
 
 from shipper.config.units import parse_duration
 from shipper.errors import UsageError
@@ -42,9 +41,6 @@ def bench(
     rtt: Annotated[
         str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")
     ] = None,
-    lanes: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Ours: `8,32`; from files `auto`, too.")
-    ] = None,
     partitions: Annotated[str | None, typer.Option(metavar="LIST", help="`1,16`.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
     seconds: Annotated[
@@ -54,25 +50,11 @@ def bench(
         int | None, typer.Option(min=8, help="From files: lines in them; of scale, the most.")
     ] = None,
     peers: Annotated[
-        Path | None, typer.Option(help="Folder that the peers' build.sh filled.")
-    ] = None,
-    with_peers: Annotated[
-        bool, typer.Option("--with-peers/--no-peers", help="Measure what is used instead, too.")
-    ] = True,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="End to end and cold: of the pipeline, `delivery.chunk_size=8MB`.",
-        ),
+        Path | None, typer.Option(help="Folder with the peers that were built.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json and .html.")] = Path(
         "bench/results"
     ),
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on standard output.")
-    ] = False,
 ) -> None:
     """Measures throughput on a real broker on this machine: bare producers, or from files to the
     topic; near or far.
@@ -84,7 +66,6 @@ def bench(
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     given: dict[str, Any] = {
         "rtt_ms": _list("--rtt", rtt, lambda text: parse_duration(text) * 1000),
-        "lanes": _list("--lanes", lanes, lambda text: None if text == "auto" else int(text)),
         "partitions": _list("--partitions", partitions, int),
         "lines": (lines,) if lines else None,
         "rounds": rounds,
@@ -93,55 +74,27 @@ def bench(
     told = replace(
         SCENARIOS[scenario], **{name: value for name, value in given.items() if value is not None}
     )
-    pipeline = _pipeline(settings or [])
     err = Console(stderr=True, highlight=False)
 
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
 
-    _leave(
-        _run(told, lambda folder: _measured(told, folder, peers, pipeline, with_peers, say), say),
-        out,
-        as_json,
-        say,
-    )
+    result = _run(told, peers, say)
+    _leave(result, out, say)
+    ours_failed = any(m.error and m.contender.ours for m in result.measurements)
+    raise typer.Exit(1 if not result.summaries or ours_failed else 0)
 
 
-def _measured(
-    told: Scenario,
-    folder: Path,
-    peers: Path | None,
-    pipeline: dict[str, Any],
-    with_peers: bool,
-    say: Say,
-) -> Iterator[Measurement]:
-    """Measure by the scenario's kind. These modules are slow to import, and no other command needs
-    them."""
-    from shipper_tools.bench import bare, cold, files
-
-    if told.kind == "bare":
-        return bare.measure(told, folder / "kafka", peers, with_peers=with_peers)
-    ours = files.shipments(told, pipeline)
-    if told.kind == "scale":
-        from shipper_tools.bench import scale
-
-        return scale.measure(told, folder, say)
-    if told.kind == "cold":
-        return cold.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
-    from shipper_tools.bench import end_to_end
-
-    return end_to_end.measure(told, folder, peers, ours, with_peers=with_peers, say=say)
-
-
-def _run(
-    scenario: Scenario, measured: Callable[[Path], Iterator[Measurement]], say: Say
-) -> BenchResult:
+def _run(scenario: Scenario, peers: Path | None, say: Say) -> BenchResult:
+    """Measure, by the module of the scenario's kind: these are slow to import, and no other command
+    needs them."""
     from shipper_tools.bench.machine import describe
 
+    kind = import_module(f"shipper_tools.bench.{scenario.kind}")
     machine, date, began = describe(), dt.datetime.now(dt.UTC), time.monotonic()
-    measurements = []
+    measurements: list[Measurement] = []
     with tempfile.TemporaryDirectory(prefix="shipper-bench-") as folder:
-        for measurement in measured(Path(folder)):
+        for measurement in kind.measure(scenario, Path(folder), peers, say):
             say(measurement.line)
             measurements.append(measurement)
     failed = sum(1 for m in measurements if m.error)
@@ -165,31 +118,22 @@ def _run(
     )
 
 
-def _leave(result: BenchResult, out: Path, as_json: bool, say: Say) -> None:
-    """Write the files, print the result, and end the command: with 1 if nothing was measured, or
-    something of ours failed."""
+def _leave(result: BenchResult, out: Path, say: Say) -> None:
+    """Write the files, and print the tables."""
     from shipper_tools.bench.page import COLUMNS, by_case, cells, render
 
     paths = result.write(out, render(result))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    if as_json:
-        print(result.model_dump_json(indent=1, exclude_none=True))
-    else:
-        for case, summaries in by_case(result):
-            table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
-            for title in COLUMNS:
-                table.add_column(title, justify="left" if title == COLUMNS[0] else "right")
-            for summary in summaries:
-                table.add_row(*cells(summary))
-            console.print(table, "")
-        for note in result.notes:
-            console.print(note, style="yellow")
+    for case, summaries in by_case(result):
+        table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
+        for title in COLUMNS:
+            table.add_column(title, justify="left" if title == COLUMNS[0] else "right")
+        for summary in summaries:
+            table.add_row(*cells(summary))
+        console.print(table, "")
+    for note in result.notes:
+        console.print(note, style="yellow")
     say(f"{paths[0]} and {paths[1].name}")
-    raise typer.Exit(
-        1
-        if not result.summaries or any(m.error and m.contender.ours for m in result.measurements)
-        else 0
-    )
 
 
 def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...] | None:
@@ -199,19 +143,3 @@ def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, 
         return tuple(parse(part.strip()) for part in text.split(","))
     except ValueError as error:
         raise UsageError(f"{option} {text}: {error}") from error
-
-
-def _pipeline(settings: list[str]) -> dict[str, Any]:
-    """``["delivery.lanes=8"]`` → ``{"delivery": {"lanes": 8}}``"""
-    from shipper_tools.bench.files import merged
-
-    result: dict[str, Any] = {}
-    for setting in settings:
-        path, equals, value = setting.partition("=")
-        if not equals:
-            raise UsageError(f"--set {setting}: it must be KEY=VALUE, as in delivery.lanes=8")
-        changes: Any = json.loads(json.dumps(YAML(typ="safe").load(value)))
-        for key in reversed(path.split(".")):
-            changes = {key: changes}
-        result = merged(result, changes)
-    return result

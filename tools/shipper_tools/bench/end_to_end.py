@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from shipper import runner
 from shipper.config import load_cluster, load_pipeline, resolve_uri
-from shipper.config.load import references
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_steps
 from shipper.report.results import ShipResult
@@ -28,9 +26,9 @@ from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
 from shipper_tools.bench import spark_sink
-from shipper_tools.bench.files import FILES, Files, Shipment
+from shipper_tools.bench.files import FILES, Files
 from shipper_tools.bench.machine import process_seconds
-from shipper_tools.bench.plan import SPARK_SINK, Scenario, turned
+from shipper_tools.bench.plan import OURS, SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
@@ -42,17 +40,11 @@ _Ship = Callable[[SparkSession, Measurement], None]
 
 
 def measure(
-    scenario: Scenario,
-    folder: Path,
-    peers_folder: Path | None,
-    ours: list[Shipment],
-    *,
-    with_peers: bool,
-    say: Say,
+    scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
 ) -> Iterator[Measurement]:
     """Yield measurements. Round 0 is the warm-up: the first job of a Spark session takes twice as
     long."""
-    jars = spark_sink.sink_jars(peers_folder, say) if with_peers else []
+    jars = spark_sink.sink_jars(peers_folder, say)
     files = Files(folder)
     for lines in scenario.lines:
         say(f"writing {lines:,} log lines")
@@ -60,15 +52,11 @@ def measure(
     with World(folder / "kafka") as world:
         contenders: dict[Case, list[tuple[Contender, _Ship]]] = {}
         for case in scenario.cases():
-            contenders[case] = [
-                _ours(files, world.bootstrap(case), case, one, world.create_topic(case), jars)
-                for one in ours
-            ]
-            contenders[case] += (
-                [_sink(files, world.bootstrap(case), case, world.create_topic(case))]
-                if jars
-                else []
-            )
+            bootstrap, topic = world.bootstrap(case), world.create_topic(case)
+            contenders[case] = [(OURS, _ours(files, bootstrap, case, topic, jars))]
+            if jars:
+                topic = world.create_topic(case)
+                contenders[case].append((SPARK_SINK, _sink(files, bootstrap, case, topic)))
         with _spark(files) as spark:
             for round_number in range(scenario.rounds + 1):
                 for case in scenario.cases():
@@ -86,29 +74,19 @@ def measure(
 
 @contextmanager
 def _spark(files: Files) -> Iterator[SparkSession]:
-    """Open one session for all measurements, with room for the tasks of each. What it prints goes
-    to standard error."""
-    pipelines = [load_pipeline(files.config, name) for name in files.pipelines]
-    largest = max(pipelines, key=lambda pipeline: pipeline.runner.cores)
-    referred = {found.name for name in files.pipelines for found in references(files.config, name)}
-    os.environ.update(runner.environment(largest.runner, referred))
+    """Open one session for all measurements: the pipelines run alike."""
+    pipeline = load_pipeline(files.config, files.pipelines[0])
+    os.environ.update(runner.environment(pipeline.runner))
     logging.getLogger("shipper").setLevel(logging.WARNING)
-    sys.stdout.flush()
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    spark = session(largest, much_work=True)
+    spark = session(pipeline, much_work=True)
     try:
         yield spark
     finally:
         spark.stop()
-        os.dup2(stdout, 1)
-        os.close(stdout)
 
 
-def _ours(
-    files: Files, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]
-) -> tuple[Contender, _Ship]:
-    name = files.write_pipeline(bootstrap, case, shipment, topic, jars)
+def _ours(files: Files, bootstrap: str, case: Case, topic: str, jars: list[Path]) -> _Ship:
+    name = files.write_pipeline(bootstrap, case, topic, jars)
     pipeline, cluster = load_pipeline(files.config, name), load_cluster(files.config, name)
 
     def ship(spark: SparkSession, measured: Measurement) -> None:
@@ -141,14 +119,12 @@ def _ours(
         if result.status == "failed" or run(f"{GATE_DELIVERY}:{name}"):
             measured.error = result.error or "the delivery gate is closed"
 
-    return shipment.contender, ship
+    return ship
 
 
-def _sink(files: Files, bootstrap: str, case: Case, topic: str) -> tuple[Contender, _Ship]:
-    options, source = (
-        spark_sink.sink_options(bootstrap, case.compression, topic),
-        str(files.folder(case.lines or 0)),
-    )
+def _sink(files: Files, bootstrap: str, case: Case, topic: str) -> _Ship:
+    options = spark_sink.sink_options(bootstrap, case.compression, topic)
+    source = str(files.folder(case.lines or 0))
 
     def ship(spark: SparkSession, measured: Measurement) -> None:
         """Spark counts nothing here: what it was given is taken for delivered if its job did not
@@ -157,7 +133,7 @@ def _sink(files: Files, bootstrap: str, case: Case, topic: str) -> tuple[Contend
             spark_sink.write(spark, source, options)
         measured.records = case.lines or 0
 
-    return SPARK_SINK, ship
+    return ship
 
 
 @contextmanager

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from shipper.config import load_pipeline
-from shipper_tools.bench.plan import Scenario
-from shipper_tools.bench.results import Case, Contender
+from shipper_tools.bench.results import Case
 from shipper_tools.samples.services import SERVICES
 
 #: One service per file, as in life. With these the average line has 139 bytes; the demo's own mix
@@ -35,31 +31,6 @@ FILES = len(_SERVICES_OF_FILES)
 _HOUR = datetime(2026, 11, 1, 6, tzinfo=UTC)
 _LINES_AT_A_TIME = 50_000
 _SEED = 4
-
-
-@dataclass(frozen=True)
-class Shipment:
-    """A contender of ours with its changes to the pipeline."""
-
-    contender: Contender
-    pipeline: Mapping[str, Any]
-
-
-def shipments(scenario: Scenario, pipeline: Mapping[str, Any]) -> list[Shipment]:
-    """Return a shipment for each number of lanes, on top of ``pipeline``."""
-    found = []
-    for lanes in scenario.lanes:
-        told = f"{lanes} lanes" if lanes else "sized by shipper"
-        settings = "; ".join(
-            filter(None, ("exactly once", told, json.dumps(pipeline) if pipeline else ""))
-        )
-        contender = Contender(
-            name=f"shipper, {told}" if lanes else "shipper", ours=True, settings=settings
-        )
-        found.append(
-            Shipment(contender, merged(pipeline, {"delivery": {"lanes": lanes}} if lanes else {}))
-        )
-    return found
 
 
 class Files:
@@ -93,9 +64,15 @@ class Files:
         return f"{start}/{start[:-2]}59"
 
     def write_pipeline(
-        self, bootstrap: str, case: Case, shipment: Shipment, topic: str, jars: list[Path]
+        self,
+        bootstrap: str,
+        case: Case,
+        topic: str,
+        jars: Sequence[Path] = (),
+        cores: int | None = None,
     ) -> str:
-        """Write a pipeline with a cluster of its own, and return its name. ``jars``: for Spark."""
+        """Write a pipeline with a cluster of its own, and return its name. ``jars``: for Spark;
+        ``cores``: its tasks at a time."""
         name = f"p{len(self.pipelines)}"
         self._write(
             "clusters",
@@ -111,11 +88,13 @@ class Files:
             "topic": topic,
             "clusters": [name],
             "delivery": {"compression": case.compression},
-            "runner": {"conf": {"spark.jars": ",".join(map(str, jars))} if jars else {}},
+            "runner": {
+                "conf": {"spark.jars": ",".join(map(str, jars))} if jars else {},
+                **({"cores": cores} if cores else {}),
+            },
             "runs_uri": str(self._folder / "runs"),
         }
-        self._write("pipelines", name, merged(given, shipment.pipeline))
-        load_pipeline(self.config, name)  # a wrong --set shows now
+        self._write("pipelines", name, given)
         self.pipelines.append(name)
         return name
 
@@ -123,15 +102,6 @@ class Files:
         path = self.config / kind / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1))  # JSON is YAML
-
-
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``changes`` on top of ``base``, mapping by mapping."""
-    result = copy.deepcopy(dict(base))
-    for key, value in changes.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merged(result[key], value) if both else copy.deepcopy(value)
-    return result
 
 
 def _log_lines(file: int, count: int) -> Iterator[bytes]:

@@ -69,13 +69,8 @@ def command(folder: Path, files: Path, topic: str, producer: Mapping[str, str]) 
     go on with from another."""
     settings = {**producer, "transaction.timeout.ms": str(_TRANSACTION_TIMEOUT_MS)}
     told = [str(files), topic, f"bench-{uuid.uuid4().hex}", str(_CHECKPOINT_SECONDS * 1000)]
-    java = [
-        str(find_java().path),
-        f"-Xmx{_HEAP}",
-        "-cp",
-        f"{folder / 'classes'}{os.pathsep}{folder}/*",
-        "FlinkSink",
-    ]
+    classes = f"{folder / 'classes'}{os.pathsep}{folder}/*"
+    java = [str(find_java().path), f"-Xmx{_HEAP}", "-cp", classes, "FlinkSink"]
     return [*java, *told, *(f"{key}={value}" for key, value in settings.items())]
 
 
@@ -117,17 +112,9 @@ def _compile(built: Path) -> None:
     if compiled.is_file() and compiled.stat().st_mtime > _SOURCE.stat().st_mtime:
         return
     compiler = [str(find_java().path), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    options = ["--release", "17", "-cp", os.pathsep.join(map(str, built.glob("*.jar")))]
     _run(
-        [
-            *compiler,
-            "--release",
-            "17",
-            "-cp",
-            os.pathsep.join(map(str, built.glob("*.jar"))),
-            "-d",
-            str(compiled.parent),
-            str(_SOURCE),
-        ],
+        [*compiler, *options, "-d", str(compiled.parent), str(_SOURCE)],
         "Flink's job cannot be compiled (a JDK is needed)",
     )
 

@@ -43,18 +43,9 @@ def describe() -> Machine:
 
 def _commit() -> str:
     """Return the commit of this checkout; ``+`` if it was changed since."""
-    words = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty=+",
-        "--exclude=*",
-    ]
-    return subprocess.run(
-        words, capture_output=True, text=True, check=False
-    ).stdout.strip() or metadata.version("shipper")
+    words = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    said = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True)
+    return said.stdout.strip() or metadata.version("shipper")
 
 
 def process_seconds(process: psutil.Process, *, with_reaped: bool = False) -> float:
@@ -64,11 +55,8 @@ def process_seconds(process: psutil.Process, *, with_reaped: bool = False) -> fl
         used = process.cpu_times()
     except psutil.NoSuchProcess:
         return 0.0
-    return float(
-        used.user
-        + used.system
-        + (used.children_user + used.children_system if with_reaped else 0.0)
-    )
+    reaped = used.children_user + used.children_system if with_reaped else 0.0
+    return float(used.user + used.system + reaped)
 
 
 def ended_children_seconds() -> float:

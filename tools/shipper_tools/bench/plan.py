@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 from shipper_tools.bench.results import Case, Contender
 
+OURS = Contender(name="shipper", ours=True, settings="exactly once; sized by shipper")
 SPARK_SINK = Contender(
     name="Spark's Kafka sink", settings="at least once; acks=all, linger 100 ms, 1 MB batches"
 )
@@ -17,18 +18,19 @@ Turned = TypeVar("Turned")
 
 @dataclass(frozen=True)
 class Scenario:
-    """Every combination of the axes is measured. ``lanes`` are ours alone; None lets shipper choose
-    (not bare)."""
+    """Every combination of the axes is measured."""
 
     name: str
     question: str
-    kind: Literal["bare", "end-to-end", "cold", "scale"]
+    kind: Literal["bare", "end_to_end", "cold", "scale"]
+    """Module that measures it."""
     rtt_ms: tuple[float, ...] = (0.0,)
     request_delay_ms: float = 0.0
     partitions: tuple[int, ...] = (1,)
     lines: tuple[int, ...] = (6_000_000,)
     """Lines in the files; not bare."""
-    lanes: tuple[int | None, ...] = (None,)
+    lanes: tuple[int, ...] = ()
+    """Bare: contenders of ours."""
     rounds: int = 3
     seconds: float = 8.0
     """Bare: about how long one measurement sends."""
@@ -66,7 +68,7 @@ SCENARIOS = {
             name="end-to-end",
             question="From log files to the topic, exactly once: how fast against Spark's own "
             "Kafka sink, near and far?",
-            kind="end-to-end",
+            kind="end_to_end",
             rtt_ms=_FAR_AND_NEAR,
             partitions=(16, 1),
         ),

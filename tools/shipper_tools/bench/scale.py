@@ -6,9 +6,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -22,7 +21,7 @@ from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import EncodedRecord, FileId, SplitId
 from shipper_tools.bench import cold
-from shipper_tools.bench.files import Files, Shipment
+from shipper_tools.bench.files import Files
 from shipper_tools.bench.machine import process_seconds
 from shipper_tools.bench.plan import Scenario
 from shipper_tools.bench.results import Case, Contender, Measurement
@@ -60,7 +59,7 @@ class _Size:
     lines: int
     files: int = 8
     entries: int = 0
-    pipeline: dict[str, Any] = field(default_factory=dict)
+    cores: int | None = None
 
 
 def _sizes(lines: int) -> list[_Size]:
@@ -68,16 +67,15 @@ def _sizes(lines: int) -> list[_Size]:
     files = sorted({min(n, lines // _LINES_OF_A_FILE) for n in _FILES})
     entries = sorted({min(n, lines // _LINES_OF_A_CHUNK) for n in _ENTRIES})
     return [
-        *(
-            _Size(f"{n} task{'s' * (n > 1)}", lines, pipeline={"runner": {"cores": n}})
-            for n in _TASKS
-        ),
+        *(_Size(f"{n} task{'s' * (n > 1)}", lines, cores=n) for n in _TASKS),
         *(_Size(f"{n:,} files", fewer, files=n) for n in files),
         *(_Size(f"ledger of {n:,} chunks", fewer, entries=n) for n in entries),
     ]
 
 
-def measure(scenario: Scenario, folder: Path, say: Say) -> Iterator[Measurement]:
+def measure(
+    scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
+) -> Iterator[Measurement]:
     """Yield measurements: each of ours a fresh process. No round is a warm-up."""
     files = Files(folder)
     case = scenario.cases()[0].model_copy(update={"lines": None})
@@ -107,10 +105,8 @@ def _contender(name: str, lines: int) -> Contender:
 
 def _pipeline(world: World, files: Files, case: Case, size: _Size, say: Say) -> str:
     """Return a new pipeline with a topic of its own, and so many entries in its ledger."""
-    shipment = Shipment(_contender(size.name, size.lines), size.pipeline)
-    name = files.write_pipeline(
-        world.bootstrap(case), case, shipment, world.create_topic(case), jars=[]
-    )
+    topic = world.create_topic(case)
+    name = files.write_pipeline(world.bootstrap(case), case, topic, cores=size.cores)
     if size.entries:
         say(f"writing a ledger of {size.entries:,} chunks")
         pipeline, cluster = load_pipeline(files.config, name), load_cluster(files.config, name)

@@ -30,10 +30,10 @@ def sink_options(bootstrap: str, compression: str, topic: str) -> dict[str, str]
 
 
 def sink_jars(peers_folder: Path | None, say: Callable[[str], None]) -> list[Path]:
-    """Return the jars that the peers' build.sh left; none, and a word about it, if it did not."""
+    """Return the jars in the peers' folder; none, and a word about it, if there are none."""
     jars = sorted((peers_folder / "spark").glob("*.jar")) if peers_folder else []
     if not jars:
-        say("without Spark's Kafka sink: name the folder of the peers' build.sh in --peers")
+        say("without Spark's Kafka sink: name the folder whose spark/ has its jars in --peers")
     return jars
 
 

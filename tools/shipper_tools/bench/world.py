@@ -57,16 +57,8 @@ class World:
     def bootstrap(self, case: Case) -> str:
         """Return where clients begin in this case. :meth:`measured` makes the way there what the
         case wants."""
-        return (
-            self._server.far_bootstrap
-            if case.rtt_ms or case.request_delay_ms
-            else self._server.bootstrap
-        )
-
-    @property
-    def pids(self) -> tuple[int, int]:
-        """Processes of broker and proxy."""
-        return self._server.pid, self._link.pid
+        far = case.rtt_ms or case.request_delay_ms
+        return self._server.far_bootstrap if far else self._server.bootstrap
 
     @property
     def _described(self) -> Cluster:
@@ -87,15 +79,8 @@ class World:
         """Create a topic for the ``with`` block, and delete it afterwards."""
         name = self.create_topic(case)
         yield name
-        arguments = [
-            "--bootstrap-server",
-            self._server.bootstrap,
-            "--delete",
-            "--if-exists",
-            "--topic",
-            name,
-        ]
-        run_kafka_tool("org.apache.kafka.tools.TopicCommand", arguments)
+        words = f"--bootstrap-server {self._server.bootstrap} --delete --if-exists --topic {name}"
+        run_kafka_tool("org.apache.kafka.tools.TopicCommand", words.split())
 
     @contextmanager
     def measured(self, measured: Measurement) -> Iterator[None]:
@@ -103,14 +88,14 @@ class World:
         ``with`` block to the measurement."""
         case = measured.case
         self._link.shape(rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms)
-        processes = dict(zip(("broker", "proxy"), map(psutil.Process, self.pids), strict=True))
-        before = {kind: process_seconds(process) for kind, process in processes.items()}
+        processes = {"broker": self._server.pid, "proxy": self._link.pid}
+        before = {kind: process_seconds(psutil.Process(pid)) for kind, pid in processes.items()}
         yield
-        used = {
-            kind: process_seconds(process) - before[kind] for kind, process in processes.items()
-        }
+        for kind, pid in processes.items():
+            used = process_seconds(psutil.Process(pid)) - before[kind]
+            measured.cpu_seconds[kind] = used
         measured.cpu_seconds = {
-            kind: round(seconds, 2) for kind, seconds in (measured.cpu_seconds | used).items()
+            kind: round(seconds, 2) for kind, seconds in measured.cpu_seconds.items()
         }
 
     def records_in(self, topic: str, partitions: int) -> int:

@@ -18,7 +18,6 @@ SECRET_VARIABLE = "DEMO_S3_SECRET_KEY"
 TOPICS = {
     "errors": 1,
     "logs.web": 4,
-    "logs.api": 2,
     "logs.payments": 2,
     "logs.system": 1,
     "logs.search": 1,
@@ -28,7 +27,7 @@ _PIPELINE_YAML = """\
 # yaml-language-server: $schema=../schema/pipeline.json
 pipeline: shop_logs
 owner: shop-team
-description: What the shop's five services wrote, hour by hour
+description: What the shop's four services wrote, hour by hour
 schedule: {{cron: "0 * * * *", start: "{start:%Y-%m-%dT%H:%M}", catchup: true}}
 source:
   path: s3a://{bucket}/{{window_start:%Y-%m-%d}}/{{window_start:%H}}/

@@ -17,8 +17,8 @@ import datetime as dt
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -46,7 +46,7 @@ from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.s3 import SECRET_KEY, S3Server
 from shipper_tools.dev.state import dev_home
-from shipper_tools.samples.logs import LogSummary, write_logs
+from shipper_tools.samples.logs import write_logs
 
 _SEED = 20261101
 
@@ -72,8 +72,7 @@ def run_demo(keep: bool, lines: int, console: Console) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _TopicCounts:
+class _TopicCounts(NamedTuple):
     """Of one topic after a run, each from another source."""
 
     sent: int
@@ -99,14 +98,14 @@ class _Demo:
     def run(self, lines: int, keep: bool) -> None:
         with self._kafka, self._s3:
             try:
-                written = self._prepare(lines)
+                self._prepare(lines)
                 self._say("the scheduler finds a window that is due, and runs the DAG")
                 run_id = wait_for(
                     "a scheduled run",
                     lambda: scheduled_run(self._airflow, PIPELINE),
                     within_seconds=60,
                 )
-                self._follow(run_id, expected=written.lines)
+                self._follow(run_id, expected=lines)
                 self._say("the same window once more, triggered with window_start and window_end")
                 self._follow(self._trigger_again(), expected=0)
                 self._console.print(
@@ -122,7 +121,7 @@ class _Demo:
             f"[dim]{time.monotonic() - self._started:5.0f} s[/]  {text}", soft_wrap=True
         )
 
-    def _prepare(self, lines: int) -> LogSummary:
+    def _prepare(self, lines: int) -> None:
         """Airflow takes the longest to start, so the rest is done meanwhile."""
         bootstrap, endpoint = self._kafka.bootstrap, self._s3.endpoint
         self._say(f"Kafka is up at {bootstrap}, S3 at {endpoint}")
@@ -134,13 +133,10 @@ class _Demo:
         self._say(
             f"Airflow is starting; meanwhile, {lines:,} log lines for the window {self._window}"
         )
-        written = write_logs(
-            self._folder / "logs", start=self._window.start, hours=1, lines=lines, seed=_SEED
-        )
-        self._upload(written)
-        self._say(
-            f"{len(written.files)} files, {written.size_bytes / 1e6:.0f} MB, in s3a://{BUCKET}/"
-        )
+        files = write_logs(self._folder / "logs", hour=self._window.start, lines=lines, seed=_SEED)
+        self._upload(files)
+        size = sum(file.stat().st_size for file in files)
+        self._say(f"{len(files)} files, {size / 1e6:.0f} MB, in s3a://{BUCKET}/")
         ClusterClient(load_cluster(config, CLUSTER)).create_topics(TOPICS)
         self._say(f"the pipeline, {config / 'pipelines' / PIPELINE}.yaml:")
         self._console.print(
@@ -151,14 +147,13 @@ class _Demo:
             wait_for("the DAG", lambda: find_dag(self._airflow, PIPELINE), within_seconds=60)
         self._say(f"Airflow is up at {self._airflow.url} and has made a DAG of it")
         self._airflow.call("PATCH", f"dags/{PIPELINE}", {"is_paused": False})
-        return written
 
-    def _upload(self, written: LogSummary) -> None:
+    def _upload(self, files: list[Path]) -> None:
         """The folders below the bucket are those of the files."""
         logs, client = self._folder / "logs", self._s3.client
         client.make_bucket(BUCKET)
-        for file in written.files:
-            client.put(BUCKET, file.path.relative_to(logs).as_posix(), file.path.read_bytes())
+        for file in files:
+            client.put(BUCKET, file.relative_to(logs).as_posix(), file.read_bytes())
 
     def _trigger_again(self) -> str:
         window = {
@@ -187,15 +182,11 @@ class _Demo:
     def _report(self) -> RunReport:
         """Of the last run: a run's id begins with the time."""
 
-        def of(run_id: str) -> RunFolder:
-            return RunFolder(
-                str(self._folder / "runs"), PIPELINE, self._window.start, self._window.end, run_id
-            )
-
-        latest = max(
-            path.name for path in Path(of("any").uri).parent.iterdir()
-        )  # ids begin with the time
-        return of(latest).need("report", RunReport)
+        runs, window = str(self._folder / "runs"), self._window
+        anyone = RunFolder(runs, PIPELINE, window.start, window.end, "any")
+        latest = max(path.name for path in Path(anyone.uri).parent.iterdir())
+        found = RunFolder(runs, PIPELINE, window.start, window.end, latest)
+        return found.need("report", RunReport)
 
     def _count(self, report: RunReport) -> dict[str, _TopicCounts]:
         sent = {topic.topic: topic.delivered for ship in report.ships for topic in ship.topics}
@@ -228,8 +219,8 @@ def _table(counts: dict[str, _TopicCounts]) -> Table:
     names = ("sent by this run", "in the ledger", "in the topic")
     table = Table("topic", *(Column(name, justify="right") for name in names))
     for topic, count in counts.items():
-        table.add_row(topic, f"{count.sent:,}", f"{count.ledger:,}", f"{count.topic:,}")
+        table.add_row(topic, *(f"{number:,}" for number in count))
     table.add_section()
-    sums = (sum(getattr(c, name) for c in counts.values()) for name in ("sent", "ledger", "topic"))
+    sums = map(sum, zip(*counts.values(), strict=True))
     table.add_row("all", *(f"{total:,}" for total in sums), style="bold")
     return table

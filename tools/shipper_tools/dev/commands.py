@@ -29,12 +29,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Names = Annotated[
-    list[ServerName] | None,
-    typer.Argument(
-        help="Which servers.", show_default=f"up: {', '.join(servers.DEFAULT)}; down: all of them"
-    ),
-]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else on stdout.")
 ]
@@ -125,7 +119,9 @@ def up(
 
 @app.command(epilog="Examples: `shipper dev down` · `shipper dev down kafka --purge`")
 def down(
-    names: Names = None,
+    names: Annotated[
+        list[ServerName] | None, typer.Argument(help="Which servers.", show_default="all of them")
+    ] = None,
     purge: Annotated[
         bool, typer.Option("--purge", help="Delete their data and logs as well.")
     ] = False,
@@ -169,18 +165,11 @@ def topic(
     ] = 3,
 ) -> None:
     """Create topics on the Kafka of `shipper dev up`; one that is there stays as it is."""
+    bootstrap = _address(ServerName.KAFKA)
     for name in names:
-        arguments = [
-            "--create",
-            "--if-not-exists",
-            "--topic",
-            name,
-            "--partitions",
-            str(partitions),
-        ]
-        run_kafka_tool(
-            "org.apache.kafka.tools.TopicCommand", ["--bootstrap-server", _kafka(), *arguments]
-        )
+        words = f"--bootstrap-server {bootstrap} --create --if-not-exists --partitions {partitions}"
+        arguments = [*words.split(), "--topic", name]
+        run_kafka_tool("org.apache.kafka.tools.TopicCommand", arguments)
         _print(f"topic {name} is there")
 
 
@@ -190,7 +179,7 @@ def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the 
     one per line."""
     from shipper_tools.dev.console_consumer import read_topic
 
-    for value in read_topic(_kafka(), name):
+    for value in read_topic(_address(ServerName.KAFKA), name):
         if sys.stdout.isatty():
             print(visible(value.decode(errors="replace")))
         else:
@@ -225,12 +214,8 @@ def put(
     )
 
 
-def _kafka() -> str:
-    """Where the dev Kafka listens. Raises UsageError."""
-    return _address(ServerName.KAFKA)
-
-
 def _address(name: ServerName) -> str:
+    """Where clients connect to the server. Raises UsageError."""
     server = next((server for server in servers.running(dev_home()) if server.name == name), None)
     if server is None:
         raise UsageError(

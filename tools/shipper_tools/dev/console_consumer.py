@@ -38,23 +38,13 @@ class ReadRecord:
     value: bytes | None
 
 
-@dataclass(frozen=True)
 class _Marks:
     """Separators that no record can hold by chance: 128 random bits each, made anew for
     every read."""
 
-    record: bytes
-    field: bytes
-    header: bytes
-    null: bytes
-
-    @classmethod
-    def new(cls) -> _Marks:
-        return cls(
-            *(
-                f"<{name}:{secrets.token_hex(16)}>".encode()
-                for name in ("record", "field", "header", "null")
-            )
+    def __init__(self) -> None:
+        self.record, self.field, self.header, self.null = (
+            f"<{secrets.token_hex(16)}>".encode() for _ in range(4)
         )
 
     def nullable(self, data: bytes) -> bytes | None:
@@ -71,7 +61,7 @@ def read_topic(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> li
         reached within ``timeout_seconds``,
             as happens while a transaction is open in the topic.
     """
-    marks = _Marks.new()
+    marks = _Marks()
     values = list(_read(bootstrap, topic, marks, ["value"], timeout_seconds))
     if marks.null in values:
         raise ValueError(f"Topic {topic} holds a record without a value (null).")
@@ -85,7 +75,7 @@ def read_records(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> 
     Raises:
         DevServerError: as in :func:`read_topic`.
     """
-    marks = _Marks.new()
+    marks = _Marks()
     fields = ["timestamp", "partition", "offset", "headers", "key", "value"]
     return [
         _record(line, marks) for line in _read(bootstrap, topic, marks, fields, timeout_seconds)
@@ -156,9 +146,8 @@ def _read(
             )
         out = _consume(bootstrap, topic, group, marks, fields, idle_ms, deadline)
         yield from out.split(marks.record)[:-1]
-        idle_ms = min(
-            2 * idle_ms, _LONGEST_IDLE_MS
-        )  # over a bad link joining the group alone may take longer than that
+        # Over a bad link joining the group alone may take longer than that.
+        idle_ms = min(2 * idle_ms, _LONGEST_IDLE_MS)
         passed = _positions(bootstrap, topic, group, deadline)
 
 
@@ -177,16 +166,8 @@ def _consume(
         "headers.separator": marks.header.decode(),
         "null.literal": marks.null.decode(),
     }
-    arguments = [
-        "--topic",
-        topic,
-        "--group",
-        group,
-        "--from-beginning",
-        "--isolation-level",
-        "read_committed",
-    ]
-    arguments += ["--timeout-ms", str(idle_ms)]
+    words = f"--group {group} --from-beginning --isolation-level read_committed"
+    arguments = [*words.split(), "--timeout-ms", str(idle_ms), "--topic", topic]
     for name, value in options.items():
         arguments += ["--formatter-property", f"{name}={value}"]
     return _tool(bootstrap, f"{_TOOLS}.consumer.ConsoleConsumer", arguments, deadline)
@@ -210,9 +191,8 @@ def _offsets(out: bytes, topic: str) -> dict[int, int]:
 
 
 def _tool(bootstrap: str, main_class: str, arguments: list[str], deadline: float) -> bytes:
-    left = max(
-        _TOOL_SECONDS, deadline - time.monotonic()
-    )  # a deadline ends the asking, never a tool in the middle of its answer
+    # A deadline ends the asking, never a tool in the middle of its answer.
+    left = max(_TOOL_SECONDS, deadline - time.monotonic())
     return run_kafka_tool(
         main_class, ["--bootstrap-server", bootstrap, *arguments], timeout_seconds=left
     ).out

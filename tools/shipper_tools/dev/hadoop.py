@@ -16,20 +16,16 @@ from shipper_tools.dev.java import QUICK_JVM, find_java
 #: pyspark and are of the same Hadoop.
 JARS = "hdfs-3.5.0"
 _OF_PYSPARK = (
-    *(
-        "hadoop-client-api-3.5.0",
-        "hadoop-client-runtime-3.5.0",
-        "slf4j-api-*",
-        "jcl-over-slf4j-*",
-        "log4j-slf4j2-impl-*",
-    ),
-    *("log4j-api-*", "log4j-core-*", "log4j-1.2-api-*"),
+    "hadoop-client-api-3.5.0",
+    "hadoop-client-runtime-3.5.0",
+    "slf4j-api-*",
+    "jcl-over-slf4j-*",
+    "log4j-slf4j2-impl-*",
+    "log4j-api-*",
+    "log4j-core-*",
+    "log4j-1.2-api-*",
 )
-LOG4J = """<Configuration status="ERROR">
-  <Appenders><Console name="console"><PatternLayout pattern="%d{ISO8601} %p %c{1}: %m%n"/></Console></Appenders>
-  <Loggers><Root level="WARN"><AppenderRef ref="console"/></Root></Loggers>
-</Configuration>
-"""  # noqa: E501
+_LOG_SETTINGS = Path(__file__).with_suffix(".xml")
 
 
 def class_path(conf_dir: Path, say: Say) -> str:
@@ -38,12 +34,12 @@ def class_path(conf_dir: Path, say: Say) -> str:
 
 
 def java_command(main_class: str, class_path: str, heap_mb: int, *arguments: str) -> list[str]:
-    """Return argv of one of its servers, which logs by the ``log4j2.xml`` of its folder."""
+    """Return argv of one of its servers."""
     options = [
         f"-Xmx{heap_mb}m",
         *QUICK_JVM,
         "-Djava.net.preferIPv4Stack=true",
-        "-Dlog4j2.configurationFile=log4j2.xml",
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
     ]
     return [str(find_java().path), *options, "-cp", class_path, main_class, *arguments]
 
@@ -61,16 +57,13 @@ def write_settings(file: Path, settings: Mapping[str, str]) -> None:
 def _jars_of_pyspark() -> list[Path]:
     """Raises JarsUnavailable."""
     spec = importlib.util.find_spec("pyspark")  # looked up, not imported
-    folder = (
-        Path(next(iter(spec.submodule_search_locations))) / "jars"
-        if spec and spec.submodule_search_locations
-        else None
-    )
-    found = (
-        [jar for name in _OF_PYSPARK for jar in sorted(folder.glob(f"{name}.jar"))[-1:]]
-        if folder
-        else []
-    )
+    folders = [Path(place) / "jars" for place in (spec and spec.submodule_search_locations) or ()]
+    found = [
+        jar
+        for folder in folders
+        for name in _OF_PYSPARK
+        for jar in sorted(folder.glob(f"{name}.jar"))[-1:]
+    ]
     if len(found) < len(_OF_PYSPARK):
         raise JarsUnavailable(
             "Hadoop runs on jars of pyspark 4.2, with Hadoop 3.5.0, and this environment does not "

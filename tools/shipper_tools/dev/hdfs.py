@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shipper.jars import Say
-from shipper_tools.dev.hadoop import LOG4J, class_path, java_command, write_settings
+from shipper_tools.dev.hadoop import class_path, java_command, write_settings
 from shipper_tools.dev.http import json_at
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.server import Server
@@ -118,11 +118,8 @@ class HdfsServer(Server):
 
     def _write_settings(self) -> None:
         self._folders("conf", "data")
-        self._web_port, self._data_web_port, data = (
-            free_port(),
-            free_port(),
-            self.directory / "data",
-        )
+        self._web_port, self._data_web_port = free_port(), free_port()
+        data = self.directory / "data"
         core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": str(data / "tmp")}
         places = {
             "dfs.namenode.http-address": f"{LOOPBACK}:{self._web_port}",
@@ -134,4 +131,3 @@ class HdfsServer(Server):
         }
         write_settings(self.conf_dir / "core-site.xml", core)
         write_settings(self.conf_dir / "hdfs-site.xml", _SETTINGS | places | self._settings)
-        (self.directory / "log4j2.xml").write_text(LOG4J, encoding="utf-8")

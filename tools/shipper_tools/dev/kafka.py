@@ -50,20 +50,7 @@ _PROPERTIES = {
     "log.cleaner.dedupe.buffer.size": "8388608",
 }
 
-_LOG4J = """<Configuration status="ERROR">
-  <Appenders>
-    <RollingFile name="file" fileName="{file}" filePattern="{file}.%i">
-      <PatternLayout pattern="%d{{ISO8601}} %p %c{{1}}: %m%n"/>
-      <Policies><SizeBasedTriggeringPolicy size="10MB"/></Policies>
-      <DefaultRolloverStrategy max="1"/>
-    </RollingFile>
-  </Appenders>
-  <Loggers>
-    <Root level="WARN"><AppenderRef ref="file"/></Root>
-    <Logger name="kafka.server.KafkaRaftServer" level="INFO"/>
-  </Loggers>
-</Configuration>
-"""
+_LOG_SETTINGS = Path(__file__).with_suffix(".xml")
 
 
 class KafkaServer(Server):
@@ -193,9 +180,6 @@ class KafkaServer(Server):
         }
         text = properties_text(_PROPERTIES | listeners | self._properties)
         (self.directory / "server.properties").write_text(text, encoding="ascii")
-        (self.directory / "log4j2.xml").write_text(
-            _LOG4J.format(file="logs/server.log"), encoding="utf-8"
-        )
 
     def _format(self, java: Java, jars: Path) -> None:
         class_data = ClassData(jars, java, "StorageTool")
@@ -220,7 +204,7 @@ class KafkaServer(Server):
 
 
 _JAVA_OPTIONS = (
-    "-Dlog4j2.configurationFile=log4j2.xml",
+    f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
     "-Djava.awt.headless=true",
     "-XX:-UsePerfData",
 )

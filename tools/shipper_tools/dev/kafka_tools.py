@@ -3,10 +3,8 @@ cluster."""
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +14,7 @@ from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import QUICK_JVM, find_java
 from shipper_tools.dev.kafka import JARS
 
-_LOG4J = """<Configuration status="ERROR">
-  <Appenders>
-    <Console name="stderr" target="SYSTEM_ERR"><PatternLayout pattern="%p %c{1}: %m %throwable{short}%n"/></Console>
-  </Appenders>
-  <Loggers><Root level="ERROR"><AppenderRef ref="stderr"/></Root></Loggers>
-</Configuration>
-"""  # noqa: E501
+LOG_SETTINGS = Path(__file__).with_suffix(".xml")
 
 
 @dataclass(frozen=True)
@@ -47,29 +39,22 @@ def run_kafka_tool(
     jars = resolve_jars(JARS)
     name = main_class.rpartition(".")[2]
     class_data = ClassData(jars, java, name)
-    with _log_settings() as settings:
-        options = [
-            *QUICK_JVM,
-            "-Xmx512m",
-            *class_data.options(),
-            f"-Dlog4j2.configurationFile={settings}",
-            "-cp",
-            f"{jars}/*",
-        ]
-        try:
-            done = subprocess.run(
-                [str(java.path), *options, main_class, *args],
-                input=given,
-                capture_output=True,
-                timeout=timeout_seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as late:
-            raise DevServerError(
-                f"Kafka's {name} {' '.join(args)} did not end within {timeout_seconds:.0f} s."
-            ) from late
-        finally:
-            class_data.keep()
+    options = [*QUICK_JVM, "-Xmx512m", *class_data.options(), "-cp", f"{jars}/*"]
+    options += [f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
+    try:
+        done = subprocess.run(
+            [str(java.path), *options, main_class, *args],
+            input=given,
+            capture_output=True,
+            timeout=timeout_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise DevServerError(
+            f"Kafka's {name} {' '.join(args)} did not end within {timeout_seconds:.0f} s."
+        ) from late
+    finally:
+        class_data.keep()
     err = done.stderr.decode(errors="replace")
     if done.returncode != 0:
         said = (done.stdout.decode(errors="replace") + err).strip()
@@ -77,11 +62,3 @@ def run_kafka_tool(
             f"Kafka's {name} {' '.join(args)} failed (exit code {done.returncode}): {said[-2000:]}"
         )
     return ToolOutput(done.stdout, err)
-
-
-@contextlib.contextmanager
-def _log_settings() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log4j2.xml"
-        path.write_text(_LOG4J, encoding="utf-8")
-        yield path

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import secrets
 import shutil
 import subprocess
@@ -54,26 +55,15 @@ def why_no_postgres() -> str | None:
 
 def _programs() -> Path | None:
     """The folder of ``initdb`` and ``postgres``, of the newest version."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else []
-    folders += sorted(
-        (each for pattern in _FOLDERS for each in Path("/usr").glob(pattern)),
-        key=_version,
-        reverse=True,
-    )
-    return next(
-        (
-            folder
-            for folder in folders
-            if (folder / "initdb").exists() and (folder / "postgres").exists()
-        ),
-        None,
-    )
-
-
-def _version(folder: Path) -> float:
-    number = folder.parent.name.rpartition("-")[2]
-    return float(number) if number.replace(".", "", 1).isdigit() else 0.0
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
+    folders = [
+        each
+        for pattern in _FOLDERS
+        for each in Path("/usr").glob(pattern)
+        if (each / "initdb").exists()
+    ]
+    return max(folders, key=lambda each: [*map(int, re.findall(r"\d+", str(each)))], default=None)
 
 
 class PostgresServer(Server):
@@ -105,19 +95,10 @@ class PostgresServer(Server):
         self._folders()
         if not (self._data / "PG_VERSION").exists():
             self._make(programs)
-        settings = [
-            argument for name, value in _SETTINGS.items() for argument in ("-c", f"{name}={value}")
-        ]
-        command = [
-            str(programs / "postgres"),
-            "-D",
-            str(self._data),
-            "-h",
-            LOOPBACK,
-            "-p",
-            str(self.port),
-            *settings,
-        ]
+        command = [str(programs / "postgres"), "-D", str(self._data)]
+        command += ["-h", LOOPBACK, "-p", str(self.port)]
+        for name, value in _SETTINGS.items():
+            command += ["-c", f"{name}={value}"]
         self._spawn("postgres", [*_as_somebody(), *command])
 
     def _answers(self) -> bool:
@@ -141,9 +122,7 @@ class PostgresServer(Server):
         return file.read_text().strip()
 
     def _make(self, programs: Path) -> None:
-        shutil.rmtree(
-            self._data, ignore_errors=True
-        )  # half of one, of a start that was interrupted
+        shutil.rmtree(self._data, ignore_errors=True)  # half of one, of an interrupted start
         self._data.mkdir(mode=0o700)
         if os.geteuid() == 0:
             user = _somebody()

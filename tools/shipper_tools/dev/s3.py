@@ -19,11 +19,7 @@ JARS = "s3proxy-4.1.0"
 #: can name them.
 ACCESS_KEY, SECRET_KEY = "shipper", "shipper-development-only"
 
-_LOGBACK = """<configuration>
-  <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger{0}: %msg%n</pattern></encoder></appender>
-  <root level="WARN"><appender-ref ref="console"/></root>
-</configuration>
-"""  # noqa: E501
+_LOG_SETTINGS = Path(__file__).with_suffix(".xml")
 
 
 class S3Server(Server):
@@ -73,31 +69,15 @@ class S3Server(Server):
             **({} if self._anonymous else credentials),
             "s3proxy.v4-max-non-chunked-request-size": str(128 << 20),
             "jclouds.provider": "filesystem-nio2",
-            "jclouds.filesystem.basedir": str(
-                self.directory / "data"
-            ),  # relative to its working directory, it lists nothing
+            # Relative to its working directory, it lists nothing.
+            "jclouds.filesystem.basedir": str(self.directory / "data"),
         }
         (self.directory / "s3proxy.properties").write_text(
             properties_text(properties), encoding="ascii"
         )
-        (self.directory / "logback.xml").write_text(_LOGBACK, encoding="ascii")
-        options = [
-            *QUICK_JVM,
-            "-Xmx256m",
-            "-Dlogback.configurationFile=logback.xml",
-            "-cp",
-            f"{jars}/*",
-        ]
-        self._spawn(
-            "console",
-            [
-                str(java.path),
-                *options,
-                "org.gaul.s3proxy.Main",
-                "--properties",
-                "s3proxy.properties",
-            ],
-        )
+        options = ["-Xmx256m", f"-Dlogback.configurationFile={_LOG_SETTINGS}", "-cp", f"{jars}/*"]
+        main = ["org.gaul.s3proxy.Main", "--properties", "s3proxy.properties"]
+        self._spawn("console", [str(java.path), *QUICK_JVM, *options, *main])
 
     def _answers(self) -> bool:
         return http.answers(self.endpoint)

@@ -11,14 +11,13 @@ import hashlib
 import hmac
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
+from shipper_tools.dev.http import DIRECT
+
 _REGION = "us-east-1"
-#: A proxy of the environment (http_proxy) has no business with loopback.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class S3Refused(Exception):
@@ -45,40 +44,29 @@ class S3Client:
             if error.status != 409:
                 raise
 
-    def put(self, bucket: str, key: str, content: bytes) -> str:
-        """Its ETag."""
-        return (
-            self._request("PUT", f"/{bucket}/{quote(key)}", content)[1].get("ETag", "").strip('"')
-        )
+    def put(self, bucket: str, key: str, content: bytes) -> None:
+        self._request("PUT", f"/{bucket}/{quote(key)}", content)
 
     def get(self, bucket: str, key: str) -> bytes:
-        return self._request("GET", f"/{bucket}/{quote(key)}")[0]
+        return self._request("GET", f"/{bucket}/{quote(key)}")
 
     def delete(self, bucket: str, key: str) -> None:
         self._request("DELETE", f"/{bucket}/{quote(key)}")
 
     def keys(self, bucket: str) -> list[str]:
         """Up to a thousand."""
-        answer = ElementTree.fromstring(self._request("GET", f"/{bucket}")[0])
-        return [
-            element.text or ""
-            for element in answer.iter()
-            if element.tag.rpartition("}")[2] == "Key"
-        ]
+        answer = ElementTree.fromstring(self._request("GET", f"/{bucket}"))
+        return [element.text or "" for element in answer.iterfind(".//{*}Key")]
 
-    def _request(
-        self, method: str, path: str, content: bytes = b""
-    ) -> tuple[bytes, Mapping[str, str]]:
+    def _request(self, method: str, path: str, content: bytes = b"") -> bytes:
         headers = self._signed(method, path, hashlib.sha256(content).hexdigest())
         if method == "PUT":
             headers["Content-Type"] = "application/octet-stream"
         data = content if method == "PUT" else None
+        request = urllib.request.Request(self.endpoint + path, data, headers, method=method)
         try:
-            with _DIRECT.open(
-                urllib.request.Request(self.endpoint + path, data, headers, method=method),
-                timeout=60,
-            ) as answer:
-                return answer.read(), dict(answer.headers.items())
+            with DIRECT.open(request, timeout=60) as answer:
+                return bytes(answer.read())
         except urllib.error.HTTPError as error:
             raise S3Refused(error.code, error.read().decode(errors="replace")[:500]) from error
 
@@ -90,17 +78,8 @@ class S3Client:
             "x-amz-date": now,
         }
         names = ";".join(headers)
-        canonical = "\n".join(
-            [
-                method,
-                path,
-                "",
-                *(f"{name}:{value}" for name, value in headers.items()),
-                "",
-                names,
-                content_hash,
-            ]
-        )
+        signed = [f"{name}:{value}" for name, value in headers.items()]
+        canonical = "\n".join([method, path, "", *signed, "", names, content_hash])
         scope = f"{now[:8]}/{_REGION}/s3/aws4_request"
         to_sign = "\n".join(
             ["AWS4-HMAC-SHA256", now, scope, hashlib.sha256(canonical.encode()).hexdigest()]

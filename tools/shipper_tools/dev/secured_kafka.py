@@ -4,10 +4,10 @@ every mechanism that clients log in by, and with ACLs if asked for."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -28,6 +28,7 @@ from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, free_port
 
+T = TypeVar("T")
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 #: Listener → protocol. SECURE wants a login; MUTUAL a client's certificate; TLS nothing; EXPIRED
 #: and STRANGER are like TLS, with a certificate of yesterday, and with one for another name.
@@ -53,21 +54,6 @@ _OPERATIONS = {
 }
 
 
-class Issuer(Protocol):
-    """Of tokens; see :class:`tests.doubles.oidc_issuer.OidcIssuer`."""
-
-    audience: str
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def token_url(self) -> str: ...
-
-    @property
-    def jwks_url(self) -> str: ...
-
-
 class SecuredKafka:
     """::
 
@@ -79,7 +65,8 @@ class SecuredKafka:
         listeners: which of :data:`LISTENERS`; each gets a free port. ports: of listeners that are
         to have a certain one. port: of the open listener, whose clients are super users; loopback
         alone can reach it. None for a free one. acls: whoever is not granted something may do
-        nothing; see :meth:`grant`. issuer: whose tokens OAUTHBEARER takes.
+        nothing; see :meth:`grant`. issuer: whose tokens OAUTHBEARER takes; see
+        :class:`tests.doubles.oidc_issuer.OidcIssuer`.
     """
 
     def __init__(
@@ -91,7 +78,7 @@ class SecuredKafka:
         ports: Mapping[str, int] | None = None,
         port: int | None = None,
         acls: bool = False,
-        issuer: Issuer | None = None,
+        issuer: Any = None,
         die_with_parent: bool = True,
         say: Say = lambda line: None,
     ) -> None:
@@ -147,16 +134,11 @@ class SecuredKafka:
     def _logins(self) -> dict[str, str]:
         if "SECURE" not in self._ports:
             return {}
-        mechanisms = [
-            "PLAIN",
-            "SCRAM-SHA-256",
-            "SCRAM-SHA-512",
-            *(["OAUTHBEARER"] if self._issuer else []),
-        ]
+        mechanisms = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" + ",OAUTHBEARER" * bool(self._issuer)
         at = "listener.name.secure"
         plain = "".join(f' user_{user}="{password}"' for user, password in self._users.items())
         found = {
-            "sasl.enabled.mechanisms": ",".join(mechanisms),
+            "sasl.enabled.mechanisms": mechanisms,
             f"{at}.plain.sasl.jaas.config": f"{_SASL}.plain.PlainLoginModule required{plain};",
             f"{at}.scram-sha-256.sasl.jaas.config": f"{_SASL}.scram.ScramLoginModule required;",
             f"{at}.scram-sha-512.sasl.jaas.config": f"{_SASL}.scram.ScramLoginModule required;",
@@ -222,23 +204,12 @@ class SecuredKafka:
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Allows ``user`` these. The broker must run."""
         admin = self._admin()
-        for future in admin.create_acls(_bindings(user, rights)).values():
+        for future in admin.create_acls(_bindings(user, rights, AclBinding)).values():
             future.result(30)
 
     def revoke(self, user: str, rights: Iterable[Right]) -> None:
         """Takes them away again."""
-        filters = [
-            AclBindingFilter(
-                b.restype,
-                b.name,
-                b.resource_pattern_type,
-                b.principal,
-                b.host,
-                b.operation,
-                b.permission_type,
-            )
-            for b in _bindings(user, rights)
-        ]
+        filters = _bindings(user, rights, AclBindingFilter)
         admin = self._admin()
         for future in admin.delete_acls(filters).values():
             future.result(30)
@@ -253,6 +224,7 @@ class SecuredKafka:
             future.result(30)
 
     def _admin(self) -> AdminClient:
+        """Return a client, to be held until its futures are done: they fail when it goes."""
         return AdminClient({"bootstrap.servers": self.server.bootstrap})
 
     def __enter__(self) -> SecuredKafka:
@@ -268,9 +240,9 @@ class SecuredKafka:
         self.server.stop()
 
 
-def _bindings(user: str, rights: Iterable[Right]) -> list[AclBinding]:
+def _bindings(user: str, rights: Iterable[Right], kind: Callable[..., T]) -> list[T]:
     return [
-        AclBinding(
+        kind(
             _RESOURCES[right.resource],
             right.name,
             ResourcePatternType.PREFIXED if right.prefixed else ResourcePatternType.LITERAL,

@@ -83,23 +83,14 @@ def bring_up(
     ):
         known = state.load(home, name)
         if known is not None and known.running:
-            _check_port(known, port)
-            if secure != ("secure" in known.addresses):
-                what = "without --secure" if secure else "with --secure"
-                raise DevServerError(
-                    f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay."
-                )
-            if known.addresses.get("config", str(config.absolute())) != str(config.absolute()):
-                what = f"with the configuration {known.addresses['config']}"
+            if what := _differs(known, port, secure, config):
                 raise DevServerError(
                     f"{name} runs already, {what}: `shipper dev down {name}` first; its data stay."
                 )
             say(f"{name} runs already")
             return known
         if known is not None:
-            known.stop(
-                STOP_WITHIN_SECONDS
-            )  # of several processes one died; the others would be in the way
+            known.stop(STOP_WITHIN_SECONDS)  # one has died; the others would be in the way
         say(f"starting {name} …")
         secured = _secured(home, port, say) if secure else None
         server = (
@@ -162,13 +153,16 @@ def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Pa
     return kinds[name](home / name, port, say=say)
 
 
-def _check_port(known: ServerState, port: int | None) -> None:
-    if port and not any(address.endswith(f":{port}") for address in known.addresses.values()):
-        addresses = ", ".join(known.addresses.values())
-        raise DevServerError(
-            f"{known.name} runs already, at {addresses}, not on port {port}. To move it: `shipper "
-            f"dev down {known.name}` first; its data stay."
-        )
+def _differs(known: ServerState, port: int | None, secure: bool, config: Path) -> str:
+    """Return how the server differs from the one that is asked for; empty if it does not."""
+    addresses = known.addresses
+    if port and not any(address.endswith(f":{port}") for address in addresses.values()):
+        return f"at {', '.join(addresses.values())}, not on port {port}"
+    if secure != ("secure" in addresses):
+        return "without --secure" if secure else "with --secure"
+    if addresses.get("config", str(config.absolute())) != str(config.absolute()):
+        return f"with the configuration {addresses['config']}"
+    return ""
 
 
 def take_down(name: ServerName, home: Path, say: Say) -> None:
@@ -180,9 +174,7 @@ def take_down(name: ServerName, home: Path, say: Say) -> None:
         if known is None or not known.running:
             say(f"{name} is not running")
         if known is not None:
-            known.stop(
-                STOP_WITHIN_SECONDS
-            )  # of several processes one may have died; the others are stopped
+            known.stop(STOP_WITHIN_SECONDS)  # one may have died; the others are stopped
             state.forget(home, name)
 
 

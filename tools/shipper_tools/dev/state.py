@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from shipper.processes import ProcessId
+from shipper.report.run_folder import write_whole
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.process import stop_family
 
@@ -41,6 +43,9 @@ class ServerState:
             stop_family(process, grace_seconds)
 
 
+_STATES = TypeAdapter(ServerState)
+
+
 def dev_home(environ: Mapping[str, str] = os.environ) -> Path:
     """``$SHIPPER_DEV_HOME``, else ``.dev`` in the current directory."""
     return Path(environ.get("SHIPPER_DEV_HOME") or ".dev").absolute()
@@ -48,38 +53,21 @@ def dev_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 def save(home: Path, state: ServerState) -> None:
     """Remember a server. A reader sees the old file or the new one, never half of one."""
-    path = _file(home, state.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(".tmp")
-    document = asdict(state) | {
-        "directory": str(state.directory),
-        "addresses": dict(state.addresses),
-    }
-    half.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    half.replace(path)
+    write_whole(str(_file(home, state.name)), _STATES.dump_json(state, indent=2).decode() + "\n")
 
 
 def load(home: Path, name: str) -> ServerState | None:
-    """What is remembered of the server ``name``; None if nothing is.
+    """Return what is remembered of the server ``name``; None if nothing is.
 
     Raises:
         DevServerError: the file cannot be understood.
     """
     path = _file(home, name)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return ServerState(
-            name=name,
-            addresses={str(key): str(value) for key, value in document["addresses"].items()},
-            directory=Path(document["directory"]),
-            processes=tuple(
-                ProcessId(int(entry["pid"]), str(entry["started"]))
-                for entry in document["processes"]
-            ),
-        )
+        return _STATES.validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (OSError, ValueError) as problem:
         raise DevServerError(
             f"{path} does not say where {name} runs ({type(problem).__name__}: {problem}). Stop "
             "the server by hand if it runs, and delete the file."

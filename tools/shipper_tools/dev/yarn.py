@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shipper.jars import Say
-from shipper_tools.dev.hadoop import LOG4J, class_path, java_command, write_settings
+from shipper_tools.dev.hadoop import class_path, java_command, write_settings
 from shipper_tools.dev.http import json_at
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import find_java
@@ -148,4 +148,3 @@ class YarnServer(Server):
         write_settings(self.conf_dir / "core-site.xml", core)
         write_settings(self.conf_dir / "yarn-site.xml", _SETTINGS | places)
         write_settings(self.conf_dir / "capacity-scheduler.xml", _SCHEDULER)
-        (self.directory / "log4j2.xml").write_text(LOG4J, encoding="utf-8")

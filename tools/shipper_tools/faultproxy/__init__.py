@@ -3,8 +3,10 @@ demand.
 
 By hand, controlled by lines on standard input, one JSON document back for each::
 
-    $ python -m shipper_tools.faultproxy --listen 127.0.0.1:0 --to 127.0.0.1:9092 --rtt 140ms
+    $ python -m shipper_tools.faultproxy --to 127.0.0.1:9092
     {"listening": "127.0.0.1:40123"}
+    {"do": "reshape", "rtt_ms": 140}
+    {"reshape": null}
     {"do": "cut"}
     {"cut": 3}
 

@@ -8,50 +8,15 @@ import contextlib
 import json
 import os
 import socket
-import time
-from dataclasses import asdict, replace
 from typing import Any
 
 from shipper_tools import faultproxy
-from shipper_tools.faultproxy.link import Conditions, FaultLink
+from shipper_tools.faultproxy.link import FaultLink
 
-
-def obey(link: FaultLink, command: dict[str, Any]) -> dict[str, Any]:
-    """Carries out one command, and says what it did; raises KeyError, TypeError or ValueError for
-    one that is none."""
-    do = command.pop("do")
-    if do == "shape":
-        unknown = command.keys() - asdict(link.shape).keys()
-        if unknown:
-            raise ValueError(f"no such property: {', '.join(sorted(unknown))}")
-        link.shape = replace(link.shape, **command)
-        return {"shape": asdict(link.shape)}
-    if do in ("hold_request", "hold_response"):
-        setattr(link, do, int(command["api_key"]))
-        return {do: command["api_key"]}
-    if do in ("stall", "resume"):
-        (link.stall if do == "stall" else link.resume)()
-        return {"stalled": link.stalled}
-    if do in ("cut", "reset", "release"):
-        return {do: {"cut": link.cut, "reset": link.reset, "release": link.release}[do]()}
-    if do == "note":
-        link.exchanges = []
-        return {"noting": True}
-    if do == "exchanges":
-        found, link.exchanges = link.exchanges or [], []
-        return {"exchanges": [asdict(exchange) for exchange in found]}
-    if do != "counts":
-        raise ValueError(f"no command {do!r}")
-    return _counts(link)
-
-
-def _counts(link: FaultLink) -> dict[str, Any]:
-    return {
-        **asdict(link.counts),
-        "open": len(link.connections),
-        "held": link.held(),
-        "cpu_seconds": time.process_time(),
-    }
+_STEER = {"reshape", "cut", "reset", "stall", "resume"}
+_HOLD = {"hold_request", "hold_response", "release"}
+_COMMANDS = _STEER | _HOLD | {"count", "note", "exchanged"}
+"""Methods of the link that a line may name."""
 
 
 async def _serve(listener: socket.socket, link: FaultLink) -> None:
@@ -79,8 +44,12 @@ async def _serve(listener: socket.socket, link: FaultLink) -> None:
 
 def _obeyed(link: FaultLink, line: bytes) -> dict[str, Any]:
     try:
-        return obey(link, json.loads(line))
-    except (KeyError, TypeError, ValueError) as error:
+        command = json.loads(line)
+        do = command.pop("do")
+        if do not in _COMMANDS:
+            raise ValueError(f"no command {do!r}")
+        return {do: getattr(link, do)(**command)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -93,23 +62,8 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _given_shape(arguments: argparse.Namespace) -> Conditions:
-    if not (arguments.rtt or arguments.jitter or arguments.bandwidth or arguments.request_delay):
-        return (
-            Conditions()
-        )  # FaultProxy tells it later, and need not wait for an import of half a second
-    from shipper.config.units import parse_duration, parse_size
-
-    return Conditions(
-        rtt_ms=1000 * parse_duration(arguments.rtt or "0s"),
-        jitter_ms=1000 * parse_duration(arguments.jitter or "0s"),
-        bytes_per_second=parse_size(arguments.bandwidth) if arguments.bandwidth else 0.0,
-        request_delay_ms=1000 * parse_duration(arguments.request_delay or "0s"),
-    )
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Runs the proxy until standard input ends or a signal arrives."""
+def main() -> None:
+    """Run the proxy until standard input ends or a signal arrives."""
     parser = argparse.ArgumentParser(
         prog="python -m shipper_tools.faultproxy",
         description=faultproxy.__doc__,
@@ -119,19 +73,11 @@ def main(argv: list[str] | None = None) -> None:
         "--listen", default="127.0.0.1:0", help="HOST:PORT; port 0 takes any free one"
     )
     parser.add_argument("--to", required=True, help="HOST:PORT to connect to")
-    parser.add_argument("--rtt", help="round trip, e.g. 140ms")
-    parser.add_argument("--jitter", help="up to this much more each way")
-    parser.add_argument("--bandwidth", help="bytes per second in each direction, e.g. 10MB")
-    parser.add_argument(
-        "--request-delay", help="each Kafka request of a connection takes this long"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the jitter")
-    arguments = parser.parse_args(argv)
-    shape = _given_shape(arguments)
+    arguments = parser.parse_args()
     listener = socket.create_server(_address(arguments.listen), backlog=1024)
     host, port = listener.getsockname()[:2]
     _say({"listening": f"{host}:{port}"})
-    asyncio.run(_serve(listener, FaultLink(_address(arguments.to), shape, arguments.seed)))
+    asyncio.run(_serve(listener, FaultLink(_address(arguments.to))))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ import math
 import random
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
 
@@ -64,7 +66,6 @@ class _Item:
 @dataclass
 class LinkCounts:
     accepted: int = 0
-    closed_by_fault: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
     requests: dict[int, int] = field(default_factory=dict)
@@ -90,17 +91,17 @@ class Exchange:
 class FaultLink:
     """Accepts connections and joins each with one to ``target``."""
 
-    def __init__(self, target: tuple[str, int], shape: Conditions, seed: int = 0) -> None:
+    def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
-        self.shape = shape
+        self.shape = Conditions()
         self.stalled = False
         self.counts = LinkCounts()
-        self.random = random.Random(seed)
+        self.random = random.Random(0)
         self.connections: set[Connection] = set()
-        self.hold_request: int | None = None
-        """API key of the next request to hold."""
-        self.hold_response: int | None = None
-        """API key of the next request whose response is held."""
+        self.request_to_hold: int | None = None
+        """API key."""
+        self.response_to_hold: int | None = None
+        """API key of its request."""
         self.exchanges: list[Exchange] | None = None
         """All since it was asked to note them; None: it was not."""
         self.buffers: list[memoryview] = []
@@ -131,8 +132,30 @@ class FaultLink:
         there = list(self.connections)
         for connection in there:
             how(connection)
-        self.counts.closed_by_fault += len(there)
         return len(there)
+
+    def reshape(self, **shape: float) -> None:
+        self.shape = replace(self.shape, **shape)
+
+    def hold_request(self, api_key: int) -> None:
+        self.request_to_hold = api_key
+
+    def hold_response(self, api_key: int) -> None:
+        self.response_to_hold = api_key
+
+    def note(self) -> None:
+        """From now on, note every exchange."""
+        self.exchanges = []
+
+    def exchanged(self) -> list[dict[str, Any]]:
+        """Return what was noted since this was asked before."""
+        found, self.exchanges = self.exchanges or [], []
+        return [asdict(exchange) for exchange in found]
+
+    def count(self) -> dict[str, Any]:
+        held = sum(pipe.held for pipe in self._pipes())
+        own = {"open": len(self.connections), "held": held, "cpu_seconds": time.process_time()}
+        return asdict(self.counts) | own
 
     def stall(self) -> None:
         """Nothing moves any more, and nobody is told."""
@@ -145,13 +168,10 @@ class FaultLink:
         for pipe in self._pipes():
             pipe.wake()
 
-    def held(self) -> int:
-        return sum(pipe.held for pipe in self._pipes())
-
     def release(self) -> int:
         """Lets everything go that is held; nothing further will be held. Returns how many requests
         or responses it were."""
-        self.hold_request = self.hold_response = None
+        self.request_to_hold = self.response_to_hold = None
         return sum(pipe.release() for pipe in self._pipes())
 
     def _pipes(self) -> list[Pipe]:
@@ -372,12 +392,12 @@ class Pipe:
             return True
         api_key, correlation_id = head[1], head[3]
         link.counts.requests[api_key] = link.counts.requests.get(api_key, 0) + 1
-        if link.hold_response == api_key:
-            link.hold_response = None
+        if link.response_to_hold == api_key:
+            link.response_to_hold = None
             self._connection.awaited = correlation_id
-        if link.hold_request != api_key:
+        if link.request_to_hold != api_key:
             return False
-        link.hold_request = None
+        link.request_to_hold = None
         return True
 
     def _note(self, head: tuple[int, ...], exchanges: list[Exchange]) -> None:

@@ -108,15 +108,15 @@ class FaultProxy:
     def shape(self, **shape: Unpack[LinkShape]) -> None:
         """Changes what the link is like, also for connections that are open. Bytes under way keep
         their times."""
-        self._tell("shape", **shape)
+        self._tell("reshape", **shape)
 
     def cut(self) -> int:
         """Closes every connection; new ones are welcome. Returns how many there were."""
-        return int(self._tell("cut")["cut"])
+        return int(self._tell("cut"))
 
     def reset(self) -> int:
         """As :meth:`cut`, with a TCP reset."""
-        return int(self._tell("reset")["reset"])
+        return int(self._tell("reset"))
 
     def stall(self) -> None:
         """Nothing moves, connections stay open, new ones too: a black hole."""
@@ -149,12 +149,13 @@ class FaultProxy:
     def release(self) -> int:
         """Lets go what is held and disarms what would be; returns how many requests and responses
         were held."""
-        return int(self._tell("release")["release"])
+        return int(self._tell("release"))
 
     def counts(self) -> dict[str, Any]:
-        """``open``, ``accepted`` and ``closed_by_fault`` connections, ``held``, ``bytes_up``,
+        """``open`` and ``accepted`` connections, ``held``, ``bytes_up``,
         ``bytes_down``, ``requests`` by API key (as text), and the process' ``cpu_seconds``."""
-        return self._tell("counts")
+        counts: dict[str, Any] = self._tell("count")
+        return counts
 
     def note_exchanges(self) -> None:
         """From now on every request and its answer is noted."""
@@ -162,9 +163,9 @@ class FaultProxy:
 
     def exchanges(self) -> list[Exchange]:
         """Since :meth:`note_exchanges`, or since this was asked before."""
-        return [Exchange(**fields) for fields in self._tell("exchanges")["exchanges"]]
+        return [Exchange(**fields) for fields in self._tell("exchanged")]
 
-    def _tell(self, do: str, **arguments: Any) -> dict[str, Any]:
+    def _tell(self, do: str, **arguments: Any) -> Any:
         with self._lock:
             process = self._process
             if process is None or process.stdin is None:
@@ -179,7 +180,7 @@ class FaultProxy:
             answer = self._answer()
         if "error" in answer:
             raise FaultProxyError(f"the proxy to {self.to} cannot {do}: {answer['error']}")
-        return answer
+        return answer[do]
 
     def _answer(self) -> dict[str, Any]:
         process = self._process

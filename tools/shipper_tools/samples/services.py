@@ -1,4 +1,4 @@
-"""Five made-up services and the log lines that they write, each in a format of its own.
+"""Four made-up services and the log lines that they write, each in a format of its own.
 
 The lines are drawn from pools that are rendered once per service, so that a line costs a few
 look-ups. Addresses are from the ranges that are set aside for documentation and tests
@@ -7,7 +7,6 @@ look-ups. Addresses are from the ranges that are set aside for documentation and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -115,41 +114,6 @@ def _request(rng: Random, path: str) -> str:
     )
 
 
-def _api(pools: Random) -> LineMaker:
-    """An application that logs one JSON object per line, UTF-8 as it is."""
-    durations = _milliseconds(pools, 18, 1.1)
-    tails = [
-        _api_tail(pools, route, pools.choice(durations)) for route in _pool(pools, words.ROUTES)
-    ]
-
-    def lines(rng: Random, host: str, hour: datetime, n: int) -> list[str]:
-        stamps = _seconds("{h:%Y-%m-%dT%H}:{ms}.", hour)
-        head = f'Z","service":"api","host":"{host}","request_id":"'
-        bits = rng.getrandbits
-        return [
-            f'{{"ts":"{stamps[second]}{_MILLISECONDS[ms]}{head}{bits(64):016x}",{tail}'
-            for (second, ms), tail in zip(_moments(rng, n), rng.choices(tails, k=n), strict=True)
-        ]
-
-    return lines
-
-
-def _api_tail(rng: Random, route: str, duration_ms: float) -> str:
-    status = rng.choices(
-        (200, 201, 204, 400, 401, 404, 409, 422, 500, 503), (800, 70, 40, 20, 15, 25, 5, 10, 10, 5)
-    )[0]
-    level = "ERROR" if status >= 500 else "WARN" if status >= 400 else "INFO"
-    method, path = route.split(" ")
-    entry: dict[str, object] = {"level": level, "method": method, "route": path, "status": status}
-    entry |= {
-        "duration_ms": duration_ms,
-        "user": rng.choice(words.EMAILS),
-        "city": rng.choice(words.CITIES),
-    }
-    entry["message"] = rng.choice(words.API_ERRORS) if status >= 500 else "request completed"
-    return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))[1:]
-
-
 def _payments(pools: Random) -> LineMaker:
     """A Java application with Logback's pattern, and a stack trace of several lines now and
     then."""
@@ -243,7 +207,6 @@ def _search(pools: Random) -> LineMaker:
 
 SERVICES = (
     Service("web", ("web-01", "web-02", "web-03"), 0.45, _web),
-    Service("api", ("api-01", "api-02"), 0.25, _api),
     Service("payments", ("pay-01", "pay-02"), 0.14, _payments),
     Service("system", ("web-01", "api-01", "pay-01"), 0.08, _system),
     Service("search", ("search-01", "search-02"), 0.08, _search),

@@ -66,39 +66,8 @@ NAMES = (
     "Aylin Yılmaz",
 )
 USERS = ("zoe", "juergen", "anna", "jose", "liam", "aylin")
-EMAILS = tuple(f"{user}{number}@example.com" for number in range(60) for user in USERS)
-CITIES = (
-    "Berlin",
-    "München",
-    "Zürich",
-    "São Paulo",
-    "Kraków",
-    "東京",
-    "Singapore",
-    "Frankfurt",
-    "Malmö",
-)
 LANGUAGES = ("de", "en", "fr", "ja", "pl", "pt", "uk")
 
-ROUTES = (
-    "GET /v1/products/{id}",
-    "GET /v1/products",
-    "GET /v1/cart",
-    "POST /v1/cart/items",
-    "GET /v1/orders/{id}",
-    "POST /v1/orders",
-    "GET /v1/users/me",
-    "PATCH /v1/users/me",
-    "DELETE /v1/cart/items/{id}",
-    "POST /v1/login",
-)
-
-API_ERRORS = (
-    "upstream timed out after 3000 ms: stock",
-    "connection pool exhausted (size 32)",
-    'cannot parse "größe": expected a number',
-    "deadlock detected, transaction rolled back",
-)
 
 PAYMENT_EVENTS = (
     ("INFO", "c.e.payments.CaptureService", "captured {amount} for {order}"),
