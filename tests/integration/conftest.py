@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Files that take longest. Workers take whole files, and who begins one of these last would be
 #: waited for.
 _LONGEST = (
+    "test_scheduler",
     "test_kill",
     "test_spark_cluster",
     "test_dev_servers",
