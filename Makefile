@@ -20,7 +20,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo test lint docs format release unit dags integration servers warm long nightly drill scheduler chaos history log-day faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,9 +70,6 @@ integration: setup  ## Real Kafka, real Spark, through the commands that users h
 # A scheduler mostly waits, so its tests go beside those that need both cores, in a worker more.
 servers: setup  ## `integration` and `scheduler` side by side
 	$(PYTEST) -n $(or $(WORKERS),4) --dist loadfile --no-loadscope-reorder $(SCHEDULER) tests/integration -m "not long"
-
-warm: setup  ## A broker and a JVM that stay, for the tests that you run in another terminal: an integration test in seconds
-	@$(RUN)/python -m tests.warm
 
 long: setup  ## What `make test` leaves out, to end in time: integration tests, and ten times as many random examples
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long

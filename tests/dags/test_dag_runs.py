@@ -155,17 +155,9 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
     ("conf", "says"),
     [
         ({"windw_start": "2026-10-01T00:00:00Z"}, "did you mean 'window_start'"),
-        ({"reshp": True}, "did you mean 'reship'"),
         ({"reship": True}, "Give the reason in `reship_reason`"),
-        ({"reship": True, "reship_reason": "  "}, "Give the reason in `reship_reason`"),
-        ({"reship_reason": "wrong codec"}, "`reship` is off"),
         ({"skip_checks": ["rows"]}, "Give it in `skip_reason`"),
-        ({"skip_reason": "an empty hour is right"}, "Name checks in `skip_checks`"),
         ({"plan_only": True, "rate_limit": "1MB/s"}, "`plan_only` sends nothing"),
-        (
-            {"plan_only": True, "skip_checks": ["rows"], "skip_reason": "x"},
-            "`plan_only` sends nothing",
-        ),
         ({"window_start": "2026-10-01T00:00:00Z"}, "SHIP-224"),
     ],
 )
