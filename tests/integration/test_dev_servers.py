@@ -206,6 +206,7 @@ def test_without_java_the_error_says_how_to_get_one(home: Path, tmp_path: Path) 
     assert "Traceback" not in up.stderr
 
 
+@pytest.mark.long
 def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(
     home: Path, tmp_path: Path
 ) -> None:
@@ -260,6 +261,7 @@ def sigint_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sigint_heard")
 def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     for _ in range(5):

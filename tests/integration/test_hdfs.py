@@ -200,6 +200,7 @@ def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_ru
     assert world.read() == lines_of(first, b"behind it\n", b"another\n")
 
 
+@pytest.mark.long
 def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(world: HdfsWorld):
     """Quarantine is for what is wrong with a file. What only cannot be reached would be gone for
     good with it."""

@@ -133,7 +133,7 @@ class Kills:
     """Ships that are killed, one after the other. When everything is there and kills are left,
     there are more files to ship."""
 
-    FILES, LINES = 8, 100_000
+    FILES, LINES = 8, 60_000
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world

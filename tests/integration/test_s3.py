@@ -182,11 +182,13 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Buck
             {"access_key": None, "secret_key": None, "credentials": "environment"},
             r"s3a://.* cannot be listed.*[Cc]redential",
             id="none",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             {"credentials": "anonymous", "access_key": None, "secret_key": None},
             r"s3a://.* cannot be listed.*403",
             id="anonymous",
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -332,6 +334,7 @@ def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket: 
     assert bucket.world.read() == lines_of(*(lines(50, f"file{number}") for number in range(6)))
 
 
+@pytest.mark.long
 def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer) -> None:
     with S3Server(tmp_path / "public", anonymous=True, die_with_parent=True) as server:
         bucket = Bucket(World(tmp_path / "world", kafka.bootstrap), server)

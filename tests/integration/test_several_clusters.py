@@ -107,6 +107,7 @@ def verdicts(report: RunReport) -> dict[str, str]:
     return {gate.cluster: gate.status for gate in report.delivery_gates}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("targets", [("lacking", "slow")], indirect=True)
 def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
     tmp_path: Path, kafka: KafkaServer, targets: dict[str, Target]

@@ -70,6 +70,7 @@ def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_ot
     assert gaps(world) == {}
 
 
+@pytest.mark.long
 def test_a_run_that_reached_no_broker_takes_nothing_away_from_the_runs_before_it(
     world: World,
 ) -> None:
