@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dag_world import CLUSTER, DAGS, Config
+from dag_world import CLUSTER, Config, bag_of
 
 from shipper.config import load_pipeline
 from shipper.driver import doctor_machine
@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 
 def bag() -> Any:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
-    loaded = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
+    loaded = bag_of()
     assert {Path(name).name for name in loaded.import_errors} <= {"shipper_faults.py"}, (
         loaded.import_errors
     )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dag_world import DAGS, Config, FakeSpark
+from dag_world import Config, FakeSpark, bag_of
 
 from shipper.config.pipeline import Pipeline
 
@@ -32,9 +32,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
 
 
 def parsed(dag_id: str = "web") -> Any:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
-    return BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder").dags[dag_id]
+    return bag_of().dags[dag_id]
 
 
 def run(logical_date: dt.datetime | None = SIX, dag_id: str = "web", **conf: Any) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS, Config, FakeSpark
+from dag_world import Config, FakeSpark, bag_of
 from ruamel.yaml import YAML
 from shipper_tools.dev.ports import free_port
 from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
@@ -79,10 +79,7 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 def run(at: dt.datetime) -> Any:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
-    bag = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
-    return bag.dags["web"].test(logical_date=at, run_conf={})
+    return bag_of().dags["web"].test(logical_date=at, run_conf={})
 
 
 def settled(received: StatsdReceived) -> dict[str, float]:

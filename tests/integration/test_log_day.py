@@ -20,7 +20,7 @@ def test_every_line_of_a_directory_that_changes_arrives_once_and_gaps_say_what_i
     tmp_path: Path, kafka: KafkaServer
 ):
     options = Options(
-        seed=1, steps=3, operations=frozenset(OPERATIONS) - {"kill"}
+        seed=1, steps=2, operations=frozenset(OPERATIONS) - {"kill"}
     )  # a killed run is a cold one: half a minute
     assert run_day(options, tmp_path, kafka.bootstrap) == []
 

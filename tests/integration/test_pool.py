@@ -343,20 +343,20 @@ def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger
 def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_turn(
     ledger: Ledger,
 ) -> None:
-    """Side by side, four transactions of 3 s each are open for 12 s: longer than the broker lets
+    """Side by side, four transactions of 4 s each are open for 16 s: longer than the broker lets
     them, so that they were sent again, for ever. In turns each is open for a quarter of its timeout
     at most."""
     ledger.create(turns=4)
     options = ledger.options(
-        batch=50_000, rate=RateLimit(lambda: 80_000), transaction_timeout_ms=5_000
+        batch=50_000, rate=RateLimit(lambda: 80_000), transaction_timeout_ms=10_000
     )
     with Pool(options, [f"turns.{n}" for n in range(4)], ledger.keys) as pool:
         pool.open(["turns"])
         for n in range(4):
-            pool.submit([chunk("turns", f"t{n}", records=2500, size=100)])
+            pool.submit([chunk("turns", f"t{n}", records=3200, size=100)])
         pool.drain()
         assert pool.reopened == 0
-    assert len(ledger.values("turns", 4)) == 10_000
+    assert len(ledger.values("turns", 4)) == 12_800
 
 
 @pytest.fixture
