@@ -250,7 +250,7 @@ def test_schedule_backfill_trigger_and_stop(
     assert said("failure") == []
     task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"
     standalone.call("PATCH", task, {"new_state": "failed"})
-    wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=60)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=240)
     runs = wait_for_runs(standalone, 4)
     assert Counter(run["state"] for run in runs) == {"success": 3, "failed": 1}
     assert spark.steps[-1] == "report"
