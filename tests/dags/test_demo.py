@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.scheduler, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1000)]
+pytestmark = [
+    pytest.mark.scheduler,
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.timeout(1000),
+]
 
 
 def test_the_demo_ships_every_line_once_and_nothing_the_second_time() -> None:

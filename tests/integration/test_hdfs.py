@@ -249,9 +249,8 @@ def test_a_window_by_time_of_modification_has_each_file_once_and_what_came_late(
 
     files, plan = scheduled(0)
     assert files == ["a.log", "b.log"]
-    assert [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out] == [
-        ("open.log", False)
-    ]
+    left_out = [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out]
+    assert ("open.log", False) in left_out
     world.put("late.log", b"late\n", modified=midnight + 1800)
     files, plan = scheduled(1)
     assert files == ["c.log", "d.log", "late.log"]
