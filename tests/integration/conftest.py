@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LONGEST = (
     "test_scheduler",
     "test_kill",
+    "test_wheel",
     "test_spark_cluster",
     "test_dev_servers",
     "test_stop",
