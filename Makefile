@@ -13,14 +13,14 @@ SIDE_BY_SIDE := -n $(or $(WORKERS),3) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
 HISTORY := $(RUN)/python -m tests.chaos.history
 LOG_DAY := $(RUN)/python -m tests.chaos.log_day
-LIVE := $(RUN)/python -m tests.dags.live_hour
+SCHEDULER := $(shell grep -ls mark.scheduler tests/dags/test_*.py)
 
 export GX_ANALYTICS_ENABLED := false
 # Where it is set, each process that a test starts compiles all of shipper anew.
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo test lint docs format release unit dags integration warm long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
-test: lint unit mutants-short dags integration scheduler  ## All that CI runs: these, and a minute of random faults
+test: lint unit mutants-short dags servers  ## All that CI runs: these, and a minute of random faults
 	$(CHAOS) --seconds 60
 
 lint: setup  ## Style, types, import contracts, generated docs
@@ -67,18 +67,19 @@ dags: setup  ## DAG tests with Airflow, without a scheduler
 integration: setup  ## Real Kafka, real Spark, through the commands that users have
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration -m "not long"
 
-warm: setup  ## A broker and a JVM that stay, for the tests that you run in another terminal: an integration test in seconds
-	@$(RUN)/python -m tests.warm
+# A scheduler mostly waits, so its tests go beside those that need both cores, in a worker more.
+servers: setup  ## `integration` and `scheduler` side by side
+	$(PYTEST) -n $(or $(WORKERS),4) --dist loadfile --no-loadscope-reorder $(SCHEDULER) tests/integration -m "not long"
 
 long: setup  ## What `make test` leaves out, to end in time: integration tests, and ten times as many random examples
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
 	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
 	$(PYTEST) tests/dags/test_shipments_ui.py
 
-nightly: long faults chaos history log-day mutants model drill live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos history log-day mutants model drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
-	$(PYTEST) $(SIDE_BY_SIDE) tests/dags -m "scheduler and not long"
+	$(PYTEST) $(SIDE_BY_SIDE) $(SCHEDULER) -m "not long"
 
 drill: setup  ## Drills with a real scheduler: an outage, a month of backfills, kill -9; then nothing is missing and nothing doubled
 	$(PYTEST) tests/dags -m long --timeout 3600
@@ -92,9 +93,6 @@ history: setup  ## A history of RUNS (500) runs with random faults of source, br
 
 log-day: setup  ## A day of a real log directory (logrotate, late files, links, odd names, kills) from SEED, in STEPS (24) hours, on FS=file, hdfs or s3
 	$(LOG_DAY) $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(FS),--fs $(FS))
-
-live: setup  ## A real Airflow, Spark and broker for MINUTES (60) from SEED, with outages, kills, clears and broken files; windows of EVERY (2) minutes
-	$(LIVE) --minutes $(or $(MINUTES),60) --every $(or $(EVERY),2) $(if $(SEED),--seed $(SEED))
 
 faults: setup  ## Every fault by itself on three brokers: half an hour
 	$(PYTEST) tests/chaos --timeout 7200

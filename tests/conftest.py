@@ -13,23 +13,27 @@ if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], 
     sys.modules["__main__"].__file__ = __file__
 
 
-#: Both wait for Great Expectations, which a worker imports in seconds: one worker runs them.
-_TOGETHER = {"tests/unit/test_gates_judging.py": "tests/unit/test_gates_source.py"}
+#: Files that one worker runs, one after the other: both wait for Great Expectations, which a worker
+#: imports in seconds; both start an Airflow with Spark, which needs memory.
+_TOGETHER = {
+    "tests/unit/test_gates_judging.py": "tests/unit/test_gates_source.py",
+    "tests/dags/test_demo.py": "tests/dags/test_wheel.py",
+}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
-    """Keep the tests of a file, and of files that wait for the same import, in one worker."""
+    """Keep the tests of a file, and of files that belong together, in one worker."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class ByImport(LoadFileScheduling):
+    class Together(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope = super()._split_scope(nodeid)
             return _TOGETHER.get(scope, scope)
 
-    return ByImport(config, log)
+    return Together(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -78,14 +78,6 @@ def main() -> int:
         default=1,
         help="three: others lead while one is away; half as fast",
     )
-    parser.add_argument(
-        "--short-reads", action="store_true", help="the reader ends splits early, too"
-    )
-    parser.add_argument(
-        "--stale-plans",
-        action="store_true",
-        help="files are replaced while a run that has planned them sleeps, too",
-    )
     options = Options(**vars(parser.parse_args()))
     folder = Path(tempfile.mkdtemp(prefix="history-"))
     signal.signal(

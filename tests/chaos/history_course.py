@@ -51,21 +51,12 @@ class Options:
     seed: int
     brokers: int = 1
     """One, or three."""
-    short_reads: bool = False
-    """True if the reader may end a split early."""
-    stale_plans: bool = False
-    """True if files may be replaced while a run that has planned them sleeps."""
 
     @property
     def command(self) -> str:
-        more = "".join(
-            f" --{name.replace('_', '-')}"
-            for name in ("short_reads", "stale_plans")
-            if getattr(self, name)
-        )
         return (
             f"python -m tests.chaos.history --runs {self.runs} --seed {self.seed} --brokers "
-            f"{self.brokers}{more}"
+            f"{self.brokers}"
         )
 
 
@@ -208,10 +199,7 @@ class History:
 
         If such a file was replaced, a run would be told by its plan to ship a version that is gone,
         and the model could not say which version a success is about."""
-        runs = [
-            *self.active,
-            *(() if self.options.stale_plans else (sleeper.run for sleeper in self.sleepers)),
-        ]
+        runs = [*self.active, *(sleeper.run for sleeper in self.sleepers)]
         paths = {file.path for run in runs if run is not but for file in run.spec.files}
         for debt in self.debts:
             if debt.must_be_done:
@@ -326,9 +314,7 @@ class History:
         if self._chance(0.06):
             self._second_driver(spec)
         self._accompany(run, during)
-        if run.succeeded or any(
-            event["event"] == "not read whole" and event["short"] for event in run.events
-        ):
+        if run.succeeded:
             if request in self.debts:
                 self.debts.remove(request)
         elif not known and (request.must_be_done or (spec.kind == "ship" and self._chance(0.6))):
@@ -401,25 +387,18 @@ class History:
         piece = Piece(
             file.path, SPLIT_BYTES * rng.randrange(len(file.born)), rng.randrange(RECORDS_PER_SPLIT)
         )
-        match rng.choice(
-            ("broken", "no end", "vanished", "short")
-            if self.options.short_reads
-            else ("broken", "no end", "vanished")
-        ):
+        match rng.choice(("broken", "no end", "vanished")):
             case "broken":
                 self.fired["piece breaks in the middle"] += 1
                 return replace(spec, broken=(piece,))
             case "no end":
                 self.fired["stream without an end"] += 1
                 return replace(spec, cut_off=(rng.choice((1, 1, 2, 4)), rng.randrange(1, 20)))
-            case "vanished":
+            case _:
                 self.fired["file vanishes after the plan"] += 1
                 self.hidden.add(file.path)
                 self.write_source()
                 return spec
-            case _:
-                self.fired["split read short"] += 1
-                return replace(spec, short=(piece,))
 
     def _accompany(self, run: HistoryRun, during: list[str]) -> None:
         """Wait until the run's driver is gone or sleeps; begin and end faults meanwhile."""
@@ -511,36 +490,12 @@ class History:
             if event["event"] == "strike":
                 what = "stopped" if event["number"] == signal.SIGSTOP else "killed"
                 self.fired[f"{event['victim']} {what}"] += 1
-            if event["event"] == "not read whole":
-                if run.succeeded:
-                    self.faults.append(
-                        f"run {run.name} said that it succeeded, and did not read {event['path']} "
-                        f"whole: {run.log}"
-                    )
-                if event["short"]:
-                    self._ask_anew(run, event["path"])
+            if event["event"] == "not read whole" and run.succeeded:
+                self.faults.append(
+                    f"run {run.name} said that it succeeded, and did not read {event['path']} "
+                    f"whole: {run.log}"
+                )
         run.heard = len(events)
-
-    def _ask_anew(self, run: HistoryRun, path: str) -> None:
-        """Ask for a reship of a file of which a split was read short: without it the file is never
-        complete. If the run was a reship itself, the new one replaces it."""
-        windows = {each.file.window for each in self.model.now() if each.file.path == path}
-        of_run = [
-            debt
-            for debt in self.debts
-            if debt.reship is not None and debt.reship == run.spec.reship
-        ]
-        first, end = (
-            run.spec.windows
-            if run.spec.reship
-            else (min(windows, default=0), max(windows, default=0) + 1)
-        )
-        for debt in of_run:
-            self.debts.remove(debt)
-        if windows:
-            self.debts.append(
-                Request("ship", (first, end), f"anew-{run.name}", reship=f"anew-{run.name}")
-            )
 
     def _go_on_with(self, run: HistoryRun) -> None:
         """Continue a run of which a task was stopped. One that sleeps meanwhile goes on when it is

@@ -112,8 +112,6 @@ class RunSpec:
     does."""
     broken: tuple[Piece, ...] = ()
     """Places at which the reader fails, in every attempt."""
-    short: tuple[Piece, ...] = ()
-    """Places at which the reader wrongly reports the end of the split."""
     socket_timeout_ms: int = 2_500
 
     @property
@@ -380,7 +378,6 @@ class Reader:
         self._most_batches = spec.cut_off[1] if task == 0 and attempt < spec.cut_off[0] else None
         self._files = {(file.path, file.state): file for file in spec.files}
         self._broken = {(piece.path, piece.start): piece.ordinal for piece in spec.broken}
-        self._short = {(piece.path, piece.start): piece.ordinal for piece in spec.short}
         self.reports: list[PieceReport] = []
         self.cut_off = False
 
@@ -403,7 +400,7 @@ class Reader:
                 split.id.file.path, (split.id.file.size_bytes, split.id.file.modified_ms)
             ]
             records, place = file.split(split.id.start), (file.path, split.id.start)
-            end = min(self._broken.get(place, len(records)), self._short.get(place, len(records)))
+            end = self._broken.get(place, len(records))
             problem = "it is damaged" if place in self._broken else ""
             for first in range(0, end, _SLICE):
                 if not self._is_there(file):
@@ -415,17 +412,14 @@ class Reader:
                 time.sleep(
                     max(0.0, began + made / self._spec.records_per_second - time.monotonic())
                 )
-            if place in self._broken or place in self._short:
-                announce(
-                    event="not read whole", path=file.path, start=split.id.start, short=not problem
-                )
+            if place in self._broken:
+                announce(event="not read whole", path=file.path, start=split.id.start)
             yield self._mark(~(number ^ _LOWEST) if problem else number ^ _SECOND)
             read = end * LINE_BYTES
-            stored = SPLIT_BYTES if place in self._short and not problem else read
             self.reports.append(
                 PieceReport(
                     number,
-                    stored,
+                    read,
                     read,
                     end,
                     problem,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 
@@ -20,6 +21,13 @@ runner: {{python: {python}}}
 """
 CLUSTER = "cluster: {name}\nbootstrap: 127.0.0.1:1\n"
 HOURLY = '{cron: "0 * * * *", start: 2026-11-01}'
+
+
+def bag_of(folder: Path = DAGS) -> Any:
+    """What Airflow makes of a DAG folder. (Tests configure Airflow before they import it.)"""
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    return BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="dags-folder")
 
 
 def told(notices: Path) -> list[dict[str, str]]:

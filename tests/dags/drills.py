@@ -3,16 +3,30 @@ drills kill."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import psutil
 from shipper_tools.dev.airflow import Airflow
+from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 from tests.waiting import wait_until
 
 wait_for = partial(wait_until, every_seconds=0.5)
 """Each question costs an answer of Airflow's."""
+
+
+@contextmanager
+def airflow_on_postgres(folder: Path, environment: Mapping[str, str]) -> Iterator[Airflow]:
+    """Start an Airflow, on SQLite where there is no PostgreSQL: commands may find that locked."""
+    with ExitStack() as stack:
+        database = None
+        if why_no_postgres() is None:
+            server = PostgresServer(folder / "postgres", die_with_parent=True)
+            database = stack.enter_context(server).url
+        yield stack.enter_context(Airflow(folder / "airflow", environment, database=database))
 
 
 def spark_sides(config: Path, step: str = "") -> list[psutil.Process]:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from dag_world import DAGS, HOURLY, Config, FakeSpark, told
+from dag_world import HOURLY, Config, FakeSpark, bag_of, told
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -59,9 +59,7 @@ def notify(config: Config) -> Callable[..., None]:
 
 
 def dags() -> Any:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
-    return BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder").dags
+    return bag_of().dags
 
 
 def run(**conf: Any) -> Any:

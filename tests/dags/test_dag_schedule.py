@@ -167,19 +167,22 @@ def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(
     assert due == [(THIS_HOUR - n * HOUR, THIS_HOUR - (n - 1) * HOUR) for n in range(6, 0, -1)]
 
 
-def test_without_a_start_the_first_window_is_the_latest_that_has_closed(config: Config) -> None:
-    assert runs_due(config, '"0 * * * *"', last_end=None) == [(THIS_HOUR - HOUR, THIS_HOUR)]
-
-
-def test_with_a_start_the_first_window_is_that(config: Config) -> None:
-    start = THIS_HOUR - 3 * HOUR
-    due = runs_due(config, f'{{cron: "0 * * * *", start: "{start.isoformat()}"}}', last_end=None)
-    assert [begin for begin, _ in due] == [start, start + HOUR, start + 2 * HOUR]
-
-
-def test_who_does_not_want_to_catch_up_gets_the_latest_window_only(config: Config) -> None:
-    due = runs_due(config, '{cron: "0 * * * *", catchup: false}', last_end=THIS_HOUR - 6 * HOUR)
-    assert due == [(THIS_HOUR - HOUR, THIS_HOUR)]
+@pytest.mark.parametrize(
+    ("schedule", "last_end", "windows"),
+    [
+        ('"0 * * * *"', None, 1),
+        (f'{{cron: "0 * * * *", start: "{THIS_HOUR - 3 * HOUR}"}}', None, 3),
+        ('{cron: "0 * * * *", catchup: false}', THIS_HOUR - 6 * HOUR, 1),
+    ],
+    ids=["no start", "from the start on", "without catchup"],
+)
+def test_which_closed_windows_are_due_at_first(
+    config: Config, schedule: str, last_end: dt.datetime | None, windows: int
+) -> None:
+    due = runs_due(config, schedule, last_end)
+    assert due == [
+        (THIS_HOUR - n * HOUR, THIS_HOUR - (n - 1) * HOUR) for n in range(windows, 0, -1)
+    ]
 
 
 BERLIN = "cron: '{cron}', timezone: Europe/Berlin"

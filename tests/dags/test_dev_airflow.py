@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import psycopg2
 import pytest
 from dag_world import Config
 from shipper_tools.dev import servers, state
 from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
-from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
+from shipper_tools.dev.postgres import why_no_postgres
 
 pytestmark = [
     pytest.mark.airflow,
@@ -158,52 +157,3 @@ def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(
     assert at_work_in(home)
     down = dev(home, "down", "airflow")
     assert (down.returncode, at_work_in(home)) == (0, []), down
-
-
-@pytest.mark.skipif(why_no_postgres() is not None, reason=f"{why_no_postgres()}")
-def test_a_postgres_keeps_its_data_behind_a_password(tmp_path: Path) -> None:
-    with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
-        with (
-            psycopg2.connect(postgres.url.replace("+psycopg2", "")) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("create table kept (n int); insert into kept values (42)")
-        connection.close()
-        with pytest.raises(psycopg2.OperationalError, match="password"):
-            psycopg2.connect(
-                host="127.0.0.1",
-                port=postgres.port,
-                user="airflow",
-                password="guessed",
-                dbname="postgres",
-            )
-    with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
-        with (
-            psycopg2.connect(postgres.url.replace("+psycopg2", "")) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("select n from kept")
-            assert cursor.fetchone() == (42,)
-        connection.close()
-
-
-@pytest.mark.skipif(why_no_postgres() is not None, reason=f"{why_no_postgres()}")
-def test_a_transaction_that_a_killed_scheduler_left_open_is_ended(tmp_path: Path) -> None:
-    """Its workers, which it has forked, keep its connection and with it locks on runs."""
-    with PostgresServer(tmp_path / "postgres", die_with_parent=True) as postgres:
-        url = postgres.url.replace("+psycopg2", "")
-        with psycopg2.connect(url) as connection, connection.cursor() as cursor:
-            cursor.execute("show idle_in_transaction_session_timeout")
-            assert cursor.fetchone() == ("2min",)
-            cursor.execute("create table run (n int); insert into run values (1)")
-        connection.close()
-        left = psycopg2.connect(url, options="-c idle_in_transaction_session_timeout=1s")
-        left.cursor().execute("select n from run for update")
-        other = psycopg2.connect(url)
-        asking = other.cursor()
-        asking.execute("select n from run for update skip locked")
-        assert asking.fetchall() == []
-        asking.execute("select n from run for update")  # waits for as long as it is locked
-        assert asking.fetchall() == [(1,)]
-        for each in (left, other):
-            each.close()

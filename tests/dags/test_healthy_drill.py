@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,10 @@ import numbered_spark
 import psutil
 import pytest
 from dag_world import Config, FakeSpark
-from drills import wait_for
+from drills import airflow_on_postgres, wait_for
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
@@ -96,13 +95,8 @@ runner: {{python: {spark.python}}}
         # default.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
     }
-    with ExitStack() as stack:
-        database = None
-        if why_no_postgres() is None:
-            database = stack.enter_context(
-                PostgresServer(tmp_path / "postgres", die_with_parent=True)
-            ).url
-        yield stack.enter_context(Airflow(tmp_path / "airflow", environment, database=database))
+    with airflow_on_postgres(tmp_path, environment) as server:
+        yield server
 
 
 def everything(airflow: Airflow, path: str, key: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import DAGS, Config, FakeSpark
+from dag_world import Config, FakeSpark, bag_of
 from ruamel.yaml import YAML
 from shipper_tools.dev.ports import free_port
 from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
@@ -79,10 +79,7 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 def run(at: dt.datetime) -> Any:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
-    bag = BundleDagBag(dag_folder=DAGS, bundle_path=DAGS, bundle_name="dags-folder")
-    return bag.dags["web"].test(logical_date=at, run_conf={})
+    return bag_of().dags["web"].test(logical_date=at, run_conf={})
 
 
 def settled(received: StatsdReceived) -> dict[str, float]:
@@ -165,6 +162,19 @@ def test_a_textfile_has_the_series_that_come_by_statsd(
     assert (
         sent.bad['shipper_gates_closed_total{cluster="near",gate="delivery",pipeline="web"}'] == 1
     )
+
+
+def test_a_backend_that_is_away_harms_no_run(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.observability import stats
+
+    def away(*_: object, **__: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(stats, "incr", away)
+    config.pipeline("web")
+    assert run(SIX).state == "success"
 
 
 @_promtool

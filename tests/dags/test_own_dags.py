@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import Config, FakeSpark, told
+from dag_world import Config, FakeSpark, bag_of, told
 
 from shipper_airflow.lineage import folder_id
 
@@ -68,12 +68,8 @@ class Shop:
         self.folder = folder
 
     def parsed(self, tasks: str) -> Any:
-        from airflow.dag_processing.dagbag import BundleDagBag
-
         (self.folder / "shop.py").write_text(HEAD.format(folder=str(self.folder), tasks=tasks))
-        return BundleDagBag(
-            dag_folder=self.folder, bundle_path=self.folder, bundle_name="dags-folder"
-        )
+        return bag_of(self.folder)
 
     def run(self, tasks: str, **conf: Any) -> tuple[str, dict[str, str]]:
         """Return the run's state and that of each task."""

@@ -10,19 +10,17 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from dag_world import CLUSTER, Config, FakeSpark, told
-from drills import wait_for
+from drills import airflow_on_postgres, wait_for
 from otlp import Received, receiver
 from rich.console import Console
 from shipper_tools.demo.watch import follow
 from shipper_tools.dev.airflow import Airflow, AirflowError
-from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 from shipper.report.markup import window as window_in_words
 
@@ -52,13 +50,8 @@ def standalone(
         "AIRFLOW__METRICS__METRICS_ALLOW_LIST": r"^shipper\.",
         "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.url,
     }
-    with ExitStack() as stack:
-        database = None
-        if why_no_postgres() is None:
-            database = stack.enter_context(
-                PostgresServer(tmp_path / "postgres", die_with_parent=True)
-            ).url
-        yield stack.enter_context(Airflow(tmp_path / "airflow", environment, database=database))
+    with airflow_on_postgres(tmp_path, environment) as server:
+        yield server
 
 
 def dag_runs(airflow: Airflow) -> list[dict[str, Any]]:
@@ -257,7 +250,7 @@ def test_schedule_backfill_trigger_and_stop(
     assert said("failure") == []
     task = "dags/web/dagRuns/by_hand/taskInstances/to_near.ship"
     standalone.call("PATCH", task, {"new_state": "failed"})
-    wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=60)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), within_seconds=240)
     runs = wait_for_runs(standalone, 4)
     assert Counter(run["state"] for run in runs) == {"success": 3, "failed": 1}
     assert spark.steps[-1] == "report"

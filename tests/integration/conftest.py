@@ -12,7 +12,7 @@ from shipper_tools.dev.kafka import KafkaServer
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files
 from tests.integration.world import World
-from tests.warm import kafka_tools, keep
+from tests.warm import kafka_tools
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 #: Files that take longest. Workers take whole files, and who begins one of these last would be
 #: waited for.
 _LONGEST = (
+    "test_scheduler",
     "test_kill",
+    "test_wheel",
     "test_spark_cluster",
     "test_dev_servers",
     "test_stop",
@@ -40,9 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A real broker for the whole test run. Tests share it, so each makes topics of its own."""
-    if kept := keep.kept():
-        yield kept.kafka()
-        return
     with KafkaServer(
         tmp_path_factory.mktemp("kafka"), java_options=SHORT_LIVED, die_with_parent=True
     ) as server:
@@ -53,6 +52,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 def make_world(tmp_path: Path, kafka: KafkaServer) -> Callable[..., World]:
     """Return what makes a world of the test's own, by options of :class:`World`."""
     return lambda **options: World(tmp_path, kafka.bootstrap, **options)
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    return make_world()
 
 
 @pytest.fixture(scope="module")

@@ -111,20 +111,6 @@ def test_a_limit_stops_the_plan(world):
     assert world.nothing_was_sent()
 
 
-def test_a_corrupt_archive_fails_the_run_and_none_of_it_is_shipped(world):
-    world.write_log(
-        "broken.log.gz", b"\x1f\x8b\x08\x00 this is no gzip data at all, whatever its name says"
-    )
-    world.fails(code=1, says=r"broken\.log\.gz|gzip")
-
-
-def test_an_unreadable_file_is_named_and_the_others_are_shipped(world):
-    world.write_log("secret.log", b"x\n").chmod(0)
-    says = r"1 file cannot be read: \S*secret\.log: no permission to read it"
-    world.fails(code=1, says=says, prefix=as_an_ordinary_user())
-    assert world.read() == lines_of(b"one\n")
-
-
 def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_right_is_there(world):
     secret = world.write_log("secret.log", b"x\n")
     secret.chmod(0)
@@ -175,8 +161,7 @@ def test_a_large_file_that_cannot_be_read_is_more_than_a_record_in_a_hundred(wor
     world.fails(code=1, says=r"max_rate")
 
 
-@pytest.mark.parametrize("max_line", ["1kB", "1MiB"], ids=["too_large", "unparseable"])
-def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world, max_line):
+def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world):
     """Rows behind the quote are one record, which a run counted as one in a hundred thousand."""
     rows = [b"%d,said %d\n" % (number, number) for number in range(10_000)]
     rows[5_000] = b'5000,"said 5000\n'
@@ -187,7 +172,7 @@ def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world, m
     def allow(max_rate):
         world.write_pipeline(
             source={"path": "logs", "settle": "0s", "format": "csv"},
-            records={"max_line": max_line},
+            records={"max_line": "1kB"},
             quarantine={"topic": world.topic("-q"), "max_rate": max_rate},
         )
 

@@ -4,7 +4,6 @@ and the page."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,12 +14,6 @@ import pytest
 from confluent_kafka import Producer
 from shipper_tools.bench.results import Case
 from shipper_tools.bench.world import World
-
-PEERS = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache" / "shipper-peers"))
-needs_flink = pytest.mark.skipif(
-    not (PEERS / "flink").is_dir(),
-    reason="Flink was not built: python -m shipper_tools.bench.flink PEERS",
-)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -111,60 +104,6 @@ def test_the_ship_step_is_measured_end_to_end(tmp_path: Path) -> None:
         assert summary["cpu_seconds_per_million"]["worker"] > 0
     assert {m["records"] for m in found["measurements"]} == {4000}
     assert the_page(tmp_path).tags.count("svg") == 2
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_whole_processes_are_measured_cold(tmp_path: Path) -> None:
-    found = bench(
-        tmp_path,
-        "cold",
-        "--rtt",
-        "0ms",
-        "--partitions",
-        "2",
-        "--lines",
-        "4000",
-        "--rounds",
-        "1",
-    )
-    [summary] = found["summaries"]
-    assert summary["records_per_second"]["median"] > 0
-    assert summary["cpu_seconds_per_million"]["client"] > 0
-    assert summary["peak_bytes"] > 200e6
-    assert {(m["records"], m["round"]) for m in found["measurements"]} == {(4000, 1)}
-    assert "4k lines" in the_page(tmp_path).text or "0.004M lines" in the_page(tmp_path).text
-
-
-@needs_flink
-@pytest.mark.spark
-@pytest.mark.long
-def test_flink_is_measured_beside_ours(tmp_path: Path) -> None:
-    found = bench(
-        tmp_path,
-        "cold",
-        "--rtt",
-        "0ms,20ms",
-        "--partitions",
-        "2",
-        "--lines",
-        "4000",
-        "--rounds",
-        "1",
-        "--peers",
-        str(PEERS),
-    )
-    summaries = [
-        summary for summary in found["summaries"] if summary["contender"]["name"] == "Flink"
-    ]
-    assert len(summaries) == 2
-    for summary in summaries:
-        assert summary["records_per_second"]["median"] > 0
-        assert summary["cpu_seconds_per_million"]["client"] > 0
-        assert summary["peak_bytes"] > 100e6
-    assert not [m for m in found["measurements"] if m.get("error")]
-    assert str(Path.home()) not in json.dumps(found)
-    assert "Flink" in the_page(tmp_path).text
 
 
 def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(

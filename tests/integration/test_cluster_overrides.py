@@ -7,8 +7,6 @@ import json
 import pytest
 from shipper_tools.dev.console_consumer import read_topic
 
-from shipper.report.results import RunReport
-
 from .world import WINDOW, World, account_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -47,9 +45,7 @@ def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(
             ).stdout
         )
         assert list(dict.fromkeys(line["topic"] for line in shown["lines"])) == topics
-    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
-    assert done.returncode == 0, done.stderr[-4000:]
-    report = RunReport.model_validate_json(done.stdout)
+    report = world.report()
     assert account_of(report)["topics"].keys() == {world.topic()}
     assert {
         topic: found["ledger"] for topic, found in account_of(report, "other")["topics"].items()
@@ -71,9 +67,7 @@ def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(
     world.write_log("b.log", b"1001\n")
     missing = [*routes[:1], {"topic": world.topic("-nowhere")}]
     world.write_pipeline(clusters={"local": {}, "other": {"routes": missing}})
-    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
-    assert done.returncode == 1
-    report = RunReport.model_validate_json(done.stdout)
+    report = world.report(code=1)
     assert account_of(report)["delivered"] == 1
     assert report.plan is not None
     assert [bool(cluster.missing_topics) for cluster in report.plan.clusters] == [False, True]

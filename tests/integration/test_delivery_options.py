@@ -57,6 +57,7 @@ def test_at_least_once_says_so_and_a_rerun_sends_nothing(make_world):
     assert "Sent at least once, without transactions." in reports[0].read_text()
 
 
+@pytest.mark.long
 def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_does_not_wait(
     make_world,
 ):

@@ -206,6 +206,7 @@ def test_without_java_the_error_says_how_to_get_one(home: Path, tmp_path: Path) 
     assert "Traceback" not in up.stderr
 
 
+@pytest.mark.long
 def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(
     home: Path, tmp_path: Path
 ) -> None:
@@ -251,23 +252,6 @@ def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> No
     assert not any(process.alive() for process in known.processes)
 
 
-def test_two_commands_at_once_bring_up_one_server(home: Path) -> None:
-    command = [sys.executable, "-m", "shipper", "dev", "up", "kafka", "--port", "0", "--json"]
-    both = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, "SHIPPER_DEV_HOME": str(home)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    first, second = (json.loads(process.communicate(timeout=180)[0]) for process in both)
-
-    assert [process.returncode for process in both] == [0, 0]
-    assert first == second
-
-
 @pytest.fixture
 def sigint_heard() -> Iterator[None]:
     """A shell starts what it runs in the background with SIGINT ignored, and processes pass that
@@ -277,6 +261,7 @@ def sigint_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sigint_heard")
 def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     for _ in range(5):
@@ -301,24 +286,6 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     assert up.returncode != 0
     assert not process.alive()
     assert state.load(home, "kafka") is None
-
-
-@pytest.mark.long
-def test_a_broker_of_a_test_dies_with_the_test(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; from pathlib import Path; from shipper_tools.dev.kafka import "
-        "KafkaServer;server = KafkaServer(Path(sys.argv[1]), die_with_parent=True); "
-        "server.start();process = server.processes[0]; print(process.pid, process.started, "
-        "flush=True); time.sleep(600)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as test:
-        assert test.stdout is not None
-        pid, started = test.stdout.readline().split()
-        test.kill()
-
-    wait_until(lambda: not ProcessId(int(pid), started).alive())
 
 
 def test_a_missing_topic_does_not_spring_up(kafka: KafkaServer) -> None:

@@ -34,20 +34,14 @@ from shipper.report.account import steps
 from shipper.report.results import RunReport
 
 from .hdfs_world import HdfsFiles, runner
-from .test_kill import Ship
 from .test_s3 import Bucket, s3  # noqa: F401
-from .world import WINDOW, World, account_of, lines_of
+from .world import World, account_of, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 DATA = Path(__file__).parents[1] / "data"
 STREAMS = {"none": "", "gzip": ".gz", "bz2": ".bz2", "zstd": ".zst", "lz4": ".lz4", "snappy": ".sz"}
 ROWS = 3_000
-
-
-@pytest.fixture
-def world(tmp_path, kafka):
-    return World(tmp_path, kafka.bootstrap)
 
 
 def packed(content: bytes, codec: str) -> bytes:
@@ -200,9 +194,8 @@ PLACES = {"folder": Local, "s3": InS3, "hdfs": InHdfs}
 
 
 def ran(world: World) -> RunReport:
-    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
-    report = RunReport.model_validate_json(done.stdout)
-    assert report.status == "succeeded", f"{report.error}\n{done.stderr[-4000:]}"
+    report = world.report()
+    assert report.status == "succeeded", report.error
     return report
 
 
@@ -242,43 +235,3 @@ def test_every_codec_of_a_format(world, tmp_path, where, format, request, capsys
         )
     assert world.read() == expected
     assert account_of(ran(world))["delivered"] == 0
-
-
-def test_a_run_over_split_parquet_that_is_killed_is_finished_by_the_next_one(world):
-    made = pa.table(
-        {
-            "n": list(range(600_000)),
-            "text": [f"row {n} {n * 7919 % 600_011}" for n in range(600_000)],
-        }
-    )
-    path = world.write_log("a.parquet", b"")
-    pq.write_table(made, path, row_group_size=20_000)
-    world.write_log("a.parquet", path.read_bytes())
-    delivery = {
-        "chunk_size": "300kB",
-        "lanes": 2,
-        "lease": "2s",
-        "lease_wait": "60s",
-        "transaction_timeout": "20s",
-        "metadata_wait": "30s",
-    }
-    world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "format": "parquet", "split_size": "1MiB"},
-        delivery=delivery,
-    )
-    world.steps_done("r1", "plan", "gate_source")
-    killed = 0
-    for seed in range(12):
-        ship, rng = Ship(world, "r1"), random.Random(seed)
-        ship.wait_for("shipping")
-        while ship.running and world.ledger_count() < 100_000 * (killed + 1):
-            time.sleep(0.1)
-        killed += ship.kill("all" if killed else "jvm", rng)
-        ship.wait()
-        if killed == 2 or world.ledger_count() == 600_000:
-            break
-    assert killed
-    world.run()
-    assert world.read() == Counter(
-        f'{{"n":{n},"text":"row {n} {n * 7919 % 600_011}"}}'.encode() for n in range(600_000)
-    )

@@ -21,11 +21,6 @@ FILES = Path(__file__).parents[1] / "data" / "formats"
 LINES = lines_of((FILES / "lines.log").read_bytes())
 
 
-@pytest.fixture
-def world(tmp_path, kafka):
-    return World(tmp_path, kafka.bootstrap)
-
-
 def plant(world: World, name: str, as_name: str | None = None) -> None:
     shutil.copy(FILES / name, world.write_log(as_name or name, b""))
 

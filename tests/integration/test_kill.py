@@ -1,7 +1,7 @@
 """Kill, pause and race: after each, the topic holds the input exactly, as an independent reader
 sees it.
 
-``SHIPPER_KILLS`` sets the number of kills (default 3), ``SHIPPER_SEED`` repeats a run.
+``SHIPPER_KILLS`` sets the number of kills (default 2), ``SHIPPER_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Kills:
     """Ships that are killed, one after the other. When everything is there and kills are left,
     there are more files to ship."""
 
-    FILES, LINES = 8, 100_000
+    FILES, LINES = 8, 60_000
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
@@ -169,7 +169,7 @@ class Kills:
     def _kill(self, left: int) -> None:
         ship, there = self.ship, self.world.ledger_count()
         assert ship is not None
-        if self.rng.random() < 0.3:  # any moment from Spark's start on
+        if left > 1 and self.rng.random() < 0.3:  # any moment from Spark's start on
             time.sleep(self.rng.uniform(0.0, 8.0))
         else:  # a moment at which records flow, early enough to leave some for the kills to come
             enough = there + self.rng.uniform(0.1, 1.0) * (self.expected.total() - there) / left
@@ -189,7 +189,7 @@ class Kills:
 
 def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafka):
     seed = int(os.environ.get("SHIPPER_SEED", random.randrange(10**6)))
-    wanted = int(os.environ.get("SHIPPER_KILLS", "3"))
+    wanted = int(os.environ.get("SHIPPER_KILLS", "2"))
     world = World(tmp_path, kafka.bootstrap)
     # So slow that a ship takes some ten seconds: without a limit, most kills would come when
     # everything is there.
@@ -201,12 +201,15 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
         if kills.ship is not None:
             kills.ship.signal_all(signal.SIGKILL)
         print(f"seed {seed}: killed {kills.fired}; in the ledger after each: {kills.counts}")
+    # What is half there is finished in other pieces, by another number of tasks and lanes.
+    small_steps(world, runner={"cores": 4}, delivery={"chunk_size": "1111kB", "lanes": 3})
     account = world.run()
     assert account["delivered"] + account["before"] == kills.expected.total()
+    assert account["before"] >= kills.counts[-1]
     assert world.read() == kills.expected, f"seed {seed}"
     assert world.ledger_count() == kills.expected.total()
     assert len(kills.fired) == wanted
-    assert len(set(kills.counts)) > min(2, wanted - 2), (
+    assert len(set(kills.counts)) > min(2, wanted // 2), (
         f"no kill found the ship half done (seed {seed}): {kills.counts}"
     )
 
@@ -239,25 +242,6 @@ def _reads_lines(pid: int) -> bool:
             for thread in Path(f"/proc/{pid}/task").iterdir()
         )
     return False
-
-
-def test_half_shipped_on_one_core_is_finished_on_four_with_another_chunk_size(tmp_path, kafka):
-    world = World(tmp_path, kafka.bootstrap)
-    small_steps(world, runner={"cores": 1})
-    expected = numbered_lines(world, files=3, lines=200_000)
-    prepare(world, "first")
-    ship = Ship(world, "first")
-    assert ship.wait_for(SHIPPING), ship.lines
-    wait_until(lambda: world.ledger_count() > 20_000)
-    ship.signal_all(signal.SIGKILL)
-    ship.wait()
-    half = world.ledger_count()
-    assert 0 < half < expected.total()
-    small_steps(world, runner={"cores": 4}, delivery={"chunk_size": "1111kB", "lanes": 3})
-    account = world.run()
-    assert account["delivered"] + account["before"] == expected.total()
-    assert account["before"] >= half
-    assert world.read() == expected
 
 
 def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, kafka):

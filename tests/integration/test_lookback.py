@@ -14,7 +14,6 @@ import pytest
 
 from shipper.ledger.log import LedgerLog, ask_committed
 from shipper.report.message import message
-from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from tests.integration.world import World
 
@@ -156,13 +155,9 @@ def test_a_run_by_hand_looks_at_its_own_window_only(world: World) -> None:
     write_away(world, world.bootstrap)
     world.write_log("2026-11-01/hour=5/a.log", b"a\n")
     world.write_log("2026-11-01/hour=6/b.log", b"b\n")
-    plan = PlanResult.model_validate_json(
-        world.shipper("plan", world.name, "--window", SIX, "--json").stdout
-    )
+    plan = world.plan(window=SIX)
     assert (names(plan.files), plan.looked_back) == (["b.log"], None)
-    first = PlanResult.model_validate_json(
-        world.shipper("plan", world.name, "--window", SIX, "--scheduled", "--json").stdout
-    )
+    first = world.plan("--scheduled", window=SIX)
     assert (names(first.files), first.looked_back) == (["b.log"], None), (
         "nothing before the schedule's first run is asked for"
     )

@@ -178,19 +178,3 @@ def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledge
             pool.drain()
     assert ledger.values("unknown") == noise
     assert ledger.values("refuses") == []
-
-
-def test_a_limit_that_is_lowered_meanwhile_is_asked_for_again(ledger: Ledger) -> None:
-    ledger.client.create_topics({"lowered": 1}, {"max.message.bytes": "20000"}, 1)
-    noise = [os.urandom(1000) for _ in range(100)]
-    limits = TopicLimits(
-        {"lowered": TopicLimit(50_000)},
-        lambda topics: {t: facts.limit for t, facts in ledger.client.facts(list(topics)).items()},
-    )
-    with Pool(ledger.options(batch=100_000, limits=limits), ["lowered.0"], ledger.keys) as pool:
-        pool.open()
-        pool.submit(
-            [Chunk("lowered", noise, 100_000, b"lowered", lambda p, topic_id: b"", "noise")]
-        )
-        pool.drain()
-    assert ledger.values("lowered") == noise

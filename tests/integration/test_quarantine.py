@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import time
 from collections import Counter
-from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from shipper_tools.dev.console_consumer import ReadRecord, read_records
 
-from tests.waiting import wait_until
-
-from .test_kill import Ship, prepare
-from .world import World, lines_of
+from .world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -436,7 +424,7 @@ def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_s
     )
     world.fails(code=1, says=rf"topic {world.name}-b could not be written to")
     assert [record.value for record in quarantined(world)] == [b""]
-    raise_limit(world, "-a", 3_000_000)
+    world.set_topic("max.message.bytes", "3000000", "-a")
     world.client.create_topics({world.topic("-b"): 1}, replication_factor=1)
     account = world.run()
     assert account["delivered"] + account["before"] == 4
@@ -444,16 +432,6 @@ def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_s
     assert world.read("-b") == Counter([b"b has no topic yet"])
     assert len(quarantined(world)) == 1
     assert world.run()["read"] == 0
-
-
-def raise_limit(world: World, suffix: str, limit: int) -> None:
-    entry = ConfigEntry(
-        "max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, world.topic(suffix), incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": world.bootstrap})  # its answers die with it
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
 
 
 def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_fails_the_run(
@@ -502,89 +480,3 @@ def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_
     } == {b"a": good[0], b"b": good[2]}
     assert world.read("-errors") == Counter([good[1]])
     assert Counter(record.value for record in quarantined(world)) == Counter(bad)
-
-
-@pytest.mark.long
-def test_lines_that_are_dropped_or_quarantined_leave_bundles_whole(make_world):
-    world = make_world(topics={"": 1, "-q": 1})
-    world.write_pipeline(
-        records={
-            "bundle": {},
-            "parse": {"regex": r"^(?<n>\d+) "},
-            "drop": {"thirds": "int(n) % 3 = 0"},
-        },
-        quarantine={"topic": world.topic("-q"), "max_rate": 1.0},
-    )
-    numbers = range(3_000)
-    lines = [b"%d of many" % n if n % 5 else b"bad %d" % n for n in numbers]
-    world.write_log("a.log", b"\n".join(lines) + b"\n")
-    account = world.run()
-    kept = [line for n, line in zip(numbers, lines, strict=True) if n % 5 and n % 3]
-    assert lines_of(
-        *[record.value for record in read_records(world.bootstrap, world.topic())]
-    ) == Counter(kept)
-    assert world.read("-q") == Counter(lines[::5])
-    assert account["filtered"] == {"thirds": sum(1 for n in numbers if n % 5 and n % 3 == 0)}
-    assert world.run()["read"] == 0
-
-
-def _reached(world: World, records: float, ship: Ship) -> bool:
-    return world.ledger_count() >= records or not ship.running
-
-
-@pytest.mark.long  # test_kill is the one that CI runs
-def test_killed_in_the_middle_and_run_again_each_line_is_in_one_place(make_world):
-    world = make_world(topics={"": 2, "-q": 2})
-    world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "split_size": "1MiB"},
-        records={"parse": {"regex": r"^(?<n>\d+) "}, "drop": {"sevenths": "int(n) % 7 = 0"}},
-        quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "100B"},
-        delivery={
-            "chunk_size": "200kB",
-            "lanes": 2,
-            "lease": "2s",
-            "lease_wait": "60s",
-            "metadata_wait": "30s",
-            "transaction_timeout": "20s",
-            "rate_limit": "600kB/s",
-        },
-    )
-    numbers = range(120_000)
-    line = b"%d a log line of about the usual length, with a number of its own"
-    lines = [line % n if n % 11 else b"bad %d" % n for n in numbers]
-    world.write_log("a.log", b"\n".join(lines) + b"\n")
-    prepare(world, "killed")
-    for share in (0.2, 0.5):
-        ship = Ship(world, "killed")
-        try:
-            wait_until(partial(_reached, world, share * len(lines), ship))
-            assert ship.running, "".join(ship.lines)
-        finally:
-            ship.signal_all(signal.SIGKILL)
-            ship.wait()
-    there = world.ledger_count()
-    assert 0 < there < len(lines)
-
-    account = world.run()
-
-    good = [text for n, text in zip(numbers, lines, strict=True) if n % 11 and n % 7]
-    assert world.read() == Counter(good)
-    assert world.read("-q") == Counter(lines[::11])
-    assert account["delivered"] + account["before"] + sum(account["quarantined"].values()) == len(
-        good
-    ) + len(lines[::11])
-    assert account["before"] >= there
-    assert (
-        account["filtered"]["sevenths"]
-        + account["delivered"]
-        + account["before"]
-        + account["quarantined"].get("unparseable", 0)
-        == account["read"] + account["unread"]
-    )
-    assert world.run()["read"] == 0
-    assert world.shipper("ledger", "verify", world.name).returncode == 0
-    export = subprocess.run(
-        world.command("ledger", "export", world.name), capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    filtered = sum((json.loads(row)["filtered"] or {}).get("sevenths", 0) for row in export)
-    assert filtered == len(lines) - len(good) - len(lines[::11])

@@ -10,23 +10,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from shipper_tools.dev.console_consumer import read_records
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.errors import ClusterRefuses
 from shipper.kafka.limits import TopicLimits
-from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.worker.chunk import Chunk
 
 from .pool_world import Ledger, Pool
-from .world import WINDOW, World
+from .world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -56,14 +48,6 @@ def timed(
         quarantine={"topic": world.topic("-q"), "max_rate": 1.0} if q else None,
     )
     return world
-
-
-def alter(world: World, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, world.topic(), incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": world.bootstrap})  # its answers die with it
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
 
 
 def line(ago_ms: float, text: str) -> bytes:
@@ -114,7 +98,7 @@ def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topi
     path = world.write_log("a.log", b"\n".join(lines))
     world.fails(code=1, says=rf"{path}.* record 2: .*records\.timestamp.*{AFTER}")
     assert world.nothing_was_sent()
-    alter(world, AFTER, str(DAY_MS))
+    world.set_topic(AFTER, str(DAY_MS))
     assert world.run()["delivered"] == 2
     assert world.read() == Counter(lines)
 
@@ -151,11 +135,6 @@ def test_a_record_without_a_key_for_a_compacted_topic_goes_to_quarantine(tmp_pat
     assert reasons(world) == Counter([(b"two", "without_key")])
 
 
-def planned(world: World, window: str = WINDOW) -> ClusterPlan:
-    done = world.shipper("plan", world.name, "--window", window, "--json")
-    return PlanResult.model_validate_json(done.stdout).clusters[0]
-
-
 def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kafka):
     world = timed(tmp_path, kafka.bootstrap, **{"retention.ms": str(7 * DAY_MS)})
     day = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=30)
@@ -164,19 +143,19 @@ def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kaf
     records = {"timestamp": TIME}
     for path, is_fault in (("logs/{window_start:%Y-%m-%d}/", True), (f"logs/{day}/", False)):
         world.write_pipeline(records=records, source={"path": path, "settle": "0s"})
-        found = planned(world, window)
+        found = world.plan(window=window).clusters[0]
         assert [
             "retention.ms" in text for text in ([found.problem] if is_fault else found.warnings)
         ] == [True]
         assert bool(found.problem) == is_fault
     assert world.nothing_was_sent()
 
-    alter(world, "cleanup.policy", "compact")
+    world.set_topic("cleanup.policy", "compact")
     for key, is_fault in ((None, True), ("value", False)):
         world.write_pipeline(
             records={"key": key} if key else {}, source={"path": f"logs/{day}/", "settle": "0s"}
         )
-        found = planned(world, window)
+        found = world.plan(window=window).clusters[0]
         assert [
             "compacted" in text for text in ([found.problem] if is_fault else found.warnings)
         ] == [True]
@@ -188,7 +167,7 @@ def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kaf
         assert statuses == ["failed" if is_fault else "warning"]
 
 
-@pytest.mark.parametrize("bad", ["x", "xx-", "-x", "xxx"])
+@pytest.mark.parametrize("bad", ["x", "xx-", "-x"])
 @pytest.mark.parametrize("settings", [{BEFORE: str(DAY_MS)}, {"cleanup.policy": "compact"}])
 def test_what_a_broker_refuses_unforeseen_is_reported_with_its_true_cause(
     ledger: Ledger, settings, bad

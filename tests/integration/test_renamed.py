@@ -7,13 +7,14 @@ import gzip
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shipper.report.results import RunReport
-from tests.integration.world import WINDOW, World, lines_of
+from tests.integration.world import World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -21,8 +22,8 @@ _SMALL_SPLITS = {"path": "logs", "settle": "0s", "recursive": True, "split_size"
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka: Any) -> World:
-    made = World(tmp_path, kafka.bootstrap)
+def world(make_world: Callable[..., World]) -> World:
+    made = make_world()
     made.write_pipeline(source=_SMALL_SPLITS)
     return made
 
@@ -48,12 +49,6 @@ def renamed(path: Path, name: str) -> Path:
     new = path.parent / name
     new.parent.mkdir(exist_ok=True)
     return path.rename(new)
-
-
-def run(world: World, *arguments: str) -> RunReport:
-    done = world.shipper("run", world.name, "--window", WINDOW, "--json", *arguments)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return RunReport.model_validate_json(done.stdout)
 
 
 def recognised(report: RunReport) -> list[tuple[str, str, bool]]:
@@ -90,7 +85,7 @@ def verified(world: World) -> None:
 def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
     first, second = log_lines("first", 4000), log_lines("second", 100)
     path = world.write_log("app.log", first)
-    assert sent(run(world)) == 4000
+    assert sent(world.report()) == 4000
     chunks = exported(world)
     assert len({chunk["split"] for chunk in chunks}) > 1
     assert len({chunk["head"] for chunk in chunks}) == 1, (
@@ -99,7 +94,7 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
 
     path = renamed(path, "app.log.1")
     world.write_log("app.log", second)
-    report = run(world)
+    report = world.report()
     assert recognised(report) == [("app.log", "app.log.1", True)]
     assert sent(report) == 100
     assert world.read() == lines_of(first, second)
@@ -108,7 +103,7 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
     renamed(world.logs / "app.log", "app.log.1")
     third = log_lines("third", 10)
     world.write_log("app.log", third)
-    report = run(world)
+    report = world.report()
     assert sorted(recognised(report)) == [
         ("app.log", "app.log.1", True),
         ("app.log", "app.log.2.gz", True),
@@ -117,10 +112,10 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
     assert any("recognised as moved" in note for note in report.ships[0].notes)
 
     renamed(path, "done/app.log.2.gz")
-    report = run(world)
+    report = world.report()
     assert recognised(report) == [("app.log", "app.log.2.gz", True)]
     assert sent(report) == 0
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([], 0), "the proof is done once"
     assert world.read() == lines_of(first, second, third)
     verified(world)
@@ -131,57 +126,66 @@ def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world:
     hold just what the former one held."""
     first, unseen = log_lines("first", 10), log_lines("unseen", 20)
     path = world.write_log("app.log", first)
-    run(world)
+    world.report()
     path = renamed(path, "app.log.1")
     world.write_log("app.log", b"")
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", True)], 0)
-    assert sent(run(world)) == 0, "the empty file is all that is there beside what was delivered"
+    assert sent(world.report()) == 0, (
+        "the empty file is all that is there beside what was delivered"
+    )
     renamed(path, "app.log.2")
     world.write_log("app.log.1", unseen)
     world.write_log("app.log", first)
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log", "app.log.2", True)], 30)
     assert world.read() == lines_of(first, unseen, first)
     verified(world)
 
 
-def test_another_file_with_the_same_beginning_is_shipped(world: World) -> None:
-    head = b"#" * 2000 + b"\n"
-    path = world.write_log("a.csv", head + log_lines("a", 500))
-    run(world)
-    path.unlink()
+def test_other_files_with_the_same_beginning_are_shipped(world: World) -> None:
+    """Also if a rule drops the lines of that beginning, and so all that a checksum would tell."""
+    world.write_pipeline(source=_SMALL_SPLITS, records={"drop": {"comments": "value like '#%'"}})
+    head = b"-" * 2000 + b"\n"
+    world.write_log("a.csv", head + log_lines("a", 500))
+    world.write_log("a.log", BANNER + log_lines("a", 100))
+    world.report()
+    for path in list(world.logs.iterdir()):
+        path.unlink()
     world.write_log("b.csv", head.replace(b"\n", b"!\n") + log_lines("b", 500))
-    report = run(world)
-    assert (recognised(report), warned(report), sent(report)) == ([], [], 501)
+    world.write_log("b.log", BANNER + log_lines("b", 100))
+    report = world.report()
+    assert (recognised(report), warned(report), sent(report)) == ([], [], 601)
 
 
+@pytest.mark.long
 def test_a_copy_beside_what_its_original_became_is_shipped(world: World) -> None:
     """The file lies there, if under another name or longer than it was when it was shipped."""
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
     content, more = log_lines("a", 50), log_lines("more", 30)
     path = world.write_log("a.log", content)
-    run(world)
+    world.report()
     path.write_bytes(content + more)
-    assert sent(run(world)) == 30
+    assert sent(world.report()) == 30
     world.write_log("copy.log", content + more)
-    assert sent(run(world)) == 80
+    assert sent(world.report()) == 80
     renamed(path, "b.log")
-    run(world)
+    world.report()
     renamed(world.logs / "b.log", "c.log")
-    run(world)
+    world.report()
     world.write_log("another.log", content + more)
-    assert sent(run(world)) == 80
+    assert sent(world.report()) == 80
     assert world.read() == lines_of(*[content + more] * 3)
 
 
+@pytest.mark.long
 def test_a_new_name_is_a_new_file_if_the_pipeline_says_so(world: World) -> None:
     world.write_pipeline(source={**_SMALL_SPLITS, "on_renamed": "ship"})
     content = log_lines("a", 50)
     path = world.write_log("a.log", content)
-    run(world)
+    world.report()
     renamed(path, "b.log")
-    assert sent(run(world)) == 50
+    assert sent(world.report()) == 50
     assert world.read() == lines_of(content, content)
 
 
@@ -189,19 +193,19 @@ def test_a_file_that_has_grown_is_continued_under_its_name_and_another(world: Wo
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
     first, second, third = (log_lines(name, 1500) for name in ("first", "second", "third"))
     world.write_log("app.log", first)
-    run(world)
+    world.report()
     path = world.write_log("app.log", first + second)
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log", "app.log", False)], 1500)
     path = world.write_log("app.log", first + second + third)
     path = renamed(path, "app.log.1")
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", False)], 1500)
     assert world.read() == lines_of(first, second, third)
 
     pack(path)
     world.write_log("app.log", log_lines("other", 3))
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log.1", "app.log.1.gz", True)], 3)
     verified(world)
 
@@ -209,13 +213,13 @@ def test_a_file_that_has_grown_is_continued_under_its_name_and_another(world: Wo
 def test_a_file_that_has_grown_is_called_that_and_nothing_is_sent(world: World) -> None:
     first = log_lines("first", 100)
     path = world.write_log("app.log", first)
-    run(world)
+    world.report()
     shutil.copy2(path, path.with_name("app.log.bak"))
     world.write_log("app.log", first + b"more\n")
     world.fails(code=1, says="has grown since.*on_replaced: continue")
     renamed(path, "app.log.1")
     world.write_log("other.log", b"another\n")
-    report = run(world)
+    report = world.report()
     assert (recognised(report), warned(report), sent(report)) == (
         [("app.log", "app.log.bak", True)],
         ["app.log.1"],
@@ -231,17 +235,18 @@ def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_
     replaced."""
     first, more, successor = (log_lines(name, 50) for name in ("first", "more", "successor"))
     world.write_log("app.log", first)
-    run(world)
+    world.report()
     renamed(world.write_log("app.log", first + more), "app.log.1")
     world.write_log("app.log", successor)
-    report = run(world)
+    report = world.report()
     assert (warned(report), sent(report)) == (["app.log.1"], 50)
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
-    assert sent(run(world)) == 50
+    assert sent(world.report()) == 50
     assert world.read() == lines_of(first, more, successor)
     verified(world)
 
 
+@pytest.mark.long
 def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: World) -> None:
     """logrotate keeps a few files. If no run looks for longer than that, what was shipped is
     nowhere, and each path holds what nobody has seen."""
@@ -249,20 +254,20 @@ def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: Wor
     old, older, new, newer = (log_lines(name, 100) for name in ("old", "older", "new", "newer"))
     world.write_log("app.log", old)
     world.write_log("app.log.1", older)
-    run(world)
+    world.report()
     world.write_log("app.log", newer)
     world.write_log("app.log.1", new)
-    report = run(world)
+    report = world.report()
     assert (warned(report), sent(report)) == ([], 200)
     assert any(
         "app.log and 1 more" in note for cluster in report.plan.clusters for note in cluster.notes
     )  # type: ignore[union-attr]
-    assert sent(run(world)) == 0
+    assert sent(world.report()) == 0
     world.write_log("app.log", newer + log_lines("more", 7))
-    assert sent(run(world)) == 7, "what lay there first is forgotten"
+    assert sent(world.report()) == 7, "what lay there first is forgotten"
     world.write_log("app.log", b"")
     world.write_log("other.log", b"another\n")
-    assert sent(run(world)) == 1, "an empty file holds nothing that was shipped"
+    assert sent(world.report()) == 1, "an empty file holds nothing that was shipped"
     assert world.read() == lines_of(old, older, new, newer, log_lines("more", 7), b"another\n")
     verified(world)
 
@@ -271,60 +276,60 @@ def test_a_rewritten_file_is_left_out_by_name_and_holds_up_no_other(world: World
     world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
     first, second = log_lines("first", 100), log_lines("second", 100)
     path, short = world.write_log("a.log", first), world.write_log("b.log", second)
-    run(world)
+    world.report()
     path.write_bytes(first.replace(b"000050", b"000xxx"))
     short.write_bytes(second[:650])
     world.write_log("other.log", b"another\n")
-    report = run(world)
+    report = world.report()
     assert (sorted(warned(report)), sent(report)) == (["a.log", "b.log"], 1)
     assert report.plan is not None
     assert [one.code for one in report.plan.left_out] == ["doubtful"] * 2
     # The reason names the remedy for another file: another name.
     renamed(path, "c.log")
-    report = run(world)
+    report = world.report()
     assert (warned(report), sent(report)) == (["b.log"], 100)
 
 
 BANNER = b"#Fields: time host request and whatever else this server logs\n" * 20
 
 
+@pytest.mark.long
 def test_a_log_of_several_splits_is_shipped_though_a_packed_one_that_is_gone_began_alike(
     world: World,
 ) -> None:
     """A long banner makes the heads the same. Its lines are counted in one split there, and in
     several here."""
     world.write_log("app.log.4.gz", gzip.compress(BANNER + log_lines("old", 500)))
-    run(world)
+    world.report()
     (world.logs / "app.log.4.gz").unlink()
     world.write_log("app.log", BANNER + log_lines("new", 4000))
-    report = run(world)
+    report = world.report()
     assert (warned(report), sent(report)) == ([], 4020)
     # One that holds all the same may be the packed one, unpacked; then nobody can tell which splits
     # have it.
     world.write_log("new.log.gz", gzip.compress(BANNER + log_lines("other", 4000)))
-    run(world)
+    world.report()
     (world.logs / "new.log.gz").unlink()
     world.write_log("new.log", BANNER + log_lines("other", 4000))
-    report = run(world)
+    report = world.report()
     assert (warned(report), sent(report)) == (["new.log"], 0)
 
 
-@pytest.mark.parametrize(
-    "records", [{}, {"value": "concat(file_name, value)"}], ids=["any-path", "own-path"]
-)
-def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(
-    world: World, records: dict[str, str]
-) -> None:
-    world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"}, records=records)
+def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(world: World) -> None:
+    """Records hold the file's name, so each candidate is read under its own."""
+    world.write_pipeline(
+        source={**_SMALL_SPLITS, "on_replaced": "continue"},
+        records={"value": "concat(file_name, value)"},
+    )
     for number in range(6):
         world.write_log(f"old-{number}.log", BANNER + log_lines(f"old-{number}", 300 + number))
     short = BANNER + log_lines("app", 5)
     world.write_log("app.log", short)
-    assert sent(run(world)) == 7 * 20 + 6 * 300 + 15 + 5
+    assert sent(world.report()) == 7 * 20 + 6 * 300 + 15 + 5
     for number in range(6):
         (world.logs / f"old-{number}.log").unlink()
     renamed(world.write_log("app.log", short + log_lines("more", 900)), "app.log.1")
-    report = run(world)
+    report = world.report()
     assert (recognised(report), warned(report), sent(report)) == (
         [("app.log", "app.log.1", False)],
         [],
@@ -332,23 +337,13 @@ def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(
     )
 
 
-def test_comments_that_are_dropped_do_not_make_two_files_the_same(world: World) -> None:
-    world.write_pipeline(source=_SMALL_SPLITS, records={"drop": {"comments": "value like '#%'"}})
-    path = world.write_log("a.log", BANNER + log_lines("a", 100))
-    run(world)
-    path.unlink()
-    world.write_log("b.log", BANNER + log_lines("b", 100))
-    report = run(world)
-    assert (warned(report), sent(report)) == ([], 100)
-
-
 def test_a_file_that_nobody_can_compare_is_left_out_by_name(world: World) -> None:
     path = world.write_log("a.log", log_lines("a", 100))
-    run(world)
+    world.report()
     world.write_pipeline(source=_SMALL_SPLITS, records={"value": "upper(value)"})
     renamed(path, "b.log")
     world.write_log("other.log", b"another\n")
-    report = run(world)
+    report = world.report()
     assert (warned(report), sent(report)) == (["b.log"], 1)
 
 
@@ -372,15 +367,16 @@ def test_a_file_that_was_shipped_in_part_goes_on_under_its_new_name(world: World
         quarantine={"topic": world.topic(".bad"), "max_rate": 0.5},
     )
     path = renamed(path, "app.log.1")
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log", "app.log.1", False)], 6010 - before)
     verified(world)
     pack(path)
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log.1", "app.log.1.gz", True)], 0)
     assert world.read() == lines_of(content, log_lines("b", 10))
 
 
+@pytest.mark.long
 def test_records_that_hold_the_files_path_are_compared_under_the_former_one(world: World) -> None:
     world.client.create_topics({world.topic(".odd"): 2}, replication_factor=1)
     world.write_pipeline(
@@ -400,9 +396,9 @@ def test_records_that_hold_the_files_path_are_compared_under_the_former_one(worl
         gates={"delivery": [{"check": "sum_closes"}, {"check": "checksum"}]},
     )
     path = world.write_log("app.log", log_lines("a", 3000))
-    assert sent(run(world)) == 2700
+    assert sent(world.report()) == 2700
     pack(renamed(path, "old.log"))
-    report = run(world)
+    report = world.report()
     assert (recognised(report), sent(report)) == ([("app.log", "old.log.gz", True)], 0)
     assert sum(world.read().values()) + sum(world.read(".odd").values()) == 2700
     verified(world)
@@ -410,10 +406,10 @@ def test_records_that_hold_the_files_path_are_compared_under_the_former_one(worl
 
 def test_two_runs_that_recognise_the_same_file_send_nothing(world: World) -> None:
     path = world.write_log("a.log", log_lines("a", 100))
-    run(world)
+    world.report()
     renamed(path, "b.log")
     world.steps_done("planned", "plan")  # and killed
-    assert recognised(run(world)) == [("a.log", "b.log", True)]
+    assert recognised(world.report()) == [("a.log", "b.log", True)]
     world.steps_done("planned", "gate_source", "ship:local", "gate_delivery:local", "report")
     assert sum(world.read().values()) == 100
     verified(world)

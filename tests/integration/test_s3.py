@@ -24,9 +24,9 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from shipper_tools.dev.s3_client import S3Client
+from shipper_tools.dev.spark import SparkServer
 
-from spark_jobs import java_command
-
+from .command_lines import CommandLines
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -111,10 +111,7 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     for name in ("_SUCCESS", "_temporary/0/part.log", "deep/.staging/part.log"):
         bucket.put(name, b"not a log\n")
     bucket.write_pipeline(recursive=True)
-    planned = json.loads(
-        bucket.world.shipper("plan", bucket.world.name, "--window", WINDOW, "--json").stdout
-    )
-    assert [(row["code"], row["count"]) for row in planned["left_out"]] == [
+    assert [(row.code, row.count) for row in bucket.world.plan().left_out] == [
         ("hidden", 2),
         ("hidden", 1),
     ]
@@ -173,36 +170,6 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Buck
     assert [str(path) for path in files if b"canary-91f2-" in path.read_bytes()] == []
 
 
-class CommandLines:
-    """Those of all processes, and Java's environments, read again and again while the ``with``
-    block runs, for a word."""
-
-    def __init__(self, word: bytes) -> None:
-        self.seen: set[bytes] = set()
-        self._word, self._done = word, threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._done.wait(0.2):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    line = path.read_bytes()
-                    java = line.split(b"\0")[0].endswith(b"java")
-                    if self._word in line or (
-                        java and self._word in path.with_name("environ").read_bytes()
-                    ):
-                        self.seen.add(line)
-                except OSError:
-                    pass  # it has ended
-
-
 @pytest.mark.parametrize(
     ("reached", "says"),
     [
@@ -215,11 +182,13 @@ class CommandLines:
             {"access_key": None, "secret_key": None, "credentials": "environment"},
             r"s3a://.* cannot be listed.*[Cc]redential",
             id="none",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             {"credentials": "anonymous", "access_key": None, "secret_key": None},
             r"s3a://.* cannot be listed.*403",
             id="anonymous",
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -365,6 +334,7 @@ def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket: 
     assert bucket.world.read() == lines_of(*(lines(50, f"file{number}") for number in range(6)))
 
 
+@pytest.mark.long
 def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer) -> None:
     with S3Server(tmp_path / "public", anonymous=True, die_with_parent=True) as server:
         bucket = Bucket(World(tmp_path / "world", kafka.bootstrap), server)
@@ -397,57 +367,10 @@ def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_et
     assert 1 <= plan["source_requests"]["LIST"] <= 6
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    """URL of a Spark master with one worker of two cores, from pyspark's own jars."""
-    port, home = free_port(), java_command.spark_home()
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": path,
-    }
-    url, started = f"spark://127.0.0.1:{port}", []
-    try:
-        for arguments in (
-            ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
-            [
-                "worker.Worker",
-                url,
-                "--cores",
-                "2",
-                "--memory",
-                "1g",
-                "--webui-port",
-                "0",
-                "--work-dir",
-                str(tmp_path / "work"),
-            ],
-        ):
-            with (tmp_path / arguments[0]).open("wb") as log:
-                command = [
-                    home / "bin" / "spark-class",
-                    f"org.apache.spark.deploy.{arguments[0]}",
-                    *arguments[1:],
-                ]
-                started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-        until = time.monotonic() + 120
-        while b"Registering worker" not in (tmp_path / "master.Master").read_bytes():
-            assert time.monotonic() < until, (tmp_path / "worker.Worker").read_text()[-2000:]
-            time.sleep(0.2)
-        yield url
-    finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in started:
-            process.wait(30)
-
-
 @pytest.mark.long
 @pytest.mark.cold
 def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(
-    bucket: Bucket, master: str, tmp_path: Path
+    bucket: Bucket, tmp_path: Path
 ) -> None:
     bucket.put("a.log", lines(1000))
     bucket.put("b.log.gz", gzip.compress(lines(1000, "packed"), mtime=0))
@@ -456,17 +379,18 @@ def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "1g",
     }
-    bucket.runner = {
-        "kind": "standalone",
-        "master": master,
-        "cores": 2,
-        "driver_memory": "1g",
-        "conf": here,
-    }
-    bucket.write_pipeline()
-    bucket.world.run()
+    with SparkServer(tmp_path / "spark", workers=1, die_with_parent=True) as spark:
+        bucket.runner = {
+            "kind": "standalone",
+            "master": spark.master,
+            "cores": 2,
+            "driver_memory": "1g",
+            "conf": here,
+        }
+        bucket.write_pipeline()
+        bucket.world.run()
     assert bucket.world.read() == lines_of(lines(1000), lines(1000, "packed"))
     words = SECRET_KEY.encode()
-    assert [
-        str(path) for path in (tmp_path / "work").rglob("std*") if words in path.read_bytes()
-    ] == []
+    logs = [path for path in (tmp_path / "spark").rglob("std*") if path.is_file()]
+    assert logs
+    assert [str(path) for path in logs if words in path.read_bytes()] == []

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from shipper.errors import ClusterRefuses, ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import OffsetRange, ReadBack, take_records
 
+from .command_lines import CommandLines
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -40,8 +40,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 class Watched:
-    """A run whose temporary files lie in a folder of the test's, with canaries in its environment;
-    while it runs, all command lines are read."""
+    """A run whose temporary files lie in a folder of the test's, with canaries in its
+    environment."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -50,7 +50,6 @@ class Watched:
         self.secret = world.root / "secret"
         self.secret.write_text(f"{PASSWORD}\n")
         self.secret.chmod(0o600)
-        self.seen: set[str] = set()
         places = {
             "TMPDIR": str(self.temporary),
             "SPARK_LOCAL_DIRS": str(self.temporary),
@@ -74,32 +73,6 @@ class Watched:
         return subprocess.Popen(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-
-    @contextlib.contextmanager
-    def command_lines(self) -> Iterator[None]:
-        """Reads those of all processes of this machine, again and again."""
-        done = threading.Event()
-
-        def look() -> None:
-            while not done.wait(0.2):
-                for path in Path("/proc").glob("[0-9]*/cmdline"):
-                    with contextlib.suppress(OSError):
-                        line = path.read_bytes()
-                        self.seen |= {line.decode(errors="replace")} if CANARY in line else set()
-                        java = line.split(b"\0")[0].endswith(b"java")
-                        self.seen |= (
-                            {f"environment of {line!r}"}
-                            if java and CANARY in path.with_name("environ").read_bytes()
-                            else set()
-                        )
-
-        watcher = threading.Thread(target=look)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
 
     def processes(self) -> list[int]:
         """Of this run: those that have its folder in their environment."""
@@ -147,7 +120,7 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(
     world.write_pipeline(clusters=["local", "wrong", "no_ca", "absent"])
     content = b"".join(b"line %d\n" % number for number in range(3000))
     world.write_log("a.log", content)
-    with watched.command_lines():
+    with CommandLines(CANARY) as lines:
         run = watched.start("--json")
         out, err = run.communicate(timeout=400)
     assert run.returncode != 0, err.decode()[-4000:]
@@ -163,7 +136,7 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(
     report = json.loads(next(world.root.glob("runs/**/report.json")).read_text())
     assert report["plan"]["clusters"][1]["problem"]
     # What all of this left: nothing that holds a secret.
-    assert not watched.seen
+    assert not lines.seen
     assert CANARY not in out + err
     assert list(world.root.glob("runs/**/report.html"))
     assert watched.files_with_canaries() == []

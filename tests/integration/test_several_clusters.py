@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -22,7 +21,6 @@ import pytest
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.faultproxy.proxy import FaultProxy
 
@@ -36,7 +34,6 @@ from .world import WINDOW, World
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
 _PARTITIONS = 2
-_CONFIG_TOOL = "kafka.admin.ConfigCommand"
 
 
 class Target:
@@ -57,9 +54,8 @@ class Target:
             Cluster.model_validate({"cluster": self.name, "bootstrap": self.server.bootstrap})
         )
 
-    def make_topic(self, topic: str, **settings: str) -> None:
-        names = {name.replace("_", "."): value for name, value in settings.items()}
-        self.client.create_topics({topic: _PARTITIONS}, names, replication_factor=1)
+    def make_topic(self, topic: str) -> None:
+        self.client.create_topics({topic: _PARTITIONS}, replication_factor=1)
 
     def write_cluster(self, world: World) -> None:
         content = {
@@ -77,27 +73,17 @@ class Target:
         """Also of what was aborted: whatever is sent moves them."""
         return [self.client.end_offset(topic, partition) for partition in range(_PARTITIONS)]
 
-    def configure(self, *arguments: str) -> None:
-        run_kafka_tool(
-            _CONFIG_TOOL, ["--bootstrap-server", self.server.bootstrap, "--alter", *arguments]
-        )
-
 
 @pytest.fixture
 def targets(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Target]]:
-    """Those that the test's parameter names; of one that is called `dead` the proxy alone is up."""
+    """Those that the test's parameter names."""
     found = {name: Target(name, tmp_path / "kafka") for name in request.param}
     with ExitStack() as stack:
         for target in found.values():
             stack.callback(target.server.stop)
             stack.enter_context(target.link)
         with ThreadPoolExecutor(len(found)) as pool:
-            list(
-                pool.map(
-                    lambda target: target.server.start(),
-                    (each for each in found.values() if each.name != "dead"),
-                )
-            )
+            list(pool.map(lambda target: target.server.start(), found.values()))
         yield found
 
 
@@ -113,9 +99,7 @@ def write_pipeline(world: World, clusters: list[str], **delivery: str) -> None:
 
 def run(world: World, *, code: int) -> tuple[RunReport, dict[str, ShipResult]]:
     """`shipper run`: its report, and the ships by cluster."""
-    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
-    assert done.returncode == code, done.stderr[-6000:]
-    report = RunReport.model_validate_json(done.stdout)
+    report = world.report(code=code)
     return report, {ship.cluster: ship for ship in report.ships}
 
 
@@ -123,6 +107,7 @@ def verdicts(report: RunReport) -> dict[str, str]:
     return {gate.cluster: gate.status for gate in report.delivery_gates}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("targets", [("lacking", "slow")], indirect=True)
 def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
     tmp_path: Path, kafka: KafkaServer, targets: dict[str, Target]
@@ -167,61 +152,6 @@ def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
         slow.ends(world.topic()),
         [world.client.end_offset(world.topic(), partition) for partition in range(3)],
     )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("targets", [("dead", "narrow", "throttled", "near")], indirect=True)
-def test_a_dead_a_narrow_and_a_throttled_cluster_cost_the_fourth_nothing(
-    tmp_path: Path, targets: dict[str, Target]
-) -> None:
-    """`narrow` takes no records: its topic has room for none of that size. `throttled` has
-    a quota."""
-    dead, narrow, throttled, near = (
-        targets[name] for name in ("dead", "narrow", "throttled", "near")
-    )
-    world = World(tmp_path / "world", near.server.bootstrap)
-    for target in targets.values():
-        target.write_cluster(world)
-    write_pipeline(world, ["dead", "narrow", "throttled", "near"])
-    narrow.make_topic(world.topic(), max_message_bytes="100")
-    throttled.make_topic(world.topic())
-    quota = ("--entity-type", "clients", "--entity-default")
-    throttled.configure(*quota, "--add-config", "producer_byte_rate=100000")
-    expected = numbered_lines(world, files=4, lines=60_000)
-
-    report, ships = run(world, code=1)
-    assert verdicts(report) == {"throttled": "succeeded", "near": "succeeded"}
-    assert near.read(world.topic()) == expected
-    assert throttled.read(world.topic()) == expected
-    assert "no broker at" in (ships["dead"].error or ""), ships["dead"].error
-    assert ships["narrow"].status == "failed"
-    assert world.topic() in (ships["narrow"].error or ""), ships["narrow"].error
-    assert "properties" not in (ships["narrow"].error or ""), (
-        "the topic is wrong, and not the cluster's file"
-    )
-    assert narrow.read(world.topic()) == Counter()
-    for name in ("narrow", "throttled", "near"):
-        assert ships[name].finished_at <= ships["dead"].started_at, (
-            "who does not answer is tried last"
-        )
-
-    dead.server.start()
-    dead.make_topic(world.topic())
-    narrow.configure(
-        "--entity-type",
-        "topics",
-        "--entity-name",
-        world.topic(),
-        "--add-config",
-        "max.message.bytes=1000000",
-    )
-    there = near.ends(world.topic()), throttled.ends(world.topic())
-    report, ships = run(world, code=0)
-    assert {name: ship.delivered for name, ship in ships.items()} == {
-        "dead": expected.total(), "narrow": expected.total(), "throttled": 0, "near": 0,
-    }  # fmt: skip
-    assert (dead.read(world.topic()), narrow.read(world.topic())) == (expected, expected)
-    assert there == (near.ends(world.topic()), throttled.ends(world.topic()))
 
 
 def raw_lines(said: Iterable[str]) -> list[str]:
@@ -305,12 +235,10 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(
 
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [("away",)], indirect=True)
-@pytest.mark.parametrize("command", ["step", "run"])
 def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
-    tmp_path: Path, targets: dict[str, Target], command: str
+    tmp_path: Path, targets: dict[str, Target]
 ) -> None:
-    """A step as an Airflow task runs it, and the command. librdkafka alone says thousands of times
-    that nobody answers."""
+    """librdkafka alone says thousands of times that nobody answers."""
     away = targets["away"]
     world = World(tmp_path / "world", away.server.bootstrap)
     away.write_cluster(world)
@@ -318,18 +246,8 @@ def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
     away.make_topic(world.topic())
     away.link.shape(bytes_per_second=300_000)
     expected = numbered_lines(world, files=4, lines=60_000)
-    if command == "step":
-        world.steps_done("r", "plan", "gate_source")
-        process = world.steps("r", "ship:away")
-    else:
-        arguments = world.command("run", world.name, "--window", WINDOW)
-        process = subprocess.Popen(
-            arguments,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    world.steps_done("r", "plan", "gate_source")
+    process = world.steps("r", "ship:away")
     said: list[str] = []
     reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))
     reader.start()

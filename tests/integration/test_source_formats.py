@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import os
-import re
 import shutil
 import tarfile
 from collections import Counter
@@ -165,36 +164,6 @@ def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(wo
         ]
     )
     assert world.read(".q") == Counter([b'["2"]', b"[1]", b"no object", b'{"a":'])
-
-
-def test_a_csv_file_that_is_not_utf_8_is_never_changed(world):
-    latin = b"id,na\xefve\n1,Jos\xe9\n"
-    world.write_log("latin.csv", latin)
-    world.write_log("latin-rows.csv.gz", gzip.compress(b"id,name\n1,Jos\xe9\n2,caf\xc3\xa9\n"))
-    world.write_log("wide.csv", "id,name\n1,Zo\u00eb\n".encode("utf-16"))
-    world.write_pipeline(
-        source=source("csv"), quarantine={"topic": world.topic(".q"), "max_rate": 1.0}
-    )
-    said = " ".join(world.fails(code=1, says="files cannot be read.*SHIP-301").split())
-    for what in (
-        r"/latin\.csv: \S* ?its first row, which names the fields, is not text in UTF-8",
-        r"/wide\.csv: .* `source\.csv\.encoding: UTF-16`",
-    ):
-        assert re.search(what, said), said
-    assert world.read() == Counter([b'{"id":"2","name":"caf\xc3\xa9"}'])
-    assert world.read(".q") == Counter([b'["1","Jos\\udce9"]'])
-
-    shutil.rmtree(world.logs)
-    world.write_log("latin.csv", latin)
-    world.write_pipeline(source=source("csv", csv={"encoding": "ISO-8859-1"}))
-    assert world.run()["delivered"] == 1
-    assert world.read()['{"id":"1","naïve":"José"}'.encode()] == 1
-
-    shutil.rmtree(world.logs)
-    world.write_log("wide.csv", "id,name\n2,Zo\u00eb\n".encode("utf-16"))
-    world.write_pipeline(source=source("csv", csv={"encoding": "UTF-16"}))
-    assert world.run()["delivered"] == 1
-    assert world.read()['{"id":"2","name":"Zoë"}'.encode()] == 1
 
 
 def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is_sent(world):

@@ -240,23 +240,6 @@ def test_with_dynamic_allocation_executors_come_and_go_and_are_killed(
 
 
 @pytest.mark.long
-def test_an_executor_that_is_slow_for_some_seconds_goes_on(
-    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
-) -> None:
-    world = World(tmp_path, kafka.bootstrap)
-    on_cluster(world, spark)
-    expected = numbered_lines(world, files=6, lines=60_000)
-    with running(world) as run:
-        run.ships(1)
-        run.until(executors(spark))
-        with spark.executors_paused(0) as paused:
-            assert len(paused) > 1, "its Python too"
-            time.sleep(4)
-        account = run.account()
-    assert_exact(world, account, expected)
-
-
-@pytest.mark.long
 def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
@@ -274,26 +257,6 @@ def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
             time.sleep(8)
         account = run.account()
     assert_exact(world, account, expected)
-
-
-@pytest.mark.long
-def test_a_driver_killed_on_a_cluster_is_finished_by_the_next_run(
-    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
-) -> None:
-    """At once, when the executors of the first may not have heard of it."""
-    world = World(tmp_path, kafka.bootstrap)
-    on_cluster(world, spark)
-    expected = numbered_lines(world, files=6, lines=60_000)
-    with running(world) as run:
-        run.ships(expected.total() // 5)
-        run.kill()
-    half = world.ledger_count()
-    assert 0 < half < expected.total()
-    with running(world) as again:
-        account = again.account()
-    assert account["before"] >= half
-    assert_exact(world, account, expected)
-    wait_until(lambda: not spark.executors(0) and not spark.executors(1))
 
 
 @pytest.mark.long
@@ -386,10 +349,11 @@ def findings(world: World) -> dict[str, tuple[str, str, str]]:
     }
 
 
-@pytest.fixture
-def without_python(tmp_path: Path, kafka: KafkaServer) -> Iterator[World]:
-    """On a cluster where no task finds a Python: the archive holds none. Where it was forgotten
-    Spark says the same of the driver's path."""
+@pytest.mark.long
+def test_executors_without_a_python_are_named_with_the_remedy(
+    tmp_path: Path, kafka: KafkaServer
+) -> None:
+    """The archive holds none. Where it was forgotten Spark says the same of the driver's path."""
     with tarfile.open(tmp_path / "empty.tar.gz", "w:gz") as archive:
         archive.add(__file__, "x")
     world = World(tmp_path / "world", kafka.bootstrap)
@@ -399,23 +363,14 @@ def without_python(tmp_path: Path, kafka: KafkaServer) -> Iterator[World]:
         tmp_path / "spark", workers=1, environment=bare, die_with_parent=True
     ) as spark:
         on_cluster(world, spark, rate=None, archive=str(tmp_path / "empty.tar.gz"))
-        yield world
+        said = world.fails(code=1, says="executors have no Python.*`runner.archive`")
+        assert not re.search(r"^\d\d:\d\d:\d\d ERROR |^Traceback", said, re.MULTILINE)
+        assert world.nothing_was_sent()
+        status, _, remedy = findings(world)["executors"]
+        assert (status, "`runner.archive`" in remedy) == ("failed", True)
 
 
 @pytest.mark.long
-def test_executors_without_a_python_are_named_with_the_remedy(without_python: World) -> None:
-    said = without_python.fails(code=1, says="executors have no Python.*`runner.archive`")
-    assert not re.search(r"^\d\d:\d\d:\d\d ERROR |^Traceback", said, re.MULTILINE)
-    assert without_python.nothing_was_sent()
-
-
-@pytest.mark.long
-def test_doctor_asks_an_executor_what_it_runs(without_python: World) -> None:
-    status, _, remedy = findings(without_python)["executors"]
-    assert status == "failed"
-    assert "`runner.archive`" in remedy
-
-
 @pytest.mark.timeout(150)
 def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(
     tmp_path: Path, kafka: KafkaServer
@@ -439,10 +394,9 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
     world.write_pipeline(
         runner={"kind": "standalone", "master": f"spark://127.0.0.1:{free_port()}"}
     )
-    done = world.shipper("run", world.name, "--window", WINDOW, "--json")
-    report = RunReport.model_validate_json(done.stdout)
+    report = world.report(code=1)
     (ship,) = report.ships
-    assert (done.returncode, ship.status, ship.read) == (1, "failed", 0)
+    assert (ship.status, ship.read) == ("failed", 0)
     assert "no Spark master answers" in (report.error or "")
     assert (ship.finished_at - ship.started_at).total_seconds() < 30, "Spark tries for a minute"
     assert findings(world)["Spark's cluster"][0] == "failed"

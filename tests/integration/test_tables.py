@@ -421,16 +421,6 @@ def test_bytes_behind_a_gzip_file_are_told_from_a_file_that_is_cut_off(spark, tm
         assert ("behind" in report.problem) == (says == "behind")
 
 
-def test_a_parquet_file_with_a_codec_that_is_not_there_is_refused_by_name(spark, tmp_path):
-    path = tmp_path / "a.parquet"
-    pq.write_table(numbered(100), path, compression="brotli")
-    rows, (report,) = read(spark, [table(path)])
-    assert ([mark for _, mark, _ in rows], "packed with brotli" in report.problem) == (
-        [BROKEN],
-        True,
-    )
-
-
 # Records of several lines, and whole files
 
 

@@ -36,12 +36,6 @@ def hour(number: int) -> str:
     return f"2026-11-01T{number:02}:00/2026-11-01T{number + 1:02}:00"
 
 
-def run(world: World, window: str, *options: str) -> tuple[int, RunReport]:
-    done = world.shipper("run", world.name, "--window", window, "--json", *options)
-    assert "Traceback" not in done.stderr, done.stderr[-4000:]
-    return done.returncode, RunReport.model_validate_json(done.stdout)
-
-
 def gaps(world: World, hours: int = 4) -> dict[int, list[str]]:
     """Of the first hours those that are not complete, with the names of the files that were
     left."""
@@ -63,49 +57,41 @@ def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_ot
     for number in range(4):
         world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
     os.utime(world.write_log("2026-11-01/02/young.log", b"young\n"))
-    assert run(world, hour(2))[0] == 0
+    world.report(window=hour(2))
     assert gaps(world)[2] == ["young.log"]
-    code, report = run(world, FOUR_HOURS)
-    assert (code, len(report.plan.files if report.plan else ())) == (0, 4)
+    report = world.report(window=FOUR_HOURS)
+    assert len(report.plan.files if report.plan else ()) == 4
     assert gaps(world) == {2: ["young.log"]}
     for window, exit_code in ((hour(2), 1), (hour(1), 0), ("2026-11-01T01:30/PT30M", 2)):
         asked = world.shipper("gaps", world.name, "--window", window)
         assert asked.returncode == exit_code, asked.stderr
     world.write_log("2026-11-01/02/young.log", b"young\n")
-    assert run(world, hour(2))[0] == 0
+    world.report(window=hour(2))
     assert gaps(world) == {}
 
 
+@pytest.mark.long
 def test_a_run_that_reached_no_broker_takes_nothing_away_from_the_runs_before_it(
     world: World,
 ) -> None:
     for number in range(4):
         world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
-    assert [run(world, hour(number))[0] for number in (0, 1, 2)] == [0, 0, 0]
+    for number in (0, 1, 2):
+        world.report(window=hour(number))
     world.write_log("2026-11-01/01/new.log", b"new\n")
     world.write_cluster("127.0.0.1:1")
-    assert run(world, FOUR_HOURS)[0] == 1
+    world.report(window=FOUR_HOURS, code=1)
     assert gaps(world) == {1: ["new.log"], 3: []}
     world.write_cluster()
-    assert run(world, FOUR_HOURS)[0] == 0
+    world.report(window=FOUR_HOURS)
     assert gaps(world) == {}
-
-
-def test_an_hour_without_a_file_stays_a_gap_after_a_wide_run_that_found_files_in_others(
-    world: World,
-) -> None:
-    for number in (0, 1, 3):
-        world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
-    assert run(world, hour(2))[0] == 1
-    assert run(world, FOUR_HOURS)[0] == 0
-    assert gaps(world) == {2: []}
 
 
 def test_a_wide_window_names_each_hours_folder_by_its_own_end(world: World) -> None:
     hourly(world, "logs/{window_end:%Y-%m-%d}/{window_end:%H}/")
     for number in range(1, 5):
         world.write_log(f"2026-11-01/{number:02}/a.log", b"%d\n" % number)
-    assert run(world, FOUR_HOURS)[0] == 0
+    world.report(window=FOUR_HOURS)
     assert gaps(world) == {}
     assert sorted(world.read()) == [b"1", b"2", b"3", b"4"]
     done = world.shipper(
@@ -118,6 +104,7 @@ def test_a_wide_window_names_each_hours_folder_by_its_own_end(world: World) -> N
     ) == ["01", "02", "03", "04"]
 
 
+@pytest.mark.long
 def test_a_file_in_progress_by_its_name_stays_a_gap_for_as_long_as_runs_see_it(
     world: World,
 ) -> None:
@@ -125,9 +112,9 @@ def test_a_file_in_progress_by_its_name_stays_a_gap_for_as_long_as_runs_see_it(
         world.write_log(f"2026-11-01/{number:02}/a.log", b"a\n")
     part = world.write_log("2026-11-01/01/b.log.tmp", b"b\n")
     for number in range(3):
-        assert run(world, hour(number), "--scheduled")[0] == 0
+        world.report("--scheduled", window=hour(number))
         assert gaps(world, number + 1) == ({1: ["b.log.tmp"]} if number else {})
     part.rename(part.with_suffix(""))
     world.write_log("2026-11-01/03/a.log", b"a\n")
-    assert run(world, hour(3), "--scheduled")[0] == 0
+    world.report("--scheduled", window=hour(3))
     assert gaps(world) == {}

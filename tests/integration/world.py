@@ -16,6 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from shipper_tools.dev.console_consumer import read_topic
 
 from shipper.config import load_pipeline
@@ -23,8 +30,10 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog, ask_state
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from tests import warm
+from tests.waiting import wait_until
 
 WINDOW = "2026-11-01T00:00/2026-11-02T00:00"
 _unique = itertools.count(1)
@@ -148,9 +157,19 @@ class World:
 
     def run(self, *arguments: str, window: str = WINDOW) -> dict[str, Any]:
         """``shipper run --json``; fails the test if the run failed."""
+        return account_of(self.report(*arguments, window=window))
+
+    def report(self, *arguments: str, window: str = WINDOW, code: int = 0) -> RunReport:
+        """``shipper run --json``; fails the test if the run ended with another exit code."""
         done = self.shipper("run", self.name, "--window", window, "--json", *arguments)
-        assert done.returncode == 0, done.stderr[-4000:]
-        return account_of(RunReport.model_validate_json(done.stdout))
+        assert done.returncode == code, done.stderr[-6000:]
+        assert "Traceback" not in done.stderr, done.stderr[-4000:]
+        return RunReport.model_validate_json(done.stdout)
+
+    def plan(self, *arguments: str, window: str = WINDOW, prefix: Sequence[str] = ()) -> PlanResult:
+        """``shipper plan --json``, whatever it found."""
+        asked = ("plan", self.name, "--window", window, "--json", *arguments)
+        return PlanResult.model_validate_json(self.shipper(*asked, prefix=prefix).stdout)
 
     def fails(
         self,
@@ -215,6 +234,20 @@ class World:
         if not ledger.exists():
             return 0
         return sum(state.records for state in ledger.look(ask_state(), 60).chunks.splits.values())
+
+    def set_topic(self, name: str, value: str, suffix: str = "") -> None:
+        """Change a setting of a topic."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(
+            ResourceType.TOPIC, self.topic(suffix), incremental_configs=[entry]
+        )
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})  # its answers die with it
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def delete_topic(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})  # its answers die with it
+        admin.delete_topics([topic])[topic].result(30)
+        wait_until(lambda: topic not in self.client.topics())
 
     def nothing_was_sent(self) -> bool:
         return all(

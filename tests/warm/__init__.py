@@ -22,7 +22,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.warm import keep
 from tests.warm.jvm import WarmJava, python_of
 
 _ROOT = Path(__file__).parents[2]
@@ -66,14 +65,12 @@ def end() -> None:
 
 
 class Warm:
-    """Both; started when they are first needed. The JVM may be one that is kept (keep.py)."""
+    """Both; started when they are first needed."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="warm-", ignore_cleanup_errors=True)
-        self._kept = keep.kept()
-        self.folder = keep.FOLDER if self._kept else Path(self._folder.name)
+        self.folder = Path(self._folder.name)
         self.python = python_of(self.folder)
-        (self.folder / "socket").unlink(missing_ok=True)
         command = [
             sys.executable,
             "-m",
@@ -126,8 +123,7 @@ class Warm:
         if self._java is not None and self._java.commands >= _MOST_COMMANDS:
             self._end_java()
         if self._java is None:
-            found = self._kept and self._kept.java()
-            self._java = found or WarmJava.start(Path(self._folder.name), self.python)
+            self._java = WarmJava.start(self.folder, self.python)
         self._java.commands += 1
         return self._java
 
@@ -137,14 +133,7 @@ class Warm:
             self._java = None
 
     def end(self) -> None:
-        if (
-            self._java is not None
-            and self._kept is not None
-            and self._java.process == self._kept.java_process
-        ):
-            self._java.let_go()
-        else:
-            self._end_java()
+        self._end_java()
         assert self._server.stdin is not None
         self._server.stdin.close()
         self._server.wait(20)

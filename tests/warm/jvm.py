@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from shipper.jars import resolve_jars
-from shipper.processes import ProcessId
 from shipper.runner import READER_JAR
 from shipper.s3a import LOCK
 from spark_jobs import java
@@ -29,14 +27,12 @@ _JAVA_OPTIONS = (
     f"-Dlog4j2.configurationFile={java.log_settings().as_uri()}",
 )
 
-_children: list[subprocess.Popen[bytes]] = []
-
 
 class WarmJava:
     """A JVM of Spark's without a SparkContext."""
 
-    def __init__(self, port: int, secret: str, log: Path, process: ProcessId) -> None:
-        self.port, self.secret, self.log, self.process = port, secret, log, process
+    def __init__(self, port: int, secret: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+        self.port, self.secret, self.log, self._process = port, secret, log, process
         self.commands = 0
         # Without memory management: it speaks to a JVM that may be gone, at any moment at which
         # Python collects garbage.
@@ -80,14 +76,13 @@ class WarmJava:
                 stderr=file,
                 cwd=folder,
             )
-        _children.append(process)
         while not where.exists():
             assert process.poll() is None, log.read_text()
             time.sleep(0.05)
         with where.open("rb") as info:
             port, secret = read_int(info), UTF8Deserializer().loads(info)
         where.unlink()
-        return cls(port, secret, log, ProcessId.of(process.pid))
+        return cls(port, secret, log, process)
 
     def is_clean(self) -> bool:
         """Whether it lives and the last command has left no SparkContext in it."""
@@ -107,17 +102,10 @@ class WarmJava:
             java._pass_on(reading)
         return said.getvalue()
 
-    def let_go(self) -> None:
-        """It goes on."""
-        self._gateway.close()
-
     def end(self) -> None:
-        self.let_go()
-        if self.process.alive():
-            os.kill(self.process.pid, signal.SIGKILL)
-        for child in _children:
-            if child.pid == self.process.pid:
-                child.wait()
+        self._gateway.close()
+        self._process.kill()
+        self._process.wait()
 
 
 def python_of(folder: Path) -> Path:

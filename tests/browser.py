@@ -1,0 +1,14 @@
+"""The system's Chromium, for the tests of pages."""
+
+from __future__ import annotations
+
+import shutil
+
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
