@@ -70,8 +70,7 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     for file in result.files[:_SHOWN]:
         files.add_row(file.path, f"{file.size_bytes:,}", str(file.splits))
     out.show(files)
-    if len(result.files) > _SHOWN:
-        out.say(f"… and {len(result.files) - _SHOWN:,} more; --json lists all.")
+    out.say_more(len(result.files), _SHOWN, "--json lists all")
     for cluster in result.clusters:
         if cluster.tuning:
             out.say(f"{cluster.cluster}: {cluster.tuning}")

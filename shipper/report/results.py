@@ -65,7 +65,7 @@ class TopicAccount(Result):
     even read."""
     ledger: int | None = None
     """Records of this window's files in the ledger after the run, read again. None: not counted
-    yet. None: not counted yet."""
+    yet."""
     read_back: int | None = None
     """Records of this ship that a read_committed consumer found in the topic. None: not asked
     for."""

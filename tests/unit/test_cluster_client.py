@@ -80,7 +80,7 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
         client = ClusterClient(
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}),
-            timeout_seconds=0.2,
+            timeout_seconds=1.0,
         )
         client._client = Creating(client._client)  # type: ignore[assignment]
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
