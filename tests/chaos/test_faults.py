@@ -254,26 +254,6 @@ def test_a_hijacked_transactional_id_is_taken_back(new_pipe: New):
     finish(pipe)
 
 
-def test_two_drivers_at_once(new_pipe: New):
-    pipe = new_pipe()
-    ships = [pipe.ship(), pipe.ship()]
-    for ship in ships:
-        ship.succeeds()
-    finish(pipe)
-
-
-def test_a_paused_ship_that_wakes_up_after_a_takeover_sends_nothing_more(new_pipe: New):
-    pipe = new_pipe()
-    zombie = begun(pipe)
-    zombie.signal_all(signal.SIGSTOP)
-    assert pipe.in_ledger() < 16_000
-    pipe.ship().succeeds()
-    zombie.signal_all(signal.SIGCONT)
-    end = zombie.wait()
-    assert "took over" in end["error"] or "taken over" in end["error"], end
-    finish(pipe)
-
-
 # The ship's own processes
 
 

@@ -4,7 +4,6 @@ nothing else."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 import xxhash
@@ -198,9 +197,3 @@ def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(
     found = topic.reader.read(spans, taker, 20)
     assert writes
     assert [seen.records for seen in found.values()] == [20_000, 1]
-
-
-def test_topics_are_chosen_by_name_and_unknown_ones_are_not_there(kafka: KafkaServer) -> None:
-    topic = Topic(kafka)
-    wanted: Callable[[str], bool] = lambda name: name in (topic.name, "never made")  # noqa: E731
-    assert topic.reader.ends(wanted) == {topic.name: [0]}

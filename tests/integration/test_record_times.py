@@ -22,11 +22,7 @@ from .world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-BEFORE, AFTER, TYPE = (
-    "message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.type",
-)
+BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 DAY_MS = 86_400_000
 TIME = "timestamp_millis(try_cast(split_part(value, ' ', 1) as bigint))"
 
@@ -100,25 +96,6 @@ def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topi
     assert world.nothing_was_sent()
     world.set_topic(AFTER, str(DAY_MS))
     assert world.run()["delivered"] == 2
-    assert world.read() == Counter(lines)
-
-
-def test_records_that_the_topic_would_delete_at_once_are_not_sent(tmp_path, kafka):
-    world = timed(tmp_path, kafka.bootstrap, q=False, **{"retention.ms": "60000"})
-    world.write_log("a.log", b"\n".join(line(21 * DAY_MS, str(n)) for n in range(100)))
-    world.fails(code=1, says=r"record 1: .*retention\.ms")
-    assert world.nothing_was_sent()
-
-
-def test_a_topic_with_the_brokers_own_times_takes_any(tmp_path, kafka):
-    world = timed(
-        tmp_path,
-        kafka.bootstrap,
-        **{TYPE: "LogAppendTime", BEFORE: "1000", "retention.ms": "3600000"},
-    )
-    lines = [line(21 * DAY_MS, "old"), line(-DAY_MS, "ahead"), b"0 epoch"]
-    world.write_log("a.log", b"\n".join(lines))
-    assert world.run()["delivered"] == 3
     assert world.read() == Counter(lines)
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -265,35 +264,3 @@ def test_a_run_that_is_killed_leaves_no_secret_on_disk(watched: Watched) -> None
     assert CANARY not in out + err
     assert list(watched.temporary.rglob("*")), "what was killed left something to look at"
     assert watched.files_with_canaries() == []
-
-
-def test_commands_for_the_ledger_reach_a_secured_cluster_and_say_why_they_cannot(
-    watched: Watched, secured: SecuredKafka
-) -> None:
-    def show(cluster: str) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "shipper",
-            "ledger",
-            "show",
-            watched.world.name,
-            "--cluster",
-            cluster,
-        ]
-        command += ["--config", str(watched.world.root / "config")]
-        return subprocess.run(
-            command, env=watched.environment, capture_output=True, text=True, check=False
-        )
-
-    watched.write_cluster(
-        "no_ca",
-        secured.bootstrap,
-        **{**secured.properties("shipper", "x"), "ssl.ca.location": "/nowhere/ca.pem"},
-    )
-    watched.world.write_pipeline(clusters=["local", "no_ca"])
-    assert "Traceback" not in show("local").stderr
-    refused = show("no_ca")
-    assert refused.returncode != 0
-    assert "there is no file /nowhere/ca.pem" in " ".join(refused.stderr.split())
-    assert "Traceback" not in refused.stderr
