@@ -13,6 +13,7 @@ SIDE_BY_SIDE := -n $(or $(WORKERS),3) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
 HISTORY := $(RUN)/python -m tests.chaos.history
 LOG_DAY := $(RUN)/python -m tests.chaos.log_day
+LIVE := $(RUN)/python -m tests.dags.live_hour
 SCHEDULER := $(shell grep -ls mark.scheduler tests/dags/test_*.py)
 
 export GX_ANALYTICS_ENABLED := false
@@ -20,7 +21,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,7 +77,7 @@ long: setup  ## What `make test` leaves out, to end in time: integration tests, 
 	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
 	$(PYTEST) tests/dags/test_shipments_ui.py
 
-nightly: long faults chaos history log-day mutants model drill scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos history log-day mutants model drill live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) $(SCHEDULER) -m "not long"
@@ -93,6 +94,9 @@ history: setup  ## A history of RUNS (500) runs with random faults of source, br
 
 log-day: setup  ## A day of a real log directory (logrotate, late files, links, odd names, kills) from SEED, in STEPS (24) hours, on FS=file, hdfs or s3
 	$(LOG_DAY) $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(FS),--fs $(FS))
+
+live: setup  ## A real Airflow, Spark and broker for MINUTES (60) from SEED, with outages, kills, clears and broken files; windows of EVERY (2) minutes
+	$(LIVE) --minutes $(or $(MINUTES),60) --every $(or $(EVERY),2) $(if $(SEED),--seed $(SEED))
 
 faults: setup  ## Every fault by itself on three brokers: half an hour
 	$(PYTEST) tests/chaos --timeout 7200
