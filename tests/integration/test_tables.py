@@ -141,6 +141,16 @@ def test_every_type_of_parquet_and_orc_is_written_exactly(spark, tmp_path):
     ]
 
 
+def test_a_time_before_1970_has_its_own_fraction_of_a_second(spark, tmp_path):
+    epoch = dt.datetime(1970, 1, 1)
+    times = [epoch + dt.timedelta(microseconds=us) for us in (-1, -500_000, -1_000_000, -1_500_001)]
+    content = pa.table({"at": pa.array(times, pa.timestamp("us"))})
+    for path in (tmp_path / "old.parquet", tmp_path / "old.orc"):
+        rows, _ = read(spark, [write(content, path)])
+        found = [dt.datetime.fromisoformat(json.loads(value)["at"]) for value in lines(rows)]
+        assert found == times, path
+
+
 def test_every_type_and_codec_of_avro_is_written_exactly(spark):
     rows, _ = read(spark, [table(AVRO / "all.avro")])
     assert [value.decode() for value in lines(rows)] == [

@@ -117,9 +117,13 @@ final class OrcRecords extends TableRecords {
                     ((DecimalColumnVector) vector).vector[row].getHiveDecimal().bigDecimalValue().setScale(type.getScale()));
             case TIMESTAMP, TIMESTAMP_INSTANT -> {
                 TimestampColumnVector times = (TimestampColumnVector) vector;
-                json.timestampAt(
-                        Math.floorDiv(times.time[row], 1000L), times.nanos[row],
-                        type.getCategory() == TypeDescription.Category.TIMESTAMP_INSTANT);
+                long seconds = Math.floorDiv(times.time[row], 1000L);
+                int nanos = times.nanos[row];
+                if (nanos < 0) { // Arrow cuts a time before 1970 towards zero, and the rest of it is below zero
+                    seconds = (times.time[row] - nanos / 1_000_000) / 1000 - 1;
+                    nanos += 1_000_000_000;
+                }
+                json.timestampAt(seconds, nanos, type.getCategory() == TypeDescription.Category.TIMESTAMP_INSTANT);
             }
             case STRING, CHAR, VARCHAR -> {
                 BytesColumnVector texts = (BytesColumnVector) vector;
