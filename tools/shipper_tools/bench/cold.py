@@ -75,9 +75,11 @@ def run_fresh(
             command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS
         )
         measured.seconds = time.monotonic() - began
-    for orphan in set(psutil.Process().children()) - used:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(orphan.pid, 0)
+    # The children of one that ends become orphans in their turn.
+    while orphans := set(psutil.Process().children()) - used:
+        for orphan in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(orphan.pid, 0)
     measured.cpu_seconds["client"] = ended_children_seconds() - before
     says = done.stderr.strip()[-500:]
     if done.returncode:
