@@ -105,9 +105,9 @@ class Files:
 
 
 def _log_lines(file: int, count: int) -> Iterator[bytes]:
-    """Yield the lines of one file, in the order of their times within each portion; the same for
-    the same arguments."""
-    name = _SERVICES_OF_FILES[file % FILES]
+    """Yield the lines of one of the first :data:`FILES` files, and of those that go on with it, in
+    the order of their times within each portion; the same for the same arguments."""
+    name = _SERVICES_OF_FILES[file]
     service = next(service for service in SERVICES if service.name == name)
     maker = service.prepare(Random(f"{_SEED} {name}"))
     rng = Random(f"{_SEED} {name} {file}")
@@ -125,11 +125,12 @@ def _write_log_files(folder: Path, lines: int, files: int) -> int:
     """Write ``lines`` lines into files that settled long ago; return their bytes without line
     ends."""
     folder.mkdir(parents=True)
-    size = 0
-    for file in range(files):
+    size, counts = 0, [lines // files + (file < lines % files) for file in range(files)]
+    streams = [_log_lines(file, sum(counts[file::FILES])) for file in range(FILES)]
+    for file, count in enumerate(counts):
         path = folder / f"{file}-{_SERVICES_OF_FILES[file % FILES]}.log"
+        stream = itertools.islice(streams[file % FILES], count)
         with path.open("wb") as out:
-            stream = _log_lines(file, lines // files + (file < lines % files))
             while portion := list(itertools.islice(stream, _LINES_AT_A_TIME)):
                 text = b"\n".join(portion) + b"\n"
                 out.write(text)
