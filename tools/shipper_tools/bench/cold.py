@@ -7,6 +7,8 @@ import contextlib
 import ctypes
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +23,7 @@ from shipper.config import load_pipeline
 from shipper.errors import ShipperError
 from shipper_tools.bench import flink, spark_sink
 from shipper_tools.bench.files import FILES, Files
-from shipper_tools.bench.machine import ended_children_seconds
+from shipper_tools.bench.machine import ended_children_seconds, process_seconds
 from shipper_tools.bench.plan import OURS, SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
 from shipper_tools.bench.world import World
@@ -69,7 +71,7 @@ def run_fresh(
     # here when it has ended.
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     before, used = ended_children_seconds(), set(psutil.Process().children(recursive=True))
-    with _peak(measured, used):
+    with _watched(measured, used) as unwaited:
         began = time.monotonic()
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS
@@ -80,7 +82,8 @@ def run_fresh(
         for orphan in orphans:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(orphan.pid, 0)
-    measured.cpu_seconds["client"] = ended_children_seconds() - before
+                unwaited.pop(orphan.pid, None)
+    measured.cpu_seconds["client"] = ended_children_seconds() - before + sum(unwaited.values())
     says = done.stderr.strip()[-500:]
     if done.returncode:
         measured.error = f"exit code {done.returncode}: {says}"
@@ -96,21 +99,33 @@ def run_fresh(
 
 
 @contextlib.contextmanager
-def _peak(measured: Measurement, others: set[psutil.Process]) -> Iterator[None]:
-    """Note the most memory (PSS: shared memory counts once) of all processes that start in the
-    ``with`` block, seen twice a second."""
-    over = threading.Event()
+def _watched(measured: Measurement, others: set[psutil.Process]) -> Iterator[dict[int, float]]:
+    """Watch all processes that start in the ``with`` block, twice a second: note the most memory
+    (PSS: shared memory counts once) of all at once. Yield process → CPU seconds as last seen, of
+    those whose parent does not wait for them, as Spark's daemon for its Python workers: nobody else
+    counts these."""
+    over, unwaited = threading.Event(), dict[int, float]()
 
     def watch() -> None:
         while not over.wait(_LOOKS_EVERY_SECONDS):
             members = set(psutil.Process().children(recursive=True)) - others
             measured.peak_bytes = max(measured.peak_bytes or 0, sum(map(_pss, members)))
+            for member in members:
+                with contextlib.suppress(psutil.Error, OSError):
+                    if _ignores_children(member.ppid()):
+                        unwaited[member.pid] = process_seconds(member)
 
-    thread = threading.Thread(target=watch, name="memory", daemon=True)
+    thread = threading.Thread(target=watch, name="watch", daemon=True)
     thread.start()
-    yield
+    yield unwaited
     over.set()
     thread.join()
+
+
+def _ignores_children(pid: int) -> bool:
+    """Return True if the process ignores SIGCHLD: its children leave nothing to wait for."""
+    ignored = re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(ignored and int(ignored[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 def _pss(process: psutil.Process) -> int:
