@@ -65,8 +65,6 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
         return result
     if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
         context.bytes_to_read = planned.bytes_to_read
-    if context.ships:  # if the plan has not: Java may end for it, and with it the plan's requests
-        context.engine.begin(context.bytes_to_read)
     by_spark = asks_spark(context.pipeline, checks)
     if by_spark:
         context.start_spark_for_sql()
