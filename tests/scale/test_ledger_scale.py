@@ -9,40 +9,27 @@ the worst that sorting by path can meet.
 import statistics
 import subprocess
 import time
-from dataclasses import replace
+from itertools import chain
 
 import pytest
+from shipper_tools.bench.scale import CHUNKS_OF_A_FILE, chunks_of
 
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog, ask_state
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS
 from shipper.ledger.snapshot import LedgerFolder
-from shipper.types import FileId, SplitId
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-FILES, CHUNKS_PER_FILE = 100, 10
-PER_WINDOW = FILES * CHUNKS_PER_FILE
+FILES = 100
+PER_WINDOW = FILES * CHUNKS_OF_A_FILE
 FEW, MANY = 10_000, 1_000_000
 LAYOUTS = {
     "by hour": "s3a://logs/web/{day:03}/{hour:02}/host-{host:03}.log.gz",
     "by host": "s3a://logs/web/host-{host:03}/{day:03}-{hour:02}.log.gz",
 }
-VALUE = ChunkValue(
-    last=0,
-    end=False,
-    records=60_000,
-    bytes=8_000_000,
-    checksum=5506116617686914935,
-    digest="62d4f14f5777",
-    generation=2,
-    run_id="20261121T122545-25a08f",
-    window="2026-11-01T06:00:00Z/2026-11-01T07:00:00Z",
-    partition=3,
-)
 
 
 class History:
@@ -73,18 +60,8 @@ class History:
         ]
 
     def ship(self, window):
-        records = (
-            encode_chunk(
-                self.world.name,
-                ChunkKey(
-                    SplitId(FileId(path, 10_000_000, 1_795_263_712_000), 0),
-                    chunk * 60_000,
-                    "logs.web",
-                ),
-                replace(VALUE, last=(chunk + 1) * 60_000, end=chunk == CHUNKS_PER_FILE - 1),
-            )
-            for path in self.paths(window)
-            for chunk in range(CHUNKS_PER_FILE)
+        records = chain.from_iterable(
+            chunks_of(self.world.name, path) for path in self.paths(window)
         )
         self.opened_writer()._append(CHUNKS, records)
 

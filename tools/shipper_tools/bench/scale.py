@@ -1,5 +1,5 @@
-"""How the rate of whole runs changes with tasks, files and entries of the ledger, beside what
-reading, compressing and the broker cost alone on the same machine."""
+"""Measure how the rate of whole runs changes with tasks, files and entries of the ledger, beside
+what reading, compressing and the broker cost alone on the same machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import EncodedRecord, FileId, SplitId
 from shipper_tools.bench import cold
-from shipper_tools.bench.files import Files
+from shipper_tools.bench.files import FILES, Files
 from shipper_tools.bench.machine import process_seconds
 from shipper_tools.bench.plan import Scenario
 from shipper_tools.bench.results import Case, Contender, Measurement
@@ -32,12 +32,12 @@ from shipper_tools.dev.jars import Say
 _TASKS, _FILES, _ENTRIES = (1, 2, 4), (10, 1_000, 100_000), (10_000, 1_000_000)
 _LINES_OF_A_FILE, _LINES_OF_A_CHUNK = 40, 4
 """Fewer lines than usual have fewer files, and fewer entries in the ledger: for a try."""
-_FILES_OF_A_WINDOW, _CHUNKS_OF_A_FILE = 100, 10
+_FILES_OF_A_WINDOW, CHUNKS_OF_A_FILE = 100, 10
 _APPENDED_AT_ONCE = 100_000
 _BLOCK_BYTES = 1_000_000
 _ZSTD_LEVEL = 3
 """librdkafka's."""
-_ENTRY = ChunkValue(
+ENTRY = ChunkValue(
     last=0,
     end=False,
     records=60_000,
@@ -57,7 +57,7 @@ class _Size:
 
     name: str
     lines: int
-    files: int = 8
+    files: int = FILES
     entries: int = 0
     cores: int | None = None
 
@@ -123,16 +123,21 @@ def _pipeline(world: World, files: Files, case: Case, size: _Size, say: Say) -> 
 
 def _entries(pipeline: str, count: int) -> Iterator[EncodedRecord]:
     """Yield the ledger's records of earlier windows."""
-    of_window = _FILES_OF_A_WINDOW * _CHUNKS_OF_A_FILE
-    for window in range(count // of_window):
+    for window in range(count // (_FILES_OF_A_WINDOW * CHUNKS_OF_A_FILE)):
         for file in range(_FILES_OF_A_WINDOW):
-            path = f"file:///logs/{window:06}/host-{file:03}.log"
-            split = SplitId(FileId(path, 80_000_000, 1_767_225_600_000), 0)
-            for chunk in range(_CHUNKS_OF_A_FILE):
-                key = ChunkKey(split, chunk * _ENTRY.records, "logs")
-                last = (chunk + 1) * _ENTRY.records
-                ends = chunk == _CHUNKS_OF_A_FILE - 1
-                yield encode_chunk(pipeline, key, replace(_ENTRY, last=last, end=ends))
+            yield from chunks_of(pipeline, f"file:///logs/{window:06}/host-{file:03}.log")
+
+
+def chunks_of(pipeline: str, path: str) -> Iterator[EncodedRecord]:
+    """Yield the ledger's records of a file that was shipped, :data:`CHUNKS_OF_A_FILE` of
+    ``ENTRY.records`` records each."""
+    split = SplitId(FileId(path, 10_000_000, 1_795_263_712_000), 0)
+    for chunk in range(CHUNKS_OF_A_FILE):
+        key = ChunkKey(split, chunk * ENTRY.records, "logs.web")
+        last = (chunk + 1) * ENTRY.records
+        yield encode_chunk(
+            pipeline, key, replace(ENTRY, last=last, end=chunk == CHUNKS_OF_A_FILE - 1)
+        )
 
 
 def _alone(
@@ -140,7 +145,7 @@ def _alone(
 ) -> Iterator[Measurement]:
     """Measure what no shipper can go below: reading the files, compressing them on one core, and
     what the broker takes for the same records from one plain producer."""
-    paths = sorted(files.folder(lines, 8).iterdir())
+    paths = sorted(files.folder(lines).iterdir())
     codec = pa.Codec("zstd", _ZSTD_LEVEL)
 
     def read(_: str) -> None:
@@ -165,7 +170,7 @@ def _alone(
             contender=_contender(name, lines),
             round=round_number,
             records=lines,
-            bytes=files.size_bytes[lines, 8],
+            bytes=files.size_bytes[lines, FILES],
         )
         with world.topic(case) as topic, world.measured(of_step):
             before, began = process_seconds(psutil.Process()), time.monotonic()

@@ -215,7 +215,7 @@ def put(
 
 
 def _address(name: ServerName) -> str:
-    """Where clients connect to the server. Raises UsageError."""
+    """Return where clients connect to the server. Raises UsageError."""
     server = next((server for server in servers.running(dev_home()) if server.name == name), None)
     if server is None:
         raise UsageError(

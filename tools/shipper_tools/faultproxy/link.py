@@ -144,7 +144,7 @@ class FaultLink:
         self.response_to_hold = api_key
 
     def note(self) -> None:
-        """From now on, note every exchange."""
+        """Note every exchange from now on."""
         self.exchanges = []
 
     def exchanged(self) -> list[dict[str, Any]]:
