@@ -3,11 +3,13 @@ takes a second or two for them."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
+from shipper.errors import ClusterError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.control import LaneCounts
 from shipper.ledger.log import LedgerLog
@@ -34,13 +36,17 @@ class Connections:
 
     def begin_reading(self) -> None:
         """Begin to connect for reading the ledger."""
-        self._begin("reading", CONTROL, CHUNKS)
+        self._begin("reading", lambda: self._ledger().connect((CONTROL, CHUNKS), writes=False))
+
+    def begin_measuring(self, topic: str) -> None:
+        """Begin to measure the distance, with requests for a ``topic`` that exists."""
+        self._begin("measuring", lambda: self.client.rtt_seconds(topic))
 
     def begin_writing(self, lanes: Mapping[str, LaneCounts]) -> None:
         """Begin to connect for writing the ledger; ``lanes``: those of earlier runs that will have
         to be fenced, as far as known."""
         self.begin_reading()
-        self._begin("writing")
+        self._begin("writing", lambda: self._ledger().connect((), writes=True))
         if self._fences is None:
             self._fences = Fences(
                 lane_settings(self.cluster, self._pipeline, _BATCH_BYTES), self._topic
@@ -58,15 +64,17 @@ class Connections:
         for begun in self._begun.values():
             begun.join()
 
-    def _begin(self, what: str, *partitions: int) -> None:
-        """Begin to connect. The connections read ``partitions`` of the ledger or, without
-        partitions, write it."""
+    def _ledger(self) -> LedgerLog:
+        return LedgerLog(self.client, self.cluster, self._pipeline.key)
+
+    def _begin(self, what: str, do: Callable[[], object]) -> None:
+        """Do it in a thread, once. Whoever needs what it is for meets its fault again."""
         if what not in self._begun:
-            ledger = LedgerLog(self.client, self.cluster, self._pipeline.key)
-            begun = threading.Thread(
-                target=lambda: ledger.connect(partitions, writes=not partitions),
-                name=f"connect for {what}",
-                daemon=True,
-            )
+
+            def run() -> None:
+                with contextlib.suppress(ClusterError):
+                    do()
+
+            begun = threading.Thread(target=run, name=f"connect for {what}", daemon=True)
             self._begun[what] = begun
             begun.start()

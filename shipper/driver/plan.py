@@ -552,7 +552,12 @@ class AskedCluster:
             id: self._back.files[id].etag for id in late if self._back
         }
         self._ledger, self._reshipped = ledger if there else None, reshipped
-        return self._sort(None if self._recognises else pipeline.source.on_replaced)
+        found = self._sort(None if self._recognises else pipeline.source.on_replaced)
+        if known and found.left:
+            connections.begin_measuring(next(iter(known)))
+            if context.ships:
+                connections.begin_writing(self._found.to_fence)
+        return found
 
     def _sort(
         self,
@@ -677,8 +682,6 @@ class AskedCluster:
         if wanted:
             self._compare_topics()
         if wanted and not found.problem and self._connections:
-            if context.ships:
-                self._connections.begin_writing(found.to_fence)
             try:
                 _add_tuning(found, self._connections, self._known, context, self._plan)
             except ShipperError as error:

@@ -25,6 +25,7 @@ from shipper.ledger.heads import Heads, head_of
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
 from shipper.ledger.log import LedgerLog, ask_committed, ask_heads, ask_state
 from shipper.ledger.records import ChunkValue, Moved, MovedKey, MovedValue
+from shipper.ledger.takeover import Takeover
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.types import FileId, SplitId
 from shipper.worker.order import Part
@@ -137,14 +138,11 @@ def recognise(
 def confirm(
     context: RunContext,
     planned: ClusterPlan,
-    chunks: Chunks,
+    taken: Takeover,
     ledger: LedgerLog,
     files: Sequence[PlannedFile],
-    *,
-    generation: int,
 ) -> list[Moved]:
-    """Return the records to write about the files that the plan recognised. ``chunks``: read after
-    the takeover.
+    """Return the records to write about the files that the plan recognised.
 
     The plan may be older than a chunk of an original: a run that was under way could commit until
     it was fenced. So the original must have exactly the proven chunks, and no file committed since
@@ -154,7 +152,7 @@ def confirm(
         return []
     of_id, moved = {file.id: file for file in files}, list[Moved]()
     known = states_of(
-        chunks, {file for one in planned.recognised for file in (one.id, one.original.id)}
+        taken.chunks, {file for one in planned.recognised for file in (one.id, one.original.id)}
     )
     for one in planned.recognised:
         if any(state.moved for state in known[one.id].values()):
@@ -163,20 +161,21 @@ def confirm(
             raise _stale(planned.cluster, one.id, one.original.id)
         if one.id in of_id:
             original = known[one.original.id]
-            moved += moved_records(context, one, of_id[one.id], original, generation)
-    recognised = {one.id for one in planned.recognised}
-    new = [
-        planned
-        for file, planned in of_id.items()
-        if file not in chunks.digests and file not in recognised
-    ]
-    _refuse_shipped_since(
-        context,
-        planned,
-        ledger,
-        new,
-        of_id.keys() | {one.original.id for one in planned.recognised},
-    )
+            moved += moved_records(context, one, of_id[one.id], original, taken.generation)
+    if taken.entries_end > planned.chunks_end:
+        recognised = {one.id for one in planned.recognised}
+        new = [
+            planned
+            for file, planned in of_id.items()
+            if file not in taken.chunks.digests and file not in recognised
+        ]
+        _refuse_shipped_since(
+            context,
+            planned,
+            ledger,
+            new,
+            of_id.keys() | {one.original.id for one in planned.recognised},
+        )
     return moved
 
 

@@ -303,9 +303,7 @@ class ClusterShip:
         """Write into the ledger which files the plan recognised. Raises StepResultError if the
         ledger holds other chunks than the plan proved."""
         planned, ledger = self._planned_cluster, self._ledger
-        moved = confirm(
-            self._context, planned, taken.chunks, ledger, self._files, generation=taken.generation
-        )
+        moved = confirm(self._context, planned, taken, ledger, self._files)
         if moved:
             records = [encode_moved(ledger.pipeline, key, value) for key, value in moved]
             try:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import logging
 import math
 import statistics
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -111,8 +112,11 @@ class ClusterAdmin(ClientOwner):
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
+        self._rtt_lock = threading.Lock()
         self._rtt = -math.inf, 0.0
         """Time of the measurement, and the round trip in seconds."""
+        self._addresses: list[str] = []
+        """Of the brokers, as the last answer had them."""
 
     def topics(self) -> dict[str, int]:
         """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,
@@ -156,6 +160,7 @@ class ClusterAdmin(ClientOwner):
             else:
                 self._client_errors.forget()
                 self._is_silent = False
+                self._addresses = [f"{one.host}:{one.port}" for one in found.brokers.values()]
                 return found
 
     def _certificate_fault(self) -> str | None:
@@ -223,22 +228,24 @@ class ClusterAdmin(ClientOwner):
 
     def rtt_seconds(self, topic: str) -> float:
         """Return the median of three round trips on a connection that is up: requests for one
-        topic's metadata, which a broker answers from memory. Measured once in ten minutes."""
-        measured_at, before = self._rtt
-        if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
-            return before
-        found = []
-        for _ in range(3):
-            began = time.monotonic()
-            try:
-                self._client.list_topics(topic, timeout=self._timeout)
-            except KafkaException as error:
-                raise self._failed(
-                    f"no answer from {self._bootstrap}", to_fault(error.args[0])
-                ) from error
-            found.append(time.monotonic() - began)
-        self._rtt = time.monotonic(), statistics.median(found)
-        return self._rtt[1]
+        topic's metadata, which a broker answers from memory. Measured once in ten minutes; a second
+        caller waits for the first one's measurement. Raises ClusterError."""
+        with self._rtt_lock:
+            measured_at, before = self._rtt
+            if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
+                return before
+            found = []
+            for _ in range(3):
+                began = time.monotonic()
+                try:
+                    self._client.list_topics(topic, timeout=self._timeout)
+                except KafkaException as error:
+                    raise self._failed(
+                        f"no answer from {self._bootstrap}", to_fault(error.args[0])
+                    ) from error
+                found.append(time.monotonic() - began)
+            self._rtt = time.monotonic(), statistics.median(found)
+            return self._rtt[1]
 
     def create_topics(
         self,
@@ -258,30 +265,37 @@ class ClusterAdmin(ClientOwner):
             )
             for name, count in topics.items()
         ]
-        for future in self._client.create_topics(new, request_timeout=self._timeout).values():
-            self._result(
-                future,
-                f"{', '.join(topics)} cannot be created",
-                "Grant Create on it to the user in `properties`, or create it.",
-                but="TOPIC_ALREADY_EXISTS",
-            )
-        self._wait_until_known(topics)
+        if not self._addresses:
+            self._metadata()
+        asked = self._client.create_topics(new, request_timeout=self._timeout)
+        self._wait_until_known(topics, asked.values())
 
-    def _wait_until_known(self, topics: Mapping[str, int]) -> None:
-        """Wait until every broker knows the new topics. A broker learns of a new topic when it
-        reads the controller's log, some moments after the topic was created. A client asks any
-        broker: one that is behind says that the topic does not exist, and librdkafka then fails its
-        records with ``_UNKNOWN_TOPIC``."""
-        deadline = time.monotonic() + self._timeout
-        brokers = self._metadata().brokers.values()
+    def _wait_until_known(self, topics: Mapping[str, int], asked: Iterable[Future[None]]) -> None:
+        """Wait until the new topics are created, and every broker knows them. A broker learns of a
+        new topic when it reads the controller's log, some moments after the topic was created. A
+        client asks any broker: one that is behind says that the topic does not exist, and
+        librdkafka then fails its records with ``_UNKNOWN_TOPIC``.
+
+        Raises ClusterError. ``asked``: the requests to create them; to connect to the brokers takes
+        longer than these."""
+        deadline, refused = time.monotonic() + self._timeout, threading.Event()
         with ThreadPoolExecutor(
-            max(1, min(len(brokers), _MOST_ASKED)), thread_name_prefix="created"
+            max(1, min(len(self._addresses), _MOST_ASKED)), thread_name_prefix="created"
         ) as together:
-            behind = list(
-                together.map(
-                    lambda one: self._ignorance(f"{one.host}:{one.port}", topics, deadline), brokers
-                )
+            behind = together.map(
+                lambda one: self._ignorance(one, topics, deadline, refused), self._addresses
             )
+            try:
+                for future in asked:
+                    self._result(
+                        future,
+                        f"{', '.join(topics)} cannot be created",
+                        "Grant Create on it to the user in `properties`, or create it.",
+                        but="TOPIC_ALREADY_EXISTS",
+                    )
+            except ClusterError:
+                refused.set()
+                raise
         if faults := [fault for fault in behind if fault]:
             raise ClusterError(
                 f"cluster {self._name}: {', '.join(topics)} was created, but not every broker "
@@ -290,12 +304,15 @@ class ClusterAdmin(ClientOwner):
                 code="SHIP-507",
             )
 
-    def _ignorance(self, address: str, topics: Mapping[str, int], deadline: float) -> str | None:
+    def _ignorance(
+        self, address: str, topics: Mapping[str, int], deadline: float, refused: threading.Event
+    ) -> str | None:
         """Wait until the broker at ``address`` knows the topics and the leaders of all their
-        partitions. Return what it does not know at the deadline. Return None if it knows all, or
-        did not answer: then no client gets a wrong answer from it either."""
+        partitions. Return what it does not know at the deadline, or when creating them was
+        ``refused``. Return None if it knows all, or did not answer: then no client gets a wrong
+        answer from it either."""
         while True:
-            # A new client has a connection only to its bootstrap broker, and so asks that one.
+            # A new client asks its bootstrap broker; once it knows the others, any of them.
             client = make_client(
                 AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
             )
@@ -312,7 +329,7 @@ class ClusterAdmin(ClientOwner):
             missing = [topic for topic in topics if not _has_leaders(metadata, topic)]
             if not missing:
                 return None
-            if time.monotonic() > deadline:
+            if refused.is_set() or time.monotonic() > deadline:
                 return (
                     f"broker {address} does not know {', '.join(missing)} within "
                     f"{self._timeout:g} s"

@@ -378,6 +378,8 @@ class LedgerRecords:
     control_end: int
     """Offset up to which the control partition was read."""
     chunks_end: int
+    entries_end: int = 0
+    """See :class:`LedgerState`."""
     roots: Roots = field(default_factory=Roots)
     names: Mapping[str, str] = field(default_factory=dict)
     """Path in a record → present path of the file; for other paths, ``roots`` decide."""
@@ -426,6 +428,9 @@ class LedgerState:
     chunks: Chunks
     chunks_end: int
     """Offset up to which the chunk partition was read."""
+    entries_end: int
+    """Offset up to which that partition has entries, of whatever file; behind it are tombstones and
+    barriers alone."""
     other: str | None = None
     """Some file's path that was met, and is not known to be one of these."""
 
@@ -440,7 +445,9 @@ def add_up(read: LedgerRecords) -> LedgerState:
             match entry:
                 case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
                     chunks.add(key, value, record.timestamp_ms)
-    return LedgerState(read.control, invalidated, chunks, read.chunks_end, read.files.other)
+    return LedgerState(
+        read.control, invalidated, chunks, read.chunks_end, read.entries_end, read.files.other
+    )
 
 
 def invalidations_in(found: Iterable[DecodedRecord]) -> dict[FileId, Invalidated]:

@@ -473,7 +473,7 @@ class LedgerLog:
     ) -> LedgerRecords:
         control = Control(self.pipeline)
         control_end = snapshot.control_end if snapshot else 0
-        end = snapshot.chunks_end if snapshot else 0
+        end = entries_end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
         with _begun(self._batches(CHUNKS, end, wait_seconds)) as chunks:
             records = self._read_control(control_end)
@@ -494,10 +494,13 @@ class LedgerLog:
             for batch in chunks:
                 files.feed(batch, CHUNKS)
                 end = batch[-1].offset + 1
+                entries_end = max(
+                    [entries_end, *(one.offset + 1 for one in batch if one.value is not None)]
+                )
         self._refuse(files.damaged)
         self._seen = control_end + end
         archived = self._archived(files.archived(), wanted)
-        return LedgerRecords(files, archived, control, control_end, end, roots, names)
+        return LedgerRecords(files, archived, control, control_end, end, entries_end, roots, names)
 
     def _heads(self, beginnings: Mapping[FileId, bytes], wait_seconds: float | None) -> Heads:
         """Collect heads in one pass that keeps no record: of a large ledger, whatever snapshot and

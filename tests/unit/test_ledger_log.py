@@ -71,6 +71,15 @@ def ship(log, *paths):
     log.append("t", CHUNKS, [chunk(path) for path in paths])
 
 
+def test_a_barrier_behind_the_last_entry_is_no_entry(log, opened):
+    """A ship that finds no entry since its plan need not ask a far cluster once more."""
+    ship(log, "/a", "/b")
+    state = opened().decide(ask_state(["/b"])).answer
+    assert (state.entries_end, state.chunks_end) == (2, 3)
+    ship(log, "/c")
+    assert opened().decide(ask_state(["/b"])).answer.entries_end == 4
+
+
 def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
     """Whatever a year of runs said before, and whatever compaction has left of it."""
     for _ in range(1000):

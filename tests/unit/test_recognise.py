@@ -17,6 +17,7 @@ from shipper.driver.recognise import confirm, fingerprint, moved_records, states
 from shipper.errors import SourceError, StepResultError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.codec import encode_chunk, encode_moved
+from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, Invalidated, standing_as_cut
 from shipper.ledger.heads import HEAD_BYTES, Heads, head_of
 from shipper.ledger.incarnations import without
@@ -24,6 +25,7 @@ from shipper.ledger.inventory import Inventory, entries, findings
 from shipper.ledger.log import LedgerLog, ask_files, ask_heads, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
 from shipper.ledger.roots import Roots
+from shipper.ledger.takeover import Takeover
 from shipper.report.gaps import files_complete
 from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, RecognisedFile
 from shipper.report.results import LeftFile
@@ -108,6 +110,11 @@ def ledger_of(topic: MemoryLog) -> LedgerLog:
     return LedgerLog(cast(ClusterClient, topic), CLUSTER, "web")
 
 
+def taken(chunks: Chunks, entries_end: int = 0) -> Takeover:
+    """Generation 9, which read ``chunks`` of a ledger that has entries up to ``entries_end``."""
+    return Takeover(Control("web"), {}, chunks, entries_end, entries_end, generation=9)
+
+
 def with_chunks(records: list[tuple[ChunkKey, ChunkValue]]) -> MemoryLog:
     topic = MemoryLog()
     topic.append("", CHUNKS, [encode_chunk("web", key, value) for key, value in records])
@@ -136,24 +143,24 @@ def test_what_was_proven_must_be_what_the_ledger_has_after_the_takeover() -> Non
     )
     ledger = ledger_of(with_chunks(now))
     with pytest.raises(StepResultError, match="Start the run again from the plan"):
-        confirm(context(), plan, chunks_of(now), ledger, [planned(NEW)], generation=9)
+        confirm(context(), plan, taken(chunks_of(now), 3), ledger, [planned(NEW)])
     same = plan.model_copy(
         update={"recognised": [as_recognised(NEW, chunks_of(now), [10, 10, 10], [100, 100, 50])]}
     )
-    assert confirm(context(), same, chunks_of(now), ledger, [planned(NEW)], generation=9)
+    assert confirm(context(), same, taken(chunks_of(now), 3), ledger, [planned(NEW)])
 
 
 def test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_plan_took_for_new() -> (  # noqa: E501
     None
 ):
-    ledger, plan = (
-        ledger_of(with_chunks(delivered(upto=1))),
-        ClusterPlan(cluster="far", chunks_end=0),
-    )
+    topic = with_chunks(delivered(upto=1))
+    ledger, plan = ledger_of(topic), ClusterPlan(cluster="far", chunks_end=0)
     with pytest.raises(StepResultError, match="Start the run again from the plan"):
-        confirm(context(), plan, Chunks("web"), ledger, [planned(NEW)], generation=9)
-    seen = plan.model_copy(update={"chunks_end": 1})
-    assert confirm(context(), seen, Chunks("web"), ledger, [planned(NEW)], generation=9) == []
+        confirm(context(), plan, taken(Chunks("web"), 1), ledger, [planned(NEW)])
+    seen, written = plan.model_copy(update={"chunks_end": 1}), topic.end_offset("", CHUNKS)
+    assert confirm(context(), seen, taken(Chunks("web"), 1), ledger, [planned(NEW)]) == []
+    # Nothing is new, so a far cluster is not asked once more.
+    assert topic.end_offset("", CHUNKS) == written
 
 
 def test_an_invalidation_and_a_topic_that_is_gone_hide_what_was_delivered_under_another_name() -> (
