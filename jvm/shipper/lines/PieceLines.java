@@ -51,7 +51,7 @@ final class PieceLines implements PieceRecords {
         end = piece.end();
         if (piece.format().equals("plain")) {
             stored.seek(position);
-            lines = new LineReader(stored, BUFFER, LINE_END);
+            lines = new NewlineReader(stored, BUFFER);
             if (position > 0) {
                 // A line that goes over the whole piece is not read to its end by each piece that it goes over.
                 position += lines.readLine(text, 0, (int) Math.min(end - position + 1, Integer.MAX_VALUE));
@@ -63,7 +63,7 @@ final class PieceLines implements PieceRecords {
             beginBzip2(conf);
         } else if (first) {
             end = Long.MAX_VALUE;
-            lines = new LineReader(Content.unpacked(stored, piece.format(), conf), BUFFER, LINE_END);
+            lines = new NewlineReader(Content.unpacked(stored, piece.format(), conf), BUFFER);
         } else {
             end = -1; // the first piece has it all; what unpacks snappy and lz4 would read the header again, which counts
         }
