@@ -39,8 +39,13 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
-test: lint unit mutants-short dags servers  ## All that CI runs: these, and a minute of random faults
-	$(CHAOS) --seconds 60
+# Types need one core, and random faults mostly wait: both go beside the fast tests, and what they print comes after.
+test: setup  ## All that CI runs: lint, unit, mutants-short, dags, servers, and a minute of random faults
+	@mkdir -p build
+	@$(MAKE) --no-print-directory lint chaos SECONDS=60 >build/beside.log 2>&1 & beside=$$!; \
+	  $(MAKE) --no-print-directory unit mutants-short; failed=$$?; \
+	  wait $$beside || failed=1; cat build/beside.log; exit $$failed
+	@$(MAKE) --no-print-directory dags servers
 
 lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/ruff check .

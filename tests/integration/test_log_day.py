@@ -16,6 +16,7 @@ from tests.integration.world import World, lines_of
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
+@pytest.mark.long
 def test_every_line_of_a_directory_that_changes_arrives_once_and_gaps_say_what_is_missing(
     tmp_path: Path, kafka: KafkaServer
 ):
