@@ -764,7 +764,7 @@ def _add_tuning(
         to.client,
         to.cluster,
         context.pipeline,
-        Sample(plan.sample_ratio, plan.long_lines),
+        Sample(plan.sample_ratio, plan.long_lines, plan.bytes_to_read),
         known=known,
     )
     tuning = ready.tuning

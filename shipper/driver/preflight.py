@@ -33,6 +33,8 @@ class Sample:
     ratio: float = 1.0
     """Uncompressed bytes per compressed byte, with the pipeline's codec."""
     long_lines: bool = False
+    bytes_to_send: int = 0
+    """Of the files that are left, unpacked, as far as the plan knows; 0: unknown."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ def preflight(
     link = LinkProfile(
         rtt_seconds, cluster.bandwidth, sample.ratio, limit, rate_limit, paced_seconds
     )
-    tuning = tune(link, pipeline.tasks, delivery.memory_bytes, overrides)
+    tuning = tune(
+        link, pipeline.tasks, delivery.memory_bytes, overrides, bytes_to_send=sample.bytes_to_send
+    )
     # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still
     # one request.
     batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8

@@ -88,7 +88,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     client = connections.client
     planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)
     connections.begin_writing(planned.to_fence if planned else {})
-    sample = Sample(plan.sample_ratio, plan.long_lines)
+    sample = Sample(plan.sample_ratio, plan.long_lines, plan.bytes_to_read)
     folder = context.ledger_folder(cluster_name)
     ledger = context.ledger(cluster_name, plan.source_root)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)

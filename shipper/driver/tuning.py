@@ -33,6 +33,8 @@ _TASK_BYTES_PER_SECOND = 80_000_000
 #: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
 _RATIO_MARGIN = 0.6
 _MOST_LANES = 128
+#: What a window seems to unpack to may be half of what it does.
+_MORE_THAN_IT_SEEMS = 2
 #: Smallest batch under a cap. Less would cost more round trips than it brings the records sooner.
 _LEAST_CHUNK_BYTES = 100_000
 
@@ -82,9 +84,15 @@ def tune(
     tasks: int,
     memory_bytes: int,
     overrides: TuningOverrides = TuningOverrides(),
+    bytes_to_send: int = 0,
 ) -> Tuning:
-    """Size each of ``tasks`` tasks so that the link is full, or what a cap leaves of it.
-    ``memory_bytes``: most bytes of chunks under way in a task."""
+    """Size each of ``tasks`` tasks so that the link is full, or what a cap leaves of it. A small
+    window is divided among all lanes, or among as many as it has batches for.
+
+    Args:
+        memory_bytes: most bytes of chunks under way in a task. bytes_to_send: of all tasks,
+        uncompressed, as far as known; 0: unknown.
+    """
     short = link.rtt_seconds < SHORT_LINK_SECONDS
     fits = int(
         max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN)
@@ -108,6 +116,11 @@ def tune(
     lanes = overrides.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
     if not overrides.chunk_bytes and lanes * chunk > memory_bytes:
         chunk = max(batch, memory_bytes // lanes)
+    if bytes_to_send and not short and not link.cap_bytes_per_second:
+        share = math.ceil(bytes_to_send / tasks)
+        chunk = overrides.chunk_bytes or max(batch, min(chunk, math.ceil(share / lanes)))
+        most_chunks = math.ceil(_MORE_THAN_IT_SEEMS * share / chunk)
+        lanes = overrides.lanes or max(SHORT_LANES, min(lanes, most_chunks))
     return Tuning(lanes, batch, chunk, _why(link, tasks, rate, Tuning(lanes, batch, chunk, "")))
 
 

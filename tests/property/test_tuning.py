@@ -56,10 +56,31 @@ def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
     assert no_more or found.in_flight_bytes >= rate * link.rtt_seconds
 
 
+@given(_links, st.integers(1, 32), st.integers(1, 10**10))
+def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
+    link: LinkProfile, tasks: int, bytes_to_send: int
+) -> None:
+    """Of a window that fits into one round of transactions, no lane sends a second one while others
+    have none; and a window of a few lines opens no thirteen producers."""
+    full, found = (tune(link, tasks, 80_000_000, bytes_to_send=each) for each in (0, bytes_to_send))
+    assert found.batch_bytes == full.batch_bytes <= found.chunk_bytes <= full.chunk_bytes
+    assert 1 <= found.lanes <= full.lanes
+    share = bytes_to_send / tasks
+    if share > full.lanes * full.chunk_bytes:
+        assert (found.lanes, found.chunk_bytes) == (full.lanes, full.chunk_bytes)
+    elif link.rtt_seconds > 0.003:
+        assert found.lanes * found.chunk_bytes >= min(share, full.lanes * found.batch_bytes)
+        assert found.lanes <= max(2, 2 * share / found.batch_bytes + 1)
+
+
 def test_what_is_set_by_hand_stays() -> None:
     link = LinkProfile(0.14, 125e6, 7, 1_048_588)
     found = tune(
-        link, 2, 192_000_000, TuningOverrides(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000)
+        link,
+        2,
+        192_000_000,
+        TuningOverrides(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000),
+        bytes_to_send=1000,
     )
     assert (found.lanes, found.batch_bytes, found.chunk_bytes) == (5, 700_000, 3_000_000)
 
