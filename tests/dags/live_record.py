@@ -160,9 +160,16 @@ class Record:
         return moment + READER
 
     def late_files(self, name: str, window: Window, before: float = NEVER) -> float:
-        """Return when the consumer had what came after the window had ended and ``before`` a
-        moment; 0 if there is nothing."""
-        return self._done(name, window, lambda file: file.late and file.written < before)
+        """Return when a run had succeeded by which the consumer had what came after the window had
+        ended and ``before`` a moment; 0 if there is nothing. A run that delivers late files and
+        fails at its gate completes no window, its own or another."""
+        done = self._done(name, window, lambda file: file.late and file.written < before)
+        ends = [
+            run.end
+            for run in self.runs.values()
+            if (run.pipeline, run.state) == (name, "success") and run.end >= done
+        ]
+        return min(ends, default=NEVER) if done else 0.0
 
     def arrived(self, name: str, window: Window) -> float:
         """Return when the consumer had what was written before the window ended; 0 if there is
