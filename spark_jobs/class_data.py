@@ -28,10 +28,13 @@ from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
 _ANEW_SECONDS = 86_400.0
+#: What a run allocates dies at once, and what lives is small. So one thread collects it in
+#: milliseconds, the heap does not grow, and no barrier costs CPU (docs/adr/0035: 280 MB less than
+#: G1, and a tenth of Java's CPU).
+_LEAN_HEAP = "-XX:+UseSerialGC"
 #: Options for work that takes seconds. C2's optimised code pays after some ten seconds of the same
-#: work, and until then its threads take the CPU that the work needs; G1's threads alone take some
-#: time to start.
-FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: work, and until then its threads take the CPU that the work needs.
+FAST_START = ("-XX:TieredStopAtLevel=1", _LEAN_HEAP)
 #: Without this, a JVM with an unusable archive would report it on standard output.
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
@@ -43,7 +46,9 @@ def options(settings: Mapping[str, str], archive: Path | None, *, much_work: boo
         settings.get("spark.driver.extraJavaOptions", ""),
         *map(_of_java, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")),
     )
-    found = [] if much_work or any("-XX" in words for words in theirs) else [*FAST_START]
+    found: list[str] = []
+    if not any("-XX" in words for words in theirs):
+        found = [_LEAN_HEAP] if much_work else [*FAST_START]
     if archive is not None and not any(
         "-Xshare" in words or "SharedArchiveFile" in words for words in theirs
     ):
