@@ -69,26 +69,55 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that is made as docs/how-to/install-into-airflow.md says."""
-    python = tmp_path_factory.mktemp("installed") / "venv" / "bin" / "python"
+    """The Python of an environment that is made as docs/how-to/install-into-airflow.md says.
+
+    The packages come first, by their addresses in uv.lock: uv has them in its cache since `make
+    setup`. So the command of the page finds nothing to fetch. A mistake in what the wheel asks for,
+    or in the constraints, would make it ask the index.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    python = folder / "venv" / "bin" / "python"
     uv = release.uv(ROOT)
-    wheel = released / f"shipper-{VERSION}-py3-none-any.whl"
-    constraints = released / f"shipper-{VERSION}-constraints.txt"
+    locked, wheel = folder / "pylock.toml", released / f"shipper-{VERSION}-py3-none-any.whl"
+    install = ["pip", "install", "--python", str(python)]
+    extras = ["--no-emit-workspace", "--extra", "spark", "--extra", "airflow"]
     for words in (
         ["venv", "--python", sys.executable, str(python.parents[1])],
         [
-            *("pip", "install", "--python", str(python), f"{wheel}[spark,airflow]"),
-            *("--constraint", str(constraints)),
+            *("export", "--project", str(ROOT), "--locked", "--no-dev", *extras),
+            *("--output-file", str(locked)),
+        ],
+        [*install, "--requirements", str(locked)],
+        [*install, "--no-deps", str(wheel)],
+        [
+            *(*install, f"{wheel}[spark,airflow]"),
+            *("--constraint", str(released / f"shipper-{VERSION}-constraints.txt")),
         ],
     ):
-        subprocess.run([uv, *words, "--quiet"], cwd=python.parents[2], check=True)
+        subprocess.run([uv, *words, "--quiet"], cwd=folder, check=True)
+    copy_bytecode(python)
     return python
 
 
-def test_the_images_own_steps_install_the_wheel(tmp_path: Path) -> None:
-    """As far as they go without Docker: what `docker/Dockerfile` copies and runs of shipper, in a
-    folder in place of the image. Not run: the base image, apt, and who owns the files."""
-    source, dist, root = (tmp_path / name for name in ("src", "dist", "root"))
+def copy_bytecode(python: Path) -> None:
+    """Give the packages the bytecode that `make setup` made of the same files: else each part of
+    Airflow compiles all of it when they start at once. Python takes no file that does not fit."""
+    [ours, theirs] = (
+        path / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+        for path in (Path(sys.prefix), python.parents[1])
+    )
+    for file in ours.rglob("*.pyc"):
+        target = theirs / file.relative_to(ours)
+        if (target.parent.parent / f"{target.name.partition('.')[0]}.py").exists():
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(file, target)
+
+
+def test_the_images_own_steps_install_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """As far as they go without Docker: what `docker/Dockerfile` copies and runs of shipper, in an
+    environment that has the packages, in place of the image. Not run: the base image, apt, and who
+    owns the files."""
+    source, dist, root = tmp_path / "src", tmp_path / "dist", installed.parents[1]
     uv = release.uv(ROOT)
     text = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
     for line in text.splitlines():
@@ -99,7 +128,6 @@ def test_the_images_own_steps_install_the_wheel(tmp_path: Path) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
                 copy(ROOT / name, target)
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, root], check=True)
     [build] = [line for line in text.splitlines() if line.startswith("RUN uv build")]
     [install] = [line for line in text.splitlines() if "shipper-*.whl" in line]
     environment = {
@@ -109,15 +137,23 @@ def test_the_images_own_steps_install_the_wheel(tmp_path: Path) -> None:
     }
     for step, folder in ((build, source), (install, tmp_path)):
         here = step.removeprefix("RUN ").replace("/tmp/dist", str(dist))
-        here = here.replace("/opt/shipper", str(root)).replace("--no-cache --compile-bytecode", "")
+        here = here.replace("/opt/shipper", str(tmp_path))
+        here = here.replace("--no-cache --compile-bytecode", "")
         subprocess.run(["sh", "-ec", here], cwd=folder, env=environment, check=True)
-    assert (root / "dags" / "shipper_dags.py").exists()
+    assert (tmp_path / "dags" / "shipper_dags.py").exists()
     said = subprocess.run(
-        [root / "bin" / "python", "-c", "import shipper_airflow.plugin as p; print(p.__file__)"],
+        [installed, "-c", "import shipper_airflow.plugin as p; print(p.__file__)"],
         **{"cwd": tmp_path, "env": environment, "text": True, "check": True},
         capture_output=True,
     )
     assert Path(said.stdout.splitlines()[-1]).is_relative_to(root), "and not of the sources"
+    only = subprocess.run(
+        [uv, "pip", "sync", "--dry-run", dist / "requirements.txt"],
+        **{"cwd": tmp_path, "env": environment, "text": True, "check": True},
+        capture_output=True,
+    )
+    changes = [line for line in only.stderr.splitlines() if line[:3] in (" + ", " - ", " ~ ")]
+    assert [line.split()[1] for line in changes] == [f"shipper=={VERSION}"], "all but the wheel"
 
 
 def test_a_release_has_sums_and_says_what_it_is_made_of(released: Path) -> None:
@@ -234,7 +270,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
     shipped = shipper("run", "web", "--config", config, "--window", hour_of(6), "--json")
     assert shipped.returncode == 0, shipped.stderr
     missing = shipper("demo")
-    assert (missing.returncode, "shipper[dev]" in missing.stderr) == (2, True), missing.stderr
+    assert (missing.returncode, "shipper_tools" in missing.stderr) == (2, True), missing.stderr
 
     settings = {
         "AIRFLOW__CORE__DAGS_FOLDER": str(repository.link / "dags"),
@@ -243,7 +279,8 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         **environment,
     }
     with Airflow(tmp_path / "airflow", settings, python=installed) as airflow:
-        assert "shipper" in airflow.cli("providers", "list", "--output", "plain")
+        providers = airflow.call("GET", "providers")["providers"]
+        assert "shipper" in [provider["package_name"] for provider in providers]
         wait_for(lambda: dags(airflow) == ["copies", "copy", "web"])
         for name in ("web", "copies"):
             airflow.call("PATCH", f"dags/{name}", {"is_paused": False})
