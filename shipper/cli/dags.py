@@ -114,7 +114,7 @@ def install(
         err.say(f"There is no configuration at {config} yet: `shipper new` writes one.", "yellow")
     if find_spec("airflow") is None:
         err.say(
-            "Airflow is not installed in this Python. Where it is, install "
-            f"'shipper[spark,airflow]=={version('shipper')}' too.",
+            "Airflow is not installed in this Python. Where it is, install the wheel of shipper "
+            f"{version('shipper')} too.",
             "yellow",
         )

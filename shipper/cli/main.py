@@ -125,8 +125,9 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _TOOLS and args[0] not in self.elsewhere:
             raise UsageError(
-                f"`shipper {args[0]}` is not in this installation. To add it, run `pip install "
-                f"'shipper[dev]=={importlib.metadata.version('shipper')}'`.",
+                f"`shipper {args[0]}` is not in this installation. To add it, install the "
+                f"release's `shipper_tools-{importlib.metadata.version('shipper')}-py3-none-any"
+                ".whl`.",
                 code="SHIP-110",
             )
         if args and self.get_command(ctx, args[0]) is None:

@@ -54,4 +54,4 @@ def test_a_command_of_the_extra_says_how_to_get_it(
     monkeypatch.setattr(_Commands, "elsewhere", without)
     refused = CliRunner().invoke(app, [command])
     assert isinstance(refused.exception, UsageError)
-    assert "shipper[dev]" in refused.exception.message
+    assert "shipper_tools" in refused.exception.message

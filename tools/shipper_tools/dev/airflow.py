@@ -139,8 +139,8 @@ class Airflow(Server):
         installed."""
         if not Path(self._executable).exists():
             raise UsageError(
-                f"There is no Airflow in {self._bin}: `pip install "
-                "'shipper[spark,airflow]'` adds it."
+                f"There is no Airflow in {self._bin}. Install the wheel of shipper with its extra "
+                "`airflow`, or run `make setup` in a clone."
             )
         self._folders()
         self._write_settings()

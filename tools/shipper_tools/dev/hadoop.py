@@ -67,7 +67,7 @@ def _jars_of_pyspark() -> list[Path]:
     if len(found) < len(_OF_PYSPARK):
         raise JarsUnavailable(
             "Hadoop runs on jars of pyspark 4.2, with Hadoop 3.5.0, and this environment does not "
-            "have them all. Install shipper with its Spark part: `pip install 'shipper[spark]'` "
-            "(or `uv sync --all-extras`)."
+            "have them all. Install the wheel of shipper with its extra `spark`, or run `make "
+            "setup` in a clone."
         )
     return found

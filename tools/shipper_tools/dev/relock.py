@@ -119,10 +119,7 @@ def ivy_jar() -> Path:
     Raises:
         JarsUnavailable: pyspark is not installed, or without Ivy.
     """
-    remedy = (
-        "Install shipper with its Spark part: `pip install 'shipper[spark]'` (or `uv sync "
-        "--all-extras`)."
-    )
+    remedy = "Install the wheel of shipper with its extra `spark`, or run `make setup` in a clone."
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JarsUnavailable(f"A lock is written with Ivy, which is part of pyspark. {remedy}")
