@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ import pytest
 from drills import wait_for
 from shipper_tools import release
 from shipper_tools.dev.airflow import Airflow
-from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
+from tests.integration.committed import read_committed
 
 pytestmark = [
     pytest.mark.airflow,
@@ -266,9 +267,6 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
             "config/clusters/near.yaml": f"cluster: near\nbootstrap: {kafka.bootstrap}\n",
         },
     )
-    config = str(repository.link / "config")
-    shipped = shipper("run", "web", "--config", config, "--window", hour_of(6), "--json")
-    assert shipped.returncode == 0, shipped.stderr
     missing = shipper("demo")
     assert (missing.returncode, "shipper_tools" in missing.stderr) == (2, True), missing.stderr
 
@@ -278,7 +276,13 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3",
         **environment,
     }
-    with Airflow(tmp_path / "airflow", settings, python=installed) as airflow:
+    config = str(repository.link / "config")
+    beside = ThreadPoolExecutor()
+    by_hand = ("run", "web", "--config", config, "--window", hour_of(6), "--json")
+    running = beside.submit(shipper, *by_hand)  # Airflow's start takes as long
+    with beside, Airflow(tmp_path / "airflow", settings, python=installed) as airflow:
+        shipped = running.result()
+        assert shipped.returncode == 0, shipped.stderr
         providers = airflow.call("GET", "providers")["providers"]
         assert "shipper" in [provider["package_name"] for provider in providers]
         wait_for(lambda: dags(airflow) == ["copies", "copy", "web"])
@@ -307,10 +311,12 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         wait_for(lambda: "app" in dags(airflow))
         wait_for(lambda: "OtherVersionError" in import_errors(airflow))
 
-    arrived = sorted(value.decode() for value in read_topic(kafka.bootstrap, "logs"))
-    assert arrived == sorted(f"{hour} {n}" for hour in (6, 7) for n in range(500))
-    copied = sorted(value.decode() for value in read_topic(kafka.bootstrap, "copies"))
-    assert copied == sorted(f"7 {n}" for n in range(500))
+    def values(topic: str, partitions: int) -> list[str]:
+        read = (read_committed(kafka.bootstrap, topic, part) for part in range(partitions))
+        return sorted(value.decode() for part in read for value in part)
+
+    assert values("logs", 2) == sorted(f"{hour} {n}" for hour in (6, 7) for n in range(500))
+    assert values("copies", 1) == sorted(f"7 {n}" for n in range(500))
     for commit, files in repository.committed.items():
         assert files_in(commit) == files, "nothing is written beside them"
 
