@@ -93,6 +93,7 @@ def pack(
             f"{archive}: Spark recognises an archive by its name. Nothing was written. Choose "
             "a name that ends in .tar.gz."
         )
+    archive = archive.absolute()  # the unpacked Python is started in another folder
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".packing-") as folder:
         made = Path(folder) / "made.tar.gz"
@@ -101,11 +102,11 @@ def pack(
         made.replace(archive)
     size = archive.stat().st_size
     if as_json:
-        print_json({"archive": str(archive.absolute()), "bytes": size, "python": _version()})
+        print_json({"archive": str(archive), "bytes": size, "python": _version()})
     else:
         out.say(
             f"{archive} has {size / 1e6:,.0f} MB; write it in the pipeline: `runner: {{archive: "
-            f"{archive.absolute()}}}`"
+            f"{archive}}}`"
         )
 
 
