@@ -186,7 +186,7 @@ class KafkaCluster:
         return self._brokers[broker].running
 
     def log(self, broker: int) -> Path:
-        return self._brokers[broker].log
+        return self._brokers[broker].directory / "logs" / "server.log"
 
     def heal(self, within_seconds: float = 90.0) -> None:
         """All brokers up, and every replica of every partition of the transaction log in sync

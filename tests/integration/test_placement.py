@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import find_java
-from shipper_tools.dev.kafka import JARS, KafkaServer
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kafka_tools import JARS
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient

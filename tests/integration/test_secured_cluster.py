@@ -92,7 +92,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path, secured: SecuredKafka) -> Watched:
-    world = World(tmp_path / "world", secured.server.bootstrap)
+    world = World(tmp_path / "world", secured.address)
     watched = Watched(world)
     watched.write_cluster(
         "local", secured.bootstrap, **secured.properties("shipper", f"${{file:{watched.secret}}}")
@@ -201,7 +201,7 @@ def test_a_login_at_a_listener_without_one_is_not_called_a_wrong_password(
     secured: SecuredKafka,
 ) -> None:
     for bootstrap, properties in (
-        (secured.server.bootstrap, SASL_ON_OPEN),
+        (secured.address, SASL_ON_OPEN),
         (secured.at("TLS"), secured.properties("shipper", PASSWORD)),
     ):
         cluster = Cluster.model_validate(
@@ -216,7 +216,7 @@ def test_a_password_that_is_rotated_during_a_run_is_named_by_the_gate(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with SecuredKafka(tmp_path_factory.mktemp("rotated"), {"shipper": PASSWORD}) as rotated:
-        world = World(tmp_path / "world", rotated.server.bootstrap)
+        world = World(tmp_path / "world", rotated.address)
         watched = Watched(world)
         watched.write_cluster("local", rotated.bootstrap, **rotated.properties("shipper", PASSWORD))
         gate = {"delivery": [{"check": "sum_closes"}, {"check": "read_back", "mode": "full"}]}

@@ -88,7 +88,7 @@ def cluster_of(kafka: SecuredKafka, listener: str, properties: Settings) -> Clus
 def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: str) -> None:
     cluster, name = cluster_of(secured, *WAYS[way](secured)), f"way{next(_unique)}"
     data, ledger = f"{name}.data", f"{name}.ledger"
-    ClusterClient(Cluster(name="open", bootstrap=secured.server.bootstrap)).create_topics(
+    ClusterClient(Cluster(name="open", bootstrap=secured.address)).create_topics(
         {data: 1, ledger: 1}, None, 1
     )
     granted = [
@@ -104,9 +104,7 @@ def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: s
         pool.open([data])
         pool.submit([chunk(data, "one")])
         pool.drain()
-    assert Counter(read_committed(secured.server.bootstrap, data, 0)) == Counter(
-        chunk(data, "one").values
-    )
+    assert Counter(read_committed(secured.address, data, 0)) == Counter(chunk(data, "one").values)
     assert [record.key for record in client.read(ledger, 0, 0, wait_seconds=30)] == [
         chunk(data, "one").ledger_key
     ]
@@ -176,7 +174,7 @@ class SecuredWorld(World):
         )
         gates = {"delivery": [{"check": "read_back", "mode": "full"}]}
         self.write_pipeline(**{"clusters": ["far"], "gates": gates, **changes})
-        self.far = ClusterClient(Cluster(name="open", bootstrap=kafka.server.bootstrap))
+        self.far = ClusterClient(Cluster(name="open", bootstrap=kafka.address))
         self.far.create_topics(
             {self.topic(suffix): count for suffix, count in self.topics.items()}, None, 1
         )
@@ -187,8 +185,7 @@ class SecuredWorld(World):
 
     def there(self, kafka: SecuredKafka) -> Counter[bytes]:
         found = (
-            read_committed(kafka.server.bootstrap, self.topic(), number)
-            for number in range(self.topics[""])
+            read_committed(kafka.address, self.topic(), number) for number in range(self.topics[""])
         )
         return Counter(itertools.chain.from_iterable(found))
 

@@ -265,7 +265,7 @@ def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(
 ) -> None:
     canary = "canary-5d1e9b-right"
     with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": canary}) as secured:
-        world = World(tmp_path / "world", secured.server.bootstrap)
+        world = World(tmp_path / "world", secured.address)
         on_cluster(world, spark)
         properties = secured.properties("shipper", "${CLUSTER_PASSWORD}")
         cluster = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-from shipper_tools.dev import kafka
+from shipper_tools.dev import kafka_tools
 
 ROOT = Path(__file__).resolve().parents[2]
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
@@ -93,7 +93,7 @@ def test_versions_are_those_that_are_tested():
         for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     }
     assert f"apache/airflow:slim-{locked['apache-airflow']}-python3.11" in DOCKERFILE
-    assert f"kafka-{tag(SERVICES['kafka']['image'])}" == kafka.JARS
+    assert f"kafka-{tag(SERVICES['kafka']['image'])}" == kafka_tools.JARS
     assert {service["image"] for service in SERVICES.values() if "build" in service} == {
         f"shipper:{project['version']}"
     }

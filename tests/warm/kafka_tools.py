@@ -23,8 +23,7 @@ from shipper_tools.dev import console_consumer
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import QUICK_JVM, find_java
-from shipper_tools.dev.kafka import JARS
-from shipper_tools.dev.kafka_tools import LOG_SETTINGS, ToolOutput, run_kafka_tool
+from shipper_tools.dev.kafka_tools import JARS, LOG_SETTINGS, run_kafka_tool
 
 #: Those that end by returning when all is well, and only read.
 _WARM = frozenset({"GetOffsetShell", "ConsoleConsumer", "ConsumerGroupCommand"})
@@ -45,20 +44,9 @@ class WarmTools:
         self._process: subprocess.Popen[bytes] | None = None
         self._calls = 0
 
-    def run(
-        self,
-        main_class: str,
-        args: Sequence[str],
-        *,
-        timeout_seconds: float = 60.0,
-        given: bytes = b"",
-    ) -> ToolOutput:
+    def run(self, main_class: str, args: Sequence[str], *, timeout_seconds: float = 60.0) -> bytes:
         """As :func:`run_kafka_tool`."""
-        if (
-            main_class.rpartition(".")[2] in _WARM
-            and not given
-            and self._lock.acquire(blocking=False)
-        ):
+        if main_class.rpartition(".")[2] in _WARM and self._lock.acquire(blocking=False):
             try:
                 return self._run(main_class, args, timeout_seconds)
             except _RefusedError:
@@ -71,28 +59,28 @@ class WarmTools:
                     raise DevServerError(f"the warm {main_class} failed: {error}") from error
             finally:
                 self._lock.release()
-        return run_kafka_tool(main_class, args, timeout_seconds=timeout_seconds, given=given)
+        return run_kafka_tool(main_class, args, timeout_seconds=timeout_seconds)
 
-    def _run(self, main_class: str, args: Sequence[str], timeout_seconds: float) -> ToolOutput:
+    def _run(self, main_class: str, args: Sequence[str], timeout_seconds: float) -> bytes:
         gateway = self._started(timeout_seconds)
         java = gateway.jvm
         words = gateway.new_array(java.java.lang.String, len(args))
         for place, word in enumerate(args):
             words[place] = word
         with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder) / "out", Path(folder) / "err"
+            out = Path(folder) / "out"
             # A topic may be larger than the JVM's memory.
             java.java.lang.System.setOut(
                 java.java.io.PrintStream(
                     java.java.io.BufferedOutputStream(java.java.io.FileOutputStream(str(out)))
                 )
             )
-            java.java.lang.System.setErr(java.java.io.PrintStream(str(err)))
+            java.java.lang.System.setErr(java.java.io.PrintStream(str(Path(folder) / "err")))
             self._call(gateway, main_class, words)
             java.java.lang.System.out.close()
             java.java.lang.System.err.close()
             self._calls += 1
-            return ToolOutput(out.read_bytes(), err.read_text(errors="replace"))
+            return out.read_bytes()
 
     def _call(self, gateway: JavaGateway, main_class: str, words: JavaArray) -> None:
         java = gateway.jvm

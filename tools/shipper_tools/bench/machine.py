@@ -12,7 +12,7 @@ import psutil
 
 from shipper_tools.bench.results import Machine
 from shipper_tools.dev.java import find_java
-from shipper_tools.dev.kafka import JARS
+from shipper_tools.dev.kafka_tools import JARS
 
 _PACKAGES = ("confluent-kafka", "pyspark", "pyarrow")
 

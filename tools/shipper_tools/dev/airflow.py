@@ -62,7 +62,7 @@ class Airflow(Server):
         python: Path | None = None,
         say: Say = lambda line: None,
     ) -> None:
-        super().__init__(home, port or free_port(), say=say)
+        super().__init__(home, port, say=say)
         self.database = database
         self._given = environment
         self._log_ports = free_port(), free_port()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from shipper.errors import JarsUnavailable
 from shipper.jars import Say
-from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.jars import pyspark_home, resolve_jars
 from shipper_tools.dev.java import QUICK_JVM, find_java
 
 #: The lock that names the jars of the servers; the client's classes, on which they stand, come with
@@ -30,7 +28,9 @@ _LOG_SETTINGS = Path(__file__).with_suffix(".xml")
 
 def class_path(conf_dir: Path, say: Say) -> str:
     """Raises JarsUnavailable."""
-    return ":".join(map(str, [conf_dir, *_jars_of_pyspark(), resolve_jars(JARS, say) / "*"]))
+    jars = pyspark_home() / "jars"
+    client = [jar for name in _OF_PYSPARK for jar in jars.glob(f"{name}.jar")]
+    return ":".join(map(str, [conf_dir, *client, resolve_jars(JARS, say) / "*"]))
 
 
 def java_command(main_class: str, class_path: str, heap_mb: int, *arguments: str) -> list[str]:
@@ -52,22 +52,3 @@ def write_settings(file: Path, settings: Mapping[str, str]) -> None:
     )
     text = f"<configuration>\n{''.join(properties)}</configuration>\n"
     file.write_text(text, encoding="utf-8")
-
-
-def _jars_of_pyspark() -> list[Path]:
-    """Raises JarsUnavailable."""
-    spec = importlib.util.find_spec("pyspark")  # looked up, not imported
-    folders = [Path(place) / "jars" for place in (spec and spec.submodule_search_locations) or ()]
-    found = [
-        jar
-        for folder in folders
-        for name in _OF_PYSPARK
-        for jar in sorted(folder.glob(f"{name}.jar"))[-1:]
-    ]
-    if len(found) < len(_OF_PYSPARK):
-        raise JarsUnavailable(
-            "Hadoop runs on jars of pyspark 4.2, with Hadoop 3.5.0, and this environment does not "
-            "have them all. Install the wheel of shipper with its extra `spark`, or run `make "
-            "setup` in a clone."
-        )
-    return found

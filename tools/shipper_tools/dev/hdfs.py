@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from shipper.jars import Say
 from shipper_tools.dev.hadoop import class_path, java_command, write_settings
 from shipper_tools.dev.http import json_at
 from shipper_tools.dev.ports import LOOPBACK, free_port
@@ -32,34 +31,16 @@ _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 
 class HdfsServer(Server):
-    """A file system, up after some 8 seconds.
-
-    Args:
-        settings: of hdfs-site.xml, on top of the dev-friendly ones.
-        heap_mb: Java's maximum heap of each process, in MiB. Both take some 600 MB in all.
-    """
+    """A file system, up after some 8 seconds. Both processes take some 600 MB in all."""
 
     title = "HDFS"
 
-    def __init__(
-        self,
-        directory: Path,
-        port: int | None = None,
-        settings: Mapping[str, str] | None = None,
-        heap_mb: int = 256,
-        *,
-        die_with_parent: bool = False,
-        say: Say = lambda line: None,
-    ) -> None:
-        super().__init__(directory, port, die_with_parent=die_with_parent, say=say)
-        self._settings = dict(settings or {})
-        self._heap_mb = heap_mb
-        self._web_port = self._data_web_port = 0
-        self._class_path = ""
+    _web_port = _data_web_port = 0
+    _class_path = ""
 
     @property
     def uri(self) -> str:
-        """``hdfs://127.0.0.1:PORT``, of the NameNode. Raises ServerDied before the first start."""
+        """``hdfs://127.0.0.1:PORT``, of the NameNode."""
         return f"hdfs://{self.address}"
 
     @property
@@ -114,7 +95,7 @@ class HdfsServer(Server):
         return dict(found[0]) if found else {}
 
     def _command(self, main_class: str) -> list[str]:
-        return java_command(main_class, self._class_path, self._heap_mb)
+        return java_command(main_class, self._class_path, 256)
 
     def _write_settings(self) -> None:
         self._folders("conf", "data")
@@ -130,4 +111,4 @@ class HdfsServer(Server):
             "dfs.datanode.ipc.address": f"{LOOPBACK}:{free_port()}",
         }
         write_settings(self.conf_dir / "core-site.xml", core)
-        write_settings(self.conf_dir / "hdfs-site.xml", _SETTINGS | places | self._settings)
+        write_settings(self.conf_dir / "hdfs-site.xml", _SETTINGS | places)

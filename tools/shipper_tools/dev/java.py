@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,42 +36,23 @@ class Java:
 
     path: Path
     version: str
-    major: int
 
 
-def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The Java of ``JAVA_HOME`` if that is set, else the one on the ``PATH``.
+def find_java() -> Java:
+    """Return the Java of ``JAVA_HOME`` if that is set, else the one on the ``PATH``.
 
-    ``JAVA_HOME`` is not skipped when it is broken or too old: Spark goes by it too, so a server
-    that quietly ran on another Java would only move the error to a place where it is harder to
-    read.
+    A ``JAVA_HOME`` that is broken or too old is not skipped: Spark goes by it too, so a server that
+    quietly ran on another Java would only move the error to a place where it is harder to read.
 
     Raises:
         JavaMissing: there is none, it does not run, or it is older than :data:`MINIMUM_MAJOR`.
     """
-    home = environ.get("JAVA_HOME")
-    if home:
-        launcher, origin = Path(home) / "bin" / "java", f"JAVA_HOME={home}"
-        if not launcher.is_file():
-            raise JavaMissing(f"{origin} has no bin/java. {_REMEDY}")
-    else:
-        found = shutil.which("java", path=environ.get("PATH", ""))
-        if found is None:
-            raise JavaMissing(
-                "No Java was found: JAVA_HOME is not set and there is no `java` on the PATH. "
-                f"{_REMEDY}"
-            )
-        launcher, origin = Path(found), "the PATH"
-    java = _ask_version(launcher, origin)
-    if java.major < MINIMUM_MAJOR:
+    home = os.environ.get("JAVA_HOME")
+    launcher = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if launcher is None:
         raise JavaMissing(
-            f"Java {java.version} is too old: {launcher} (from {origin}), but {MINIMUM_MAJOR} is "
-            f"needed. {_REMEDY}"
+            f"No Java was found: JAVA_HOME is not set and there is no `java` on the PATH. {_REMEDY}"
         )
-    return java
-
-
-def _ask_version(launcher: Path, origin: str) -> Java:
     try:
         # Text on stderr, so that a "Picked up JAVA_TOOL_OPTIONS: …" line before it does no harm.
         answer = subprocess.run(
@@ -80,28 +61,19 @@ def _ask_version(launcher: Path, origin: str) -> Java:
         said = answer.stderr + answer.stdout
     except (OSError, subprocess.TimeoutExpired) as problem:
         said = str(problem)
-    parsed = parse_version(said)
-    if parsed is None:
-        first_line = next(iter(said.strip().splitlines()), "nothing")
-        raise JavaMissing(
-            f"{launcher} (from {origin}) is no working Java: it said {first_line!r}. {_REMEDY}"
-        )
-    return Java(launcher, *parsed)
-
-
-def parse_version(said: str) -> tuple[str, int] | None:
-    """The version and its major number in what ``java -version`` prints, e.g. ``("1.8.0_392", 8)``;
-    None if neither."""
     match = _VERSION.search(said)
-    return (match["version"], int(match["major"])) if match else None
+    if match is None:
+        first_line = next(iter(said.strip().splitlines()), "nothing")
+        raise JavaMissing(f"{launcher} is no working Java: it said {first_line!r}. {_REMEDY}")
+    if int(match["major"]) < MINIMUM_MAJOR:
+        raise JavaMissing(
+            f"Java {match['version']} at {launcher} is too old: {MINIMUM_MAJOR} is needed. "
+            f"{_REMEDY}"
+        )
+    return Java(Path(launcher), match["version"])
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
     r"""Return a properties file as Java reads it: backslashes doubled, what is not ASCII as
-    \uXXXX."""
-    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
-
-
-def _escaped(value: str) -> str:
-    units = struct.iter_unpack(">H", value.replace("\\", "\\\\").encode("utf-16-be"))
-    return "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for (unit,) in units)
+    \uXXXX, which JSON writes alike."""
+    return "".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in properties.items())

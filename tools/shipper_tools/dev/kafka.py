@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import secrets
 import socket
 import struct
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from shipper_tools.dev.class_data import ClassData
-from shipper_tools.dev.jars import Say, resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, Java, find_java, properties_text
-from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
+from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.java import find_java, properties_text
+from shipper_tools.dev.kafka_tools import JARS, run_kafka_tool
+from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import new_log
-from shipper_tools.dev.server import Server
-
-#: The lock that names Kafka's jars. 4.4.0's tools are not on the registry.
-JARS = "kafka-4.3.1"
+from shipper_tools.dev.server import Server, ServerOptions
 
 #: What differs from a broker's defaults, and why.
 _PROPERTIES = {
@@ -57,15 +55,13 @@ class KafkaServer(Server):
     """A broker, up within 2 to 5 seconds.
 
     Args:
-        properties: broker properties (server.properties) on top of the dev-friendly ones. heap_mb:
-        Java's maximum heap, in MiB. The process takes some 350 MB in all. far_port: a second
-        listener, FAR, is advertised as this port of loopback, where a proxy must listen that leads
-        to
-            :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap` reach the broker
-            through the proxy only.
+        properties: broker properties (server.properties) on top of the dev-friendly ones.
+        heap_mb: Java's maximum heap, in MiB. The process takes some 350 MB in all.
+        far_port: a second listener, FAR, is advertised as this port of loopback, where a proxy must
+            listen that leads to :attr:`far_listener`. Clients that begin at :attr:`far_bootstrap`
+            reach the broker through the proxy only.
         also: further listeners by name, with their port and protocol (``"SECURE": (9093,
-        "SASL_SSL")``); ``properties`` say with which
-            certificates and mechanisms.
+            "SASL_SSL")``); ``properties`` say with which certificates and mechanisms.
         scram: SCRAM users (SHA-256 and SHA-512) and their passwords, made before the first start.
         java_options: further options of its JVM.
         cluster_id: of a cluster of several; None makes one.
@@ -85,24 +81,23 @@ class KafkaServer(Server):
         scram: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
         cluster_id: str | None = None,
-        die_with_parent: bool = False,
-        say: Say = lambda line: None,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(directory, port, die_with_parent=die_with_parent, say=say)
+        super().__init__(directory, port, **options)
         self.far_port = far_port
         self._also = dict(also or {})
         self._scram = dict(scram or {})
         self._java_options = tuple(java_options)
         self._cluster_id = cluster_id or new_cluster_id()
         self._far_bound = free_port() if far_port else None
-        self._controller_port: int | None = None
+        self._controller_port = free_port()
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
         self._class_data: ClassData | None = None
 
     @property
     def bootstrap(self) -> str:
-        """``127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was given."""
+        """``127.0.0.1:PORT``"""
         return self.address
 
     @property
@@ -119,43 +114,37 @@ class KafkaServer(Server):
     def addresses(self) -> Mapping[str, str]:
         return {"bootstrap": self.bootstrap}
 
-    @property
-    def log(self) -> Path:
-        """The server's own log: warnings and worse, and its start and stop. 10 MB and one older
-        file at most."""
-        return self._log_of("server")
-
     def stop(self) -> None:
         super().stop()
         if self._class_data is not None:
             self._class_data.keep()
 
     def _launch(self) -> None:
+        for port, _ in self._also.values():
+            self._check_port(port)
         java, jars = find_java(), resolve_jars(JARS, self._say)
         self._write_settings()
         if not (self.directory / "data" / "meta.properties").exists():
-            self._format(java, jars)
-        new_log(self.log).close()
+            self._format()
+        # Warnings and worse, and its start and stop.
+        new_log(self.directory / "logs" / "server.log").close()
         # Made by one that whoever started it will stop, which takes seconds more that once.
         self._class_data = ClassData(jars, java, "Kafka")
         options = [
             *self._class_data.options(make=self._die_with_parent),
-            *_JAVA_OPTIONS,
+            f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+            "-Djava.awt.headless=true",
+            "-XX:-UsePerfData",
             *self._java_options,
         ]
         command = [str(java.path), f"-Xmx{self._heap_mb}m", *options, "-cp", f"{jars}/*"]
         self._spawn("console", [*command, "kafka.Kafka", "server.properties"])
 
     def _answers(self) -> bool:
-        return answers(LOOPBACK, self.port or 0)
-
-    def _logs(self) -> list[Path]:
-        return [self._log_of("console"), self.log]
+        return answers(LOOPBACK, self.port)
 
     def _write_settings(self) -> None:
         self._folders()
-        if self._controller_port is None or why_unusable(self._controller_port):
-            self._controller_port = free_port()
         # Name → (bound port, advertised port, protocol); nobody is told the controller's.
         clients = {"BROKER": (self.port, self.port, "PLAINTEXT")}
         if self.far_port:
@@ -181,33 +170,16 @@ class KafkaServer(Server):
         text = properties_text(_PROPERTIES | listeners | self._properties)
         (self.directory / "server.properties").write_text(text, encoding="ascii")
 
-    def _format(self, java: Java, jars: Path) -> None:
-        class_data = ClassData(jars, java, "StorageTool")
-        command = [
-            str(java.path),
-            *QUICK_JVM,
-            "-Xmx512m",
-            *class_data.options(),
-            *_JAVA_OPTIONS,
-            "-cp",
-            f"{jars}/*",
-        ]
+    def _format(self) -> None:
         # Ignoring what is formatted already: a format that was killed half-way is simply done
         # again.
-        command += ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
-        command += ["--cluster-id", self._cluster_id, "--config", "server.properties"]
+        words = ["format", "--ignore-formatted", "--config", "server.properties"]
+        words += ["--cluster-id", self._cluster_id]
         for user, password in self._scram.items():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                command += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
-        self._make_data(command)
-        class_data.keep()
+                words += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
+        run_kafka_tool("kafka.tools.StorageTool", words, cwd=self.directory)
 
-
-_JAVA_OPTIONS = (
-    f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
-    "-Djava.awt.headless=true",
-    "-XX:-UsePerfData",
-)
 
 _API_VERSIONS_KEY = 18
 
@@ -238,10 +210,6 @@ def answers(host: str, port: int, timeout_seconds: float = 2.0) -> bool:
 
 
 def new_cluster_id() -> str:
-    """A random cluster id as Kafka writes it: 22 characters of base64. Never a leading dash, which
-    tools take for an option."""
-    while (name := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
-        "-"
-    ):
-        pass
-    return name
+    """Return a random cluster id as Kafka writes it: 22 characters of base64. Tools take a leading
+    dash for an option."""
+    return f"s{secrets.token_urlsafe(16)[1:]}"

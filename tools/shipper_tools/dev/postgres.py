@@ -80,8 +80,8 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """For SQLAlchemy. Holds the password. Raises ServerDied before the first start."""
-        return f"postgresql+psycopg2://{USER}:{self._password()}@{self.address}/postgres"
+        """For SQLAlchemy. Holds the password."""
+        return f"postgresql+psycopg2://{USER}:{self._password.read_text().strip()}@{self.address}/postgres"
 
     @property
     def addresses(self) -> Mapping[str, str]:
@@ -115,11 +115,9 @@ class PostgresServer(Server):
     def _data(self) -> Path:
         return self.directory / "data"
 
-    def _password(self) -> str:
-        file = self.directory / "password"
-        if not file.exists():
-            raise ServerDied(f"The PostgreSQL in {self.directory} was never started.")
-        return file.read_text().strip()
+    @property
+    def _password(self) -> Path:
+        return self.directory / "password"
 
     def _make(self, programs: Path) -> None:
         shutil.rmtree(self._data, ignore_errors=True)  # half of one, of an interrupted start
@@ -127,12 +125,11 @@ class PostgresServer(Server):
         if os.geteuid() == 0:
             user = _somebody()
             os.chown(self._data, user.pw_uid, user.pw_gid)
-        password = self.directory / "password"
-        write_for_us_alone(password, secrets.token_urlsafe(24) + "\n")
+        write_for_us_alone(self._password, secrets.token_urlsafe(24) + "\n")
         options = (
             f"--username {USER} --auth scram-sha-256 --encoding UTF8 --locale C --no-sync".split()
         )
-        places = ["--pgdata", str(self._data), "--pwfile", str(password)]
+        places = ["--pgdata", str(self._data), "--pwfile", str(self._password)]
         self._make_data([*_as_somebody(), str(programs / "initdb"), *places, *options])
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Unpack
 
-from shipper.jars import Say
 from shipper_tools.dev import http
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import QUICK_JVM, find_java, properties_text
 from shipper_tools.dev.s3_client import S3Client
-from shipper_tools.dev.server import Server
+from shipper_tools.dev.server import Server, ServerOptions
 
 #: The lock that names S3Proxy's jars.
 JARS = "s3proxy-4.1.0"
@@ -39,16 +39,15 @@ class S3Server(Server):
         *,
         anonymous: bool = False,
         secret_key: str = SECRET_KEY,
-        die_with_parent: bool = False,
-        say: Say = lambda line: None,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(directory, port, die_with_parent=die_with_parent, say=say)
+        super().__init__(directory, port, **options)
         self._anonymous = anonymous
         self._secret_key = secret_key
 
     @property
     def endpoint(self) -> str:
-        """``http://127.0.0.1:PORT``. Raises ServerDied before the first start."""
+        """``http://127.0.0.1:PORT``."""
         return f"http://{self.address}"
 
     @property

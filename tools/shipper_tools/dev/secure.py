@@ -4,14 +4,16 @@ with ACLs, and the cluster file to use it."""
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from shipper.kafka.client import GROUP
 from shipper.ledger.rights import Right
 from shipper_tools.dev.jars import Say
+from shipper_tools.dev.process import write_for_us_alone
 from shipper_tools.dev.secured_kafka import SecuredKafka
 
-USER, CLUSTER = "shipper", "secure"
+USER = "shipper"
 #: Any topic and pipeline: who tries things out gives them names as he goes.
 RIGHTS = (
     Right("topic", "*", ("Read", "Write", "DescribeConfigs")),
@@ -21,51 +23,44 @@ RIGHTS = (
 )
 
 
-class SecureKafka:
-    """``launch`` and ``wait_ready`` its ``server``, then :meth:`finish`.
+class SecureKafka(SecuredKafka):
+    """The open listener beside SECURE is on loopback too, and whoever comes by it may do anything:
+    the broker's own, and that of `dev topic` and `dev read`.
 
-    The open listener beside SECURE is on loopback too, and whoever comes by it may do anything: the
-    broker's own, and that of `dev topic` and `dev read`.
+    Args:
+        port: of the listener that wants a login; None for a free one.
     """
 
-    def __init__(self, folder: Path, port: int | None, say: Say) -> None:
-        """``port``: of the listener that wants a login; None for a free one."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder.absolute()
-        self.password_file = self._folder / "password"
-        if not self.password_file.exists():
-            self.password_file.touch(mode=0o600)
-            self.password_file.write_text(secrets.token_urlsafe(18) + "\n")
-        password = self.password_file.read_text().strip()
+    def __init__(self, directory: Path, port: int | None, say: Say) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._password_file = directory.absolute() / "password"
+        if not self._password_file.exists():
+            write_for_us_alone(self._password_file, secrets.token_urlsafe(18) + "\n")
+        users = {USER: self._password_file.read_text().strip()}
         ports = {"SECURE": port} if port else {}
-        self._kafka = SecuredKafka(
-            folder, {USER: password}, ports=ports, acls=True, die_with_parent=False, say=say
-        )
-        self.server = self._kafka.server
+        super().__init__(directory, users, ports=ports, acls=True, die_with_parent=False, say=say)
 
     @property
-    def cluster_file(self) -> Path:
-        return self._folder / f"{CLUSTER}.yaml"
-
-    @property
-    def addresses(self) -> dict[str, str]:
+    def addresses(self) -> Mapping[str, str]:
         """Of the open listener first, which the other dev commands use."""
-        return {"open": self.server.bootstrap, "secure": self._kafka.bootstrap}
+        return {"open": self.address, "secure": self.bootstrap}
 
-    def finish(self) -> None:
-        """Grants, and writes the cluster file."""
-        self._kafka.grant(USER, RIGHTS)
+    def wait_ready(self, within_seconds: float | None = None) -> None:
+        """Grant the user's rights too, and write the cluster file."""
+        super().wait_ready(within_seconds)
+        self.grant(USER, RIGHTS)
+        cluster_file = self.directory / "secure.yaml"
         text = f"""\
-# Written by `shipper dev up kafka --secure`. Use it: cp {self.cluster_file} config/clusters/
-cluster: {CLUSTER}
-bootstrap: {self._kafka.bootstrap}
+# Written by `shipper dev up kafka --secure`. Use it: cp {cluster_file} config/clusters/
+cluster: secure
+bootstrap: {self.bootstrap}
 properties:
   security.protocol: SASL_SSL
   sasl.mechanisms: SCRAM-SHA-512
   sasl.username: {USER}
-  sasl.password: ${{file:{self.password_file}}}
-  ssl.ca.location: {self._kafka.ca.absolute()}
+  sasl.password: ${{file:{self._password_file}}}
+  ssl.ca.location: {self.ca}
 ledger:
   replication_factor: 1     # there is one broker
 """
-        self.cluster_file.write_text(text)
+        cluster_file.write_text(text)

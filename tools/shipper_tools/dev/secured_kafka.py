@@ -4,10 +4,11 @@ every mechanism that clients log in by, and with ACLs if asked for."""
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -24,9 +25,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from shipper.ledger.rights import Right
 from shipper_tools.dev.certificates import Authority
-from shipper_tools.dev.jars import Say
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import LOOPBACK, free_port
+from shipper_tools.dev.server import ServerOptions
 
 T = TypeVar("T")
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -39,34 +40,26 @@ LISTENERS = {
     "EXPIRED": "SSL",
     "STRANGER": "SSL",
 }
+_WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SASL = "org.apache.kafka.common.security"
-_RESOURCES = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
-}
-_OPERATIONS = {
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Create": AclOperation.CREATE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-}
 
 
-class SecuredKafka:
+class SecuredKafka(KafkaServer):
     """::
 
         with SecuredKafka(tmp_path, {"shipper": password}) as kafka:
             kafka.properties("shipper", password)  # for a cluster file, beside kafka.bootstrap
 
+    Its :attr:`address` is the open listener, whose clients are super users; loopback alone can
+    reach it.
+
     Args:
-        directory: for the server and the certificates. users: their passwords, for PLAIN and SCRAM.
-        listeners: which of :data:`LISTENERS`; each gets a free port. ports: of listeners that are
-        to have a certain one. port: of the open listener, whose clients are super users; loopback
-        alone can reach it. None for a free one. acls: whoever is not granted something may do
-        nothing; see :meth:`grant`. issuer: whose tokens OAUTHBEARER takes; see
-        :class:`tests.doubles.oidc_issuer.OidcIssuer`.
+        directory: for the server and the certificates.
+        users: their passwords, for PLAIN and SCRAM.
+        listeners: which of :data:`LISTENERS`; each gets a free port.
+        ports: of listeners that are to have a certain one.
+        acls: whoever is not granted something may do nothing; see :meth:`grant`.
+        issuer: whose tokens OAUTHBEARER takes; see :class:`tests.doubles.oidc_issuer.OidcIssuer`.
     """
 
     def __init__(
@@ -76,22 +69,17 @@ class SecuredKafka:
         *,
         listeners: Iterable[str] = ("SECURE",),
         ports: Mapping[str, int] | None = None,
-        port: int | None = None,
         acls: bool = False,
         issuer: Any = None,
-        die_with_parent: bool = True,
-        say: Say = lambda line: None,
+        **options: Unpack[ServerOptions],
     ) -> None:
+        options.setdefault("die_with_parent", True)
         self._users, self._issuer = dict(users), issuer
         self.authority = Authority(directory / "certificates")
-        self.ca = self.authority.certificate
+        self.ca = self.authority.certificate.absolute()
         """The authority's certificate."""
         self._ports = {name: (ports or {}).get(name) or free_port() for name in listeners}
-        java = (
-            [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks_url}"]
-            if issuer
-            else []
-        )
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
         properties = self._certificates() | self._logins()
         if acls:
             properties |= {
@@ -99,15 +87,13 @@ class SecuredKafka:
                 # Whoever comes by a listener without a login, and so the broker itself.
                 "super.users": "User:ANONYMOUS",
             }
-        self.server = KafkaServer(
-            directory / "server",
-            port,
+        super().__init__(
+            directory,
             properties=properties,
             also={name: (number, LISTENERS[name]) for name, number in self._ports.items()},
             scram=users,
-            java_options=java,
-            die_with_parent=die_with_parent,
-            say=say,
+            java_options=[f"{allowed}={issuer.jwks_url}"] if issuer else [],
+            **options,
         )
 
     def _certificates(self) -> dict[str, str]:
@@ -155,8 +141,7 @@ class SecuredKafka:
 
     @property
     def bootstrap(self) -> str:
-        """Of the listener that wants TLS and a login; ``server.bootstrap`` is that of the
-        open one."""
+        """Of the listener that wants TLS and a login."""
         return self.at("SECURE")
 
     def at(self, listener: str) -> str:
@@ -203,52 +188,34 @@ class SecuredKafka:
 
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Allows ``user`` these. The broker must run."""
-        admin = self._admin()
-        for future in admin.create_acls(_bindings(user, rights, AclBinding)).values():
-            future.result(30)
+        self._administer(lambda admin: admin.create_acls(_bindings(user, rights, AclBinding)))
 
     def revoke(self, user: str, rights: Iterable[Right]) -> None:
         """Takes them away again."""
-        filters = _bindings(user, rights, AclBindingFilter)
-        admin = self._admin()
-        for future in admin.delete_acls(filters).values():
-            future.result(30)
+        self._administer(lambda admin: admin.delete_acls(_bindings(user, rights, AclBindingFilter)))
 
     def set_password(self, user: str, password: str) -> None:
         """For SCRAM-SHA-512, which reads it at each login; whoever is logged in stays so. The
         broker must run."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         change = UserScramCredentialUpsertion(user, info, password.encode())
-        admin = self._admin()
-        for future in admin.alter_user_scram_credentials([change]).values():
+        self._administer(lambda admin: admin.alter_user_scram_credentials([change]))
+
+    def _administer(self, ask: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})  # its futures fail when it goes
+        for future in ask(admin).values():
             future.result(30)
-
-    def _admin(self) -> AdminClient:
-        """Return a client, to be held until its futures are done: they fail when it goes."""
-        return AdminClient({"bootstrap.servers": self.server.bootstrap})
-
-    def __enter__(self) -> SecuredKafka:
-        self.server.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.server.stop()
 
 
 def _bindings(user: str, rights: Iterable[Right], kind: Callable[..., T]) -> list[T]:
     return [
         kind(
-            _RESOURCES[right.resource],
+            ResourceType[right.resource.upper().replace("-", "_")],
             right.name,
             ResourcePatternType.PREFIXED if right.prefixed else ResourcePatternType.LITERAL,
             f"User:{user}",
             "*",
-            _OPERATIONS[operation],
+            AclOperation[_WORD_END.sub("_", operation).upper()],
             AclPermissionType.ALLOW,
         )
         for right in rights

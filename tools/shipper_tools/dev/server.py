@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypedDict
 
 from shipper.jars import Say
 from shipper.processes import ProcessId
@@ -19,6 +19,13 @@ from shipper_tools.dev.process import ServerProcess, spawn, stop_family
 
 STOP_WITHIN_SECONDS = 20.0
 _LAST_LINES = 25
+
+
+class ServerOptions(TypedDict, total=False):
+    """Options of every server; see :class:`Server`."""
+
+    die_with_parent: bool
+    say: Say
 
 
 class Server(ABC):
@@ -31,11 +38,10 @@ class Server(ABC):
             ...
 
     Args:
-        directory: made if it is not there. Logs are in ``logs`` below it. port: where clients
-        connect. None takes a free one at the first start and keeps it for the later ones.
+        directory: made if it is not there. Logs are in ``logs`` below it.
+        port: where clients connect; None takes a free one.
         die_with_parent: the server ends when this process does, even by kill -9. For tests. Without
-        it the server
-            goes on until somebody stops it.
+            it the server goes on until somebody stops it.
         say: gets a line for people when jars have to be fetched.
     """
 
@@ -53,7 +59,7 @@ class Server(ABC):
         say: Say = lambda line: None,
     ) -> None:
         self.directory = directory.absolute()
-        self.port = port
+        self.port = port or free_port()
         self._die_with_parent = die_with_parent
         self._say = say
         self._parts: dict[str, ServerProcess] = {}
@@ -61,11 +67,7 @@ class Server(ABC):
 
     @property
     def address(self) -> str:
-        """``127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was given."""
-        if self.port is None:
-            raise ServerDied(
-                f"{self.title} in {self.directory} has no port before its first start."
-            )
+        """``127.0.0.1:PORT``"""
         return f"{LOOPBACK}:{self.port}"
 
     @property
@@ -80,9 +82,7 @@ class Server(ABC):
 
     @property
     def pid(self) -> int:
-        """Number of the first process. Raises ServerDied if there is none."""
-        if not self._parts:
-            raise ServerDied(f"{self.title} in {self.directory} is not running.")
+        """Number of the first process."""
         return self.processes[0].pid
 
     @property
@@ -107,9 +107,7 @@ class Server(ABC):
         if self.running:
             return
         self.stop()
-        self.port = self.port or free_port()
-        if reason := why_unusable(self.port):
-            raise PortTaken(f"{self.title} cannot listen: port {self.port} on {LOOPBACK} {reason}.")
+        self._check_port(self.port)
         try:
             self._launch()
         except BaseException:
@@ -149,12 +147,9 @@ class Server(ABC):
     def _answers(self) -> bool:
         """True if the server does what it is for."""
 
-    def _logs(self) -> list[Path]:
-        """Files that may say why a process died."""
-        return [self._log_of(name) for name in self._parts]
-
-    def _log_of(self, name: str) -> Path:
-        return self.directory / "logs" / f"{name}.log"
+    def _check_port(self, port: int) -> None:
+        if reason := why_unusable(port):
+            raise PortTaken(f"{self.title} cannot listen: port {port} on {LOOPBACK} {reason}.")
 
     def _folders(self, *names: str) -> None:
         for name in ("logs", *names):
@@ -167,7 +162,7 @@ class Server(ABC):
         self._parts[name] = spawn(
             list(argv),
             cwd=self.directory,
-            output=self._log_of(name),
+            output=self.directory / "logs" / f"{name}.log",
             die_with_parent=self._die_with_parent,
             environment=environment,
         )
@@ -206,10 +201,10 @@ class Server(ABC):
             raise
 
     def _last_words(self) -> str:
-        logs = [log for log in self._logs() if log.exists()]
+        logs = self.directory / "logs"
         words = [
             line
-            for log in logs
+            for log in sorted(logs.glob("*.log"))
             for line in log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
         ]
-        return "\n".join([" Its last words:", *words, f"(all of them: {self.directory / 'logs'})"])
+        return "\n".join([" Its last words:", *words, f"(all of them: {logs})"])

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shipper.jars import Say
 from shipper.processes import exclusive
@@ -15,15 +14,11 @@ from shipper_tools.dev.airflow_server import AirflowServer
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.ports import LOOPBACK, why_unusable
 from shipper_tools.dev.s3 import S3Server
 from shipper_tools.dev.server import STOP_WITHIN_SECONDS, Server
 from shipper_tools.dev.spark import SparkServer
 from shipper_tools.dev.state import ServerState
 from shipper_tools.dev.yarn import YarnServer
-
-if TYPE_CHECKING:
-    from shipper_tools.dev.secure import SecureKafka
 
 
 class ServerName(StrEnum):
@@ -55,7 +50,7 @@ _NAMED_IN: Mapping[ServerName, str] = {
 }
 
 
-def secure_folder(home: Path) -> Path:
+def _secure_folder(home: Path) -> Path:
     """Where the secured Kafka lives: users are made with a broker's data, so it has data of its
     own."""
     return home / "kafka-secure"
@@ -92,32 +87,23 @@ def bring_up(
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # one has died; the others would be in the way
         say(f"starting {name} …")
-        secured = _secured(home, port, say) if secure else None
-        server = (
-            secured.server
-            if secured
-            else _server(name, home, (_PORTS[name] if port is None else port) or None, say, config)
-        )
+        usual = _SECURE_PORT if secure else _PORTS[name]
+        server = _server(name, home, (usual if port is None else port) or None, say, secure, config)
         try:
             server.launch()
         except PortTaken as taken:
             too = f" and name that one in {_NAMED_IN[name]} too" if name in _NAMED_IN else ""
             raise PortTaken(
                 f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` "
-                f"in another folder), or choose another port with `shipper dev up {name} --port "
-                f"PORT` (0: any free one){too}."
+                f"in another folder), or choose another port with `shipper dev up {name}"
+                f"{' --secure' * secure} --port PORT` (0: any free one){too}."
             ) from taken
-        addresses = secured.addresses if secured else server.addresses
-        started = ServerState(
-            name, addresses, secure_folder(home) if secured else home / name, server.processes
-        )
+        started = ServerState(name, server.addresses, server.directory, server.processes)
         # Before it is ready: should this command be killed now, the next one finds the server and
         # can stop it.
         state.save(home, started)
         try:
             server.wait_ready()
-            if secured:
-                secured.finish()
         except BaseException:
             server.stop()
             state.forget(home, name)
@@ -125,19 +111,13 @@ def bring_up(
         return started
 
 
-def _secured(home: Path, port: int | None, say: Say) -> SecureKafka:
-    from shipper_tools.dev.secure import SecureKafka  # certificates and ACLs take a while to import
+def _server(
+    name: ServerName, home: Path, port: int | None, say: Say, secure: bool, config: Path
+) -> Server:
+    if secure:
+        from shipper_tools.dev.secure import SecureKafka  # ACLs and certificates: slow to import
 
-    number = (_SECURE_PORT if port is None else port) or None
-    if number and (reason := why_unusable(number)):
-        raise PortTaken(
-            f"Kafka cannot listen: port {number} on {LOOPBACK} {reason}. Choose another one with "
-            "`shipper dev up kafka --secure --port PORT` (0: any free one)."
-        )
-    return SecureKafka(secure_folder(home), number, say)
-
-
-def _server(name: ServerName, home: Path, port: int | None, say: Say, config: Path) -> Server:
+        return SecureKafka(_secure_folder(home), port, say)
     if name == ServerName.AIRFLOW:
         return AirflowServer(home / name, port, config, say)
     if name == ServerName.YARN:
@@ -182,7 +162,7 @@ def purge(name: ServerName, home: Path) -> None:
     """Delete the data and logs of a server that was taken down."""
     shutil.rmtree(home / name, ignore_errors=True)
     if name == ServerName.KAFKA:
-        shutil.rmtree(secure_folder(home), ignore_errors=True)
+        shutil.rmtree(_secure_folder(home), ignore_errors=True)
 
 
 def running(home: Path) -> list[ServerState]:

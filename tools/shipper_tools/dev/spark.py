@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from shipper.jars import Say
-from shipper_tools.dev.errors import ServerDied
 from shipper_tools.dev.http import json_at
+from shipper_tools.dev.jars import pyspark_home
 from shipper_tools.dev.java import QUICK_JVM, find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import ServerProcess
-from shipper_tools.dev.server import Server
+from shipper_tools.dev.server import Server, ServerOptions
 
 
 class SparkServer(Server):
@@ -27,9 +25,7 @@ class SparkServer(Server):
     worker.
 
     Args:
-        workers: how many.
-        cores: of each worker.
-        memory: of each worker, for its executors, as Spark writes sizes.
+        workers: how many, each with one core and 2 GB for its executors.
         environment: of all processes, in place of this one's.
     """
 
@@ -41,21 +37,16 @@ class SparkServer(Server):
         port: int | None = None,
         *,
         workers: int = 2,
-        cores: int = 1,
-        memory: str = "2g",
         environment: Mapping[str, str] | None = None,
-        die_with_parent: bool = False,
-        say: Say = lambda line: None,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(directory, port, die_with_parent=die_with_parent, say=say)
+        super().__init__(directory, port, **options)
         self._page = 0
-        self._count, self._cores, self._memory = workers, cores, memory
-        self._given = environment
+        self._count, self._given = workers, environment
 
     @property
     def master(self) -> str:
-        """``spark://127.0.0.1:PORT``. Raises ServerDied before the first start, if no port was
-        given."""
+        """``spark://127.0.0.1:PORT``."""
         return f"spark://{self.address}"
 
     @property
@@ -65,18 +56,9 @@ class SparkServer(Server):
 
     def start_worker(self, number: int) -> None:
         """Start a worker, also in place of one that was killed. Does not wait for it."""
-        size = [
-            "--cores",
-            str(self._cores),
-            "--memory",
-            self._memory,
-            "--work-dir",
-            str(self.directory / "work" / str(number)),
-        ]
-        here = ["--host", LOOPBACK, "--webui-port", str(free_port())]
-        self._start(
-            f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *here, *size, self.master
-        )
+        words = f"--host {LOOPBACK} --webui-port {free_port()} --cores 1 --memory 2g"
+        work = ["--work-dir", str(self.directory / "work" / str(number))]
+        self._start(f"worker-{number}", "worker.Worker", *words.split(), *work, self.master)
 
     def worker(self, number: int) -> ServerProcess:
         """Return a worker's process."""
@@ -93,8 +75,8 @@ class SparkServer(Server):
         find_java()
         self._page = free_port()
         self._folders()
-        here = ["--host", LOOPBACK, "--port", str(self.port), "--webui-port", str(self._page)]
-        self._start("master", "org.apache.spark.deploy.master.Master", *here)
+        here = f"--host {LOOPBACK} --port {self.port} --webui-port {self._page}"
+        self._start("master", "master.Master", *here.split())
         self._wait(self._state, self.ready_within_seconds)
         for number in range(self._count):
             self.start_worker(number)
@@ -107,9 +89,9 @@ class SparkServer(Server):
         return json_at(f"{self.addresses['page']}/json/")
 
     def _start(self, name: str, main: str, *arguments: str) -> None:
-        self._spawn(
-            name, [str(spark_home() / "bin" / "spark-class"), main, *arguments], self._environment()
-        )
+        launcher = str(pyspark_home() / "bin" / "spark-class")
+        command = [launcher, f"org.apache.spark.deploy.{main}", *arguments]
+        self._spawn(name, command, self._environment())
 
     def _environment(self) -> dict[str, str]:
         """Return the environment without what this process may have been told of another Spark."""
@@ -122,7 +104,7 @@ class SparkServer(Server):
         options = " ".join(QUICK_JVM)
         return {
             **kept,
-            "SPARK_HOME": str(spark_home()),
+            "SPARK_HOME": str(pyspark_home()),
             "SPARK_LOCAL_IP": LOOPBACK,  # pages are bound to it too
             "SPARK_PUBLIC_DNS": LOOPBACK,
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
@@ -130,15 +112,3 @@ class SparkServer(Server):
             "SPARK_DAEMON_JAVA_OPTS": options,
             "SPARK_LAUNCHER_OPTS": options,
         }
-
-
-def spark_home() -> Path:
-    """pyspark's folder, which is a Spark without ``sbin``. It is not imported for that.
-
-    Raises:
-        ServerDied: there is none.
-    """
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ServerDied("Spark is not installed here: install `shipper[spark]`.")
-    return Path(spec.origin).parent

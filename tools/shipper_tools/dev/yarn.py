@@ -6,16 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from shipper.jars import Say
 from shipper_tools.dev.hadoop import class_path, java_command, write_settings
 from shipper_tools.dev.http import json_at
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port
-from shipper_tools.dev.process import ServerProcess
-from shipper_tools.dev.server import Server
+from shipper_tools.dev.server import Server, ServerOptions
 
 #: What the shaded jar of Hadoop's servers leaves out: its ResourceManager makes certificates.
 _JARS = "yarn-3.5.0"
@@ -24,12 +22,17 @@ _NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 #: What differs from Hadoop's defaults, and why.
 _SETTINGS = {
     "yarn.scheduler.minimum-allocation-mb": "256",
+    "yarn.nodemanager.hostname": LOOPBACK,
+    "yarn.nodemanager.bind-host": LOOPBACK,
+    "yarn.nodemanager.resource.memory-mb": "4096",
+    "yarn.nodemanager.resource.cpu-vcores": "4",  # counted, not measured
     "yarn.nodemanager.vmem-check-enabled": "false",
     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99",
     # A node that is gone is lost after 10 s, not 10 min.
     "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "500",
 }
+_NODES = 2
 _SCHEDULER = {
     "yarn.scheduler.capacity.root.queues": "default",
     "yarn.scheduler.capacity.root.default.capacity": "100",
@@ -41,9 +44,6 @@ class YarnServer(Server):
     """Jobs run on it with ``runner: {kind: yarn}`` and :attr:`conf_dir` as `HADOOP_CONF_DIR`.
 
     Args:
-        nodes: how many NodeManagers.
-        memory_mb: of each, for containers.
-        cores: of each. They are counted, not measured.
         file_system: `fs.defaultFS`, where jobs put what their containers fetch.
     """
 
@@ -54,15 +54,10 @@ class YarnServer(Server):
         directory: Path,
         port: int | None = None,
         *,
-        nodes: int = 2,
-        memory_mb: int = 4096,
-        cores: int = 4,
         file_system: str = "file:///",
-        die_with_parent: bool = False,
-        say: Say = lambda line: None,
+        **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(directory, port, die_with_parent=die_with_parent, say=say)
-        self._nodes, self._memory_mb, self._cores = nodes, memory_mb, cores
+        super().__init__(directory, port, **options)
         self._file_system = file_system
         self._web_port = 0
         self._class_path = ""
@@ -84,11 +79,9 @@ class YarnServer(Server):
     def start_node(self, number: int) -> None:
         """Start a NodeManager, also in place of one that was killed. Does not wait for it."""
         folder = self.directory / "nodes" / str(number)
+        services = ("address", "localizer.address", "collector-service.address", "webapp.address")
         own = {
-            "yarn.nodemanager.address": f"{LOOPBACK}:{free_port()}",
-            "yarn.nodemanager.localizer.address": f"{LOOPBACK}:{free_port()}",
-            "yarn.nodemanager.collector-service.address": f"{LOOPBACK}:{free_port()}",
-            "yarn.nodemanager.webapp.address": f"{LOOPBACK}:{free_port()}",
+            **{f"yarn.nodemanager.{name}": f"{LOOPBACK}:{free_port()}" for name in services},
             "yarn.nodemanager.local-dirs": str(folder / "local"),
             "yarn.nodemanager.log-dirs": str(folder / "logs"),
         }
@@ -101,18 +94,9 @@ class YarnServer(Server):
             environment,
         )
 
-    def node(self, number: int) -> ServerProcess:
-        """Return a NodeManager's process. Its containers are its descendants."""
-        return self._parts[f"node-{number}"]
-
     def kill_node(self, number: int) -> None:
         """Kill a NodeManager, as by kill -9. Its containers are orphans then."""
         self._parts.pop(f"node-{number}").stop(0)
-
-    def live_nodes(self) -> int:
-        """Return how many NodeManagers the ResourceManager counts as alive."""
-        metrics: dict[str, Any] = json_at(f"{self.web}/ws/v1/cluster/metrics")
-        return int(metrics.get("clusterMetrics", {}).get("activeNodes", 0))
 
     def _launch(self) -> None:
         self._folders("conf/webapps/cluster", "conf/webapps/node")  # pages that its jar lacks
@@ -121,11 +105,13 @@ class YarnServer(Server):
         self._web_port = free_port()
         self._write_settings()
         self._spawn("manager", java_command(_RESOURCE_MANAGER, self._class_path, 384))
-        for number in range(self._nodes):
+        for number in range(_NODES):
             self.start_node(number)
 
     def _answers(self) -> bool:
-        return self.live_nodes() == self._nodes
+        """True if the ResourceManager counts all NodeManagers as alive."""
+        metrics: dict[str, Any] = json_at(f"{self.web}/ws/v1/cluster/metrics")
+        return bool(metrics.get("clusterMetrics", {}).get("activeNodes") == _NODES)
 
     def _write_settings(self) -> None:
         places = {
@@ -136,10 +122,6 @@ class YarnServer(Server):
                 f"yarn.resourcemanager.{name}.address": f"{LOOPBACK}:{free_port()}"
                 for name in ("scheduler", "resource-tracker", "admin")
             },
-            "yarn.nodemanager.hostname": LOOPBACK,
-            "yarn.nodemanager.bind-host": LOOPBACK,
-            "yarn.nodemanager.resource.memory-mb": str(self._memory_mb),
-            "yarn.nodemanager.resource.cpu-vcores": str(self._cores),
         }
         core = {
             "fs.defaultFS": self._file_system,
