@@ -1,8 +1,7 @@
 """Flink's FileSource → KafkaSink, exactly once: the peer that promises what shipper promises. What
 it is built of, and its command.
 
-``python -m shipper_tools.bench.flink PEERS`` fetches it into PEERS/flink, with Maven and as the
-user's Maven settings say.
+``python -m shipper_tools.bench.flink PEERS`` fetches it into PEERS/flink.
 """
 
 from __future__ import annotations
@@ -11,23 +10,25 @@ import argparse
 import os
 import shutil
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from shipper.errors import ShipperError
+from shipper.errors import ShipperError, UsageError
 from shipper_tools.bench.results import Contender
 from shipper_tools.dev.java import find_java
+from shipper_tools.dev.relock import resolve
 
 VERSION = "2.2.1"
 CONNECTOR_VERSION = "5.0.0-2.2"
 """The newest; it is made for that Flink."""
-_JARS = {
-    "flink-clients": VERSION,
-    "flink-connector-base": VERSION,
-    "flink-connector-files": VERSION,
-    "flink-connector-kafka": CONNECTOR_VERSION,
-}
+_JARS = (
+    f"flink-clients:{VERSION}",
+    f"flink-connector-base:{VERSION}",
+    f"flink-connector-files:{VERSION}",
+    f"flink-connector-kafka:{CONNECTOR_VERSION}",
+)
 _CHECKPOINT_SECONDS = 5
 """A job whose input has ended waits for the next checkpoint, so with seldom ones a short run would
 measure that; and each one holds up the sending for some round trips. Tried once each on a busy
@@ -45,23 +46,18 @@ FLINK = Contender(
 )
 
 
-class FlinkNotBuilt(ShipperError):
-    """Its jars cannot be fetched, or its job cannot be compiled."""
-
-
 def folder(peers_folder: Path | None, say: Callable[[str], None]) -> Path | None:
-    """Where it is, ready to run; None, and a word about it, if it was not built, or for other
-    versions."""
-    if peers_folder is None or not all(
-        (peers_folder / "flink" / jar).is_file() for jar in _jar_names()
-    ):
+    """Return where it is, ready to run; None, and a word about it, if it was not built, or for
+    other versions."""
+    built = peers_folder / "flink" if peers_folder else None
+    if not built or not all((built / f"{jar.replace(':', '-')}.jar").is_file() for jar in _JARS):
         say(
             "without Flink: build it with `python -m shipper_tools.bench.flink PEERS`, and name "
             "that folder in --peers"
         )
         return None
-    _compile(peers_folder / "flink")
-    return peers_folder / "flink"
+    _compile(built)
+    return built
 
 
 def command(folder: Path, files: Path, topic: str, producer: Mapping[str, str]) -> list[str]:
@@ -74,36 +70,16 @@ def command(folder: Path, files: Path, topic: str, producer: Mapping[str, str]) 
     return [*java, *told, *(f"{key}={value}" for key, value in settings.items())]
 
 
-def pom() -> str:
-    """What Maven is to fetch, with all that it needs."""
-    dependencies = "\n".join(
-        f"<dependency><groupId>org.apache.flink</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for name, version in _JARS.items()
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
-        "<groupId>peers</groupId><artifactId>peers-flink</artifactId><version>1</version><packaging>pom</packaging>\n"
-        f"<dependencies>\n{dependencies}\n</dependencies></project>\n"
-    )
-
-
 def build(peers_folder: Path) -> Path:
-    """Anew. Raises FlinkNotBuilt."""
-    built, described = peers_folder / "flink", peers_folder / "pom-flink.xml"
+    """Build it anew, and return its folder. Raises JarsUnavailable, UsageError."""
+    built = peers_folder / "flink"
     shutil.rmtree(built, ignore_errors=True)  # jars of other versions
     built.mkdir(parents=True)
-    described.write_text(pom())
-    _run(
-        ["mvn", "-q", "-B", "-f", str(described), "dependency:copy-dependencies",
-         "-DincludeScope=runtime", f"-DoutputDirectory={built.resolve()}"],
-        "Flink's jars cannot be fetched (Maven is needed, and what its settings name)",
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as fetched:
+        for jar in resolve([f"org.apache.flink:{jar}" for jar in _JARS], Path(fetched)):
+            shutil.move(jar, built)
     _compile(built)
     return built
-
-
-def _jar_names() -> list[str]:
-    return [f"{name}-{version}.jar" for name, version in _JARS.items()]
 
 
 def _compile(built: Path) -> None:
@@ -113,19 +89,11 @@ def _compile(built: Path) -> None:
         return
     compiler = [str(find_java().path), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
     options = ["--release", "17", "-cp", os.pathsep.join(map(str, built.glob("*.jar")))]
-    _run(
-        [*compiler, *options, "-d", str(compiled.parent), str(_SOURCE)],
-        "Flink's job cannot be compiled (a JDK is needed)",
-    )
-
-
-def _run(command: list[str], trouble: str) -> None:
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    except OSError as error:
-        raise FlinkNotBuilt(f"{trouble}: {error}") from error
+    command = [*compiler, *options, "-d", str(compiled.parent), str(_SOURCE)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        raise FlinkNotBuilt(f"{trouble}: {(done.stdout + done.stderr).strip()[-2000:]}")
+        said = (done.stdout + done.stderr).strip()[-2000:]
+        raise UsageError(f"Flink's job cannot be compiled (a JDK is needed): {said}")
 
 
 def main() -> None:
@@ -133,13 +101,11 @@ def main() -> None:
         prog="python -m shipper_tools.bench.flink",
         description="Builds the Flink contender into PEERS/flink.",
     )
-    parser.add_argument(
-        "peers", metavar="PEERS", type=Path, help="the folder that --peers of `shipper bench` names"
-    )
+    parser.add_argument("peers", type=Path, help="the folder that --peers of `shipper bench` names")
     try:
         print(f"Flink {VERSION} is in {build(parser.parse_args().peers)}")
     except ShipperError as error:
-        raise SystemExit(str(error)) from error
+        raise SystemExit(error.message) from error
 
 
 if __name__ == "__main__":
