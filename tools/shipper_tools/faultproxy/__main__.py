@@ -13,9 +13,8 @@ from typing import Any
 from shipper_tools import faultproxy
 from shipper_tools.faultproxy.link import FaultLink
 
-_STEER = {"reshape", "cut", "reset", "stall", "resume"}
-_HOLD = {"hold_request", "hold_response", "release"}
-_COMMANDS = _STEER | _HOLD | {"count", "note", "exchanged"}
+_STEER = {"reshape", "cut", "stall", "resume", "hold_request", "hold_response", "release"}
+_COMMANDS = _STEER | {"count", "note", "exchanged"}
 """Methods of the link that a line may name."""
 
 

@@ -12,10 +12,8 @@ import math
 import random
 import socket
 import struct
-import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
@@ -63,15 +61,6 @@ class _Item:
     """Free for the next read when this item is gone."""
 
 
-@dataclass
-class LinkCounts:
-    accepted: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    requests: dict[int, int] = field(default_factory=dict)
-    """Kafka requests by API key."""
-
-
 CONNECTING = -1
 """In place of an API key: a connection's handshake."""
 
@@ -95,7 +84,7 @@ class FaultLink:
         self.target = target
         self.shape = Conditions()
         self.stalled = False
-        self.counts = LinkCounts()
+        self.accepted = self.bytes_up = 0
         self.random = random.Random(0)
         self.connections: set[Connection] = set()
         self.request_to_hold: int | None = None
@@ -115,24 +104,18 @@ class FaultLink:
         listener.setblocking(False)
         while True:
             near, _ = await loop.sock_accept(listener)
-            self.counts.accepted += 1
+            self.accepted += 1
             connection = Connection(self, near)
             self.connections.add(connection)
             connection.opening = loop.create_task(connection.open())
 
-    def cut(self) -> int:
-        """Closes every connection; what was under way is lost. Returns how many there were."""
-        return self._end(lambda connection: connection.close())
-
-    def reset(self) -> int:
-        """As :meth:`cut`, but both ends see a connection reset."""
-        return self._end(lambda connection: connection.close(reset=True))
-
-    def _end(self, how: Callable[[Connection], None]) -> int:
-        there = list(self.connections)
-        for connection in there:
-            how(connection)
-        return len(there)
+    def cut(self, *, reset: bool = False) -> int:
+        """Closes every connection; what was under way is lost. Returns how many there were.
+        ``reset``: both ends see a connection reset."""
+        connections = list(self.connections)
+        for connection in connections:
+            connection.close(reset=reset)
+        return len(connections)
 
     def reshape(self, **shape: float) -> None:
         self.shape = replace(self.shape, **shape)
@@ -152,10 +135,9 @@ class FaultLink:
         found, self.exchanges = self.exchanges or [], []
         return [asdict(exchange) for exchange in found]
 
-    def count(self) -> dict[str, Any]:
+    def count(self) -> dict[str, int]:
         held = sum(pipe.held for pipe in self._pipes())
-        own = {"open": len(self.connections), "held": held, "cpu_seconds": time.process_time()}
-        return asdict(self.counts) | own
+        return {"open": len(self.connections), "held": held, "bytes_up": self.bytes_up}
 
     def stall(self) -> None:
         """Nothing moves any more, and nobody is told."""
@@ -187,7 +169,7 @@ class Connection:
         self.near = near
         self.far = socket.socket()
         self.pipes: tuple[Pipe, ...] = ()
-        self.number = link.counts.accepted
+        self.number = link.accepted
         self.awaited: int | None = None
         """Correlation id of the response to hold."""
         self.asked: dict[int, Exchange] = {}
@@ -391,7 +373,6 @@ class Pipe:
             self._connection.awaited = None
             return True
         api_key, correlation_id = head[1], head[3]
-        link.counts.requests[api_key] = link.counts.requests.get(api_key, 0) + 1
         if link.response_to_hold == api_key:
             link.response_to_hold = None
             self._connection.awaited = correlation_id
@@ -446,7 +427,9 @@ class Pipe:
         except OSError:
             self._connection.broke(self._sink)
             return False
-        self._count(sent)
+        self._queued_bytes -= sent
+        if self._direction == "up":
+            self._link.bytes_up += sent
         if item.data is not None and sent < len(item.data):
             item.data = item.data[sent:]
             if not self._writing:
@@ -457,13 +440,6 @@ class Pipe:
             self._link.buffers.append(item.buffer)
         self._queue.popleft()
         return True
-
-    def _count(self, sent: int) -> None:
-        self._queued_bytes -= sent
-        if self._direction == "up":
-            self._link.counts.bytes_up += sent
-        else:
-            self._link.counts.bytes_down += sent
 
     def _write_off(self) -> None:
         if self._writing:

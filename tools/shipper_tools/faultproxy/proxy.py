@@ -4,26 +4,15 @@ to do."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from shipper.errors import ShipperError
 from shipper_tools.faultproxy.link import Exchange
-
-
-class LinkShape(TypedDict, total=False):
-    """:class:`Conditions` to change; what is left out stays as it is."""
-
-    rtt_ms: float
-    jitter_ms: float
-    bytes_per_second: float
-    request_delay_ms: float
 
 
 class FaultProxyError(ShipperError):
@@ -35,11 +24,12 @@ class FaultProxy:
     Threads may share it.
 
     Args:
-        to: where it connects to, ``HOST:PORT``. port: where it listens on loopback; 0 for any free
-        one, known as :attr:`port` once it was started.
+        to: where it connects to, ``HOST:PORT``.
+        port: where it listens on loopback; 0 for any free one, known once it was started.
+        shape: see :class:`~shipper_tools.faultproxy.link.Conditions`.
     """
 
-    def __init__(self, to: str, port: int = 0, **shape: Unpack[LinkShape]) -> None:
+    def __init__(self, to: str, port: int = 0, **shape: float) -> None:
         self.to = to
         self.port = port
         self._shape = shape
@@ -60,27 +50,15 @@ class FaultProxy:
 
     def start(self) -> FaultProxy:
         """Raises FaultProxyError, for example when the port is taken."""
-        root = Path(__file__).resolve().parents[2]
+        words = f"-m shipper_tools.faultproxy --listen {self.address} --to {self.to}"
         # The process ends when its standard input does, that is when this process ends, however it
         # does.
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "shipper_tools.faultproxy",
-                "--listen",
-                self.address,
-                "--to",
-                self.to,
-            ],
+            [sys.executable, *words.split()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
-            },
         )
         self.port = int(self._answer()["listening"].rpartition(":")[2])
         self.shape(**self._shape)
@@ -105,9 +83,9 @@ class FaultProxy:
     ) -> None:
         self.stop()
 
-    def shape(self, **shape: Unpack[LinkShape]) -> None:
-        """Changes what the link is like, also for connections that are open. Bytes under way keep
-        their times."""
+    def shape(self, **shape: float) -> None:
+        """Changes conditions, also for connections that are open; those left out stay as they are.
+        Bytes under way keep their times."""
         self._tell("reshape", **shape)
 
     def cut(self) -> int:
@@ -116,7 +94,7 @@ class FaultProxy:
 
     def reset(self) -> int:
         """As :meth:`cut`, with a TCP reset."""
-        return int(self._tell("reset"))
+        return int(self._tell("cut", reset=True))
 
     def stall(self) -> None:
         """Nothing moves, connections stay open, new ones too: a black hole."""
@@ -151,10 +129,9 @@ class FaultProxy:
         were held."""
         return int(self._tell("release"))
 
-    def counts(self) -> dict[str, Any]:
-        """``open`` and ``accepted`` connections, ``held``, ``bytes_up``,
-        ``bytes_down``, ``requests`` by API key (as text), and the process' ``cpu_seconds``."""
-        counts: dict[str, Any] = self._tell("count")
+    def counts(self) -> dict[str, int]:
+        """``open`` connections, ``held`` requests and responses, ``bytes_up``."""
+        counts: dict[str, int] = self._tell("count")
         return counts
 
     def note_exchanges(self) -> None:
