@@ -1,45 +1,67 @@
-"""A peer for the benchmark: one idempotent producer of confluent-kafka, as most people would set it
-up. Prints its rate."""
+"""A peer for the benchmark: one producer of confluent-kafka. As a program, it is idempotent, as
+most people would set it up, sends random records and prints its rate."""
+
+from __future__ import annotations
 
 import argparse
 import itertools
 import os
-import sys
 import time
+from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--brokers", required=True)
-parser.add_argument("--topic", required=True)
-parser.add_argument("--records", type=int, required=True)
-parser.add_argument("--size", type=int, default=1000, help="bytes per record, random")
-arguments = parser.parse_args()
+_IDEMPOTENT = {
+    "enable.idempotence": True,
+    "linger.ms": 100,
+    "queue.buffering.max.kbytes": 131_072,
+}
 
-values = [os.urandom(arguments.size) for _ in range(1000)]
-failed = []
-producer = Producer(
-    {
-        "bootstrap.servers": arguments.brokers,
-        "enable.idempotence": True,
-        "batch.size": 1_000_000,
-        "batch.num.messages": 1_000_000,
-        "linger.ms": 100,
-        "queue.buffering.max.kbytes": 131_072,
-        "delivery.report.only.error": True,
-        "on_delivery": lambda error, message: failed.append(error),
-    }
-)
-began = time.monotonic()
-for value in itertools.islice(itertools.cycle(values), arguments.records):
-    while True:
-        try:
-            producer.produce(arguments.topic, value)
-            break
-        except BufferError:
-            producer.poll(0.05)
-left = producer.flush(120)
-seconds = time.monotonic() - began
-if failed or left:
-    sys.exit(f"{len(failed)} records failed, {left} were not acknowledged")
-print(f"librdkafka: {arguments.records / seconds:.0f} rec/s")
+
+def send(options: Mapping[str, object], topic: str, values: Iterable[bytes]) -> float:
+    """Return the seconds from the first record to the last acknowledgement. Raises RuntimeError if
+    a record was not acknowledged."""
+    failed: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer(
+        {
+            **options,
+            "batch.size": 1_000_000,
+            "batch.num.messages": 1_000_000,
+            "delivery.report.only.error": True,
+            "on_delivery": on_delivery,
+        }
+    )
+    began = time.monotonic()
+    for value in values:
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    left = producer.flush(120)
+    if failed or left:
+        raise RuntimeError(f"{len(failed)} records failed, {left} were not acknowledged")
+    return time.monotonic() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brokers", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--records", type=int, required=True)
+    parser.add_argument("--size", type=int, default=1000, help="bytes per record, random")
+    asked = parser.parse_args()
+    some = [os.urandom(asked.size) for _ in range(1000)]
+    values = itertools.islice(itertools.cycle(some), asked.records)
+    seconds = send(_IDEMPOTENT | {"bootstrap.servers": asked.brokers}, asked.topic, values)
+    print(f"librdkafka: {asked.records / seconds:.0f} rec/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@ page that loads nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import resources
 
 from jinja2 import Environment
@@ -12,19 +13,18 @@ from shipper.config.units import format_duration
 from shipper.report.markup import number
 from shipper_tools.bench.results import BenchResult, Case, Summary
 
-COLUMNS = (
-    *(
-        "contender",
-        "rec/s, median",
-        "lowest",
-        "highest",
-        "MB/s",
-        "client CPU s/M",
-        "broker CPU s/M",
-        "× best peer",
-        "peak MB",
-    ),
-)
+_CELLS: dict[str, Callable[[Summary], str]] = {
+    "contender": lambda one: one.contender.name,
+    "rec/s, median": lambda one: number(one.records_per_second.median),
+    "lowest": lambda one: number(one.records_per_second.lowest),
+    "highest": lambda one: number(one.records_per_second.highest),
+    "MB/s": lambda one: f"{one.megabytes_per_second:.1f}",
+    "client CPU s/M": lambda one: f"{one.client_cpu_per_million:.2f}",
+    "broker CPU s/M": lambda one: f"{one.cpu_seconds_per_million.get('broker', 0.0):.2f}",
+    "× best peer": lambda one: f"{one.times_best_peer:.2f}" if one.times_best_peer else "–",
+    "peak MB": lambda one: f"{one.peak_bytes / 1e6:,.0f}" if one.peak_bytes else "–",
+}
+COLUMNS = tuple(_CELLS)
 
 
 def by_case(result: BenchResult) -> list[tuple[Case, list[Summary]]]:
@@ -36,17 +36,7 @@ def by_case(result: BenchResult) -> list[tuple[Case, list[Summary]]]:
 
 def cells(summary: Summary) -> list[str]:
     """Return the cells of a contender's row, by :data:`COLUMNS`."""
-    rate, times, peak = summary.records_per_second, summary.times_best_peer, summary.peak_bytes
-    broker = summary.cpu_seconds_per_million.get("broker", 0.0)
-    return [
-        summary.contender.name,
-        *(number(value) for value in (rate.median, rate.lowest, rate.highest)),
-        f"{summary.megabytes_per_second:.1f}",
-        f"{summary.client_cpu_per_million:.2f}",
-        f"{broker:.2f}",
-        f"{times:.2f}" if times else "–",
-        f"{peak / 1e6:,.0f}" if peak else "–",
-    ]
+    return [cell(summary) for cell in _CELLS.values()]
 
 
 def render(result: BenchResult) -> str:

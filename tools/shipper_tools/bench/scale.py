@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
-from confluent_kafka import Producer
 
 from shipper.config import load_cluster, load_pipeline, resolve_uri
 from shipper.kafka.client import ClusterClient
@@ -20,7 +19,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import EncodedRecord, FileId, SplitId
-from shipper_tools.bench import cold
+from shipper_tools.bench import cold, one_producer
 from shipper_tools.bench.files import FILES, Files
 from shipper_tools.bench.machine import process_seconds
 from shipper_tools.bench.plan import Scenario
@@ -157,7 +156,8 @@ def _alone(
             codec.compress(block)
 
     def send(topic: str) -> None:
-        _send(producer_options(world.bootstrap(case), case.compression), topic, paths)
+        options = producer_options(world.bootstrap(case), case.compression)
+        one_producer.send(options, topic, _lines(paths))
 
     steps: dict[str, Callable[[str], None]] = {
         "reading": read,
@@ -187,15 +187,8 @@ def _blocks(paths: list[Path]) -> Iterator[bytes]:
                 yield block
 
 
-def _send(options: dict[str, str], topic: str, paths: list[Path]) -> None:
-    producer = Producer({**options, "batch.num.messages": 1_000_000, "batch.size": 1_000_000})
+def _lines(paths: list[Path]) -> Iterator[bytes]:
     for path in paths:
         with path.open("rb") as file:
             for line in file:
-                while True:
-                    try:
-                        producer.produce(topic, line[:-1])
-                        break
-                    except BufferError:
-                        producer.poll(0.05)
-    producer.flush()
+                yield line[:-1]

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from shipper.config.units import write_size
@@ -19,20 +18,28 @@ from shipper_tools.bench.machine import ended_children_seconds
 from shipper_tools.bench.results import Contender, Measurement
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import find_java
-from shipper_tools.dev.kafka import JARS
+from shipper_tools.dev.kafka_tools import JARS
 
 _TIMEOUT_SECONDS = 240.0
 _LEAST_TRANSACTIONS = 4
+# Options of the peers' tools; each has a command of its own.
+_JAVA = (
+    "--topic {topic} --num-records {records} --throughput -1 --record-size {size} --producer-props "
+    "bootstrap.servers={bootstrap} acks=all batch.size=1000000 linger.ms=100 "
+    "buffer.memory=134217728 max.request.size=1048576"
+)
+_ONE_PRODUCER = "--brokers {bootstrap} --topic {topic} --records {records} --size {size}"
+_SARAMA = (
+    "-required-acks -1 -flush-bytes 500000 -flush-frequency 100ms -version 2.8.0 "
+    "-max-open-requests 5 -message-load {records} -message-size {size} -compression none "
+    "-brokers {bootstrap} -topic {topic} -partition 0 -partitioner manual"
+)
+_FRANZ = "-brokers {bootstrap} -topic {topic} -records {records} -compression none -size {size}"
 _RATE = re.compile(r"([0-9][0-9.,]*) rec(?:ords)?/s")
-_ONE_PRODUCER = Path(__file__).with_name("one_producer.py")
 
 
 class SenderFailed(ShipperError):
     """A contender did not end well."""
-
-
-Command = Callable[[str, str, int, int], list[str]]
-"""The command that sends to a bootstrap and a topic so many records of such a size."""
 
 
 @dataclass(frozen=True)
@@ -73,37 +80,49 @@ def lanes(count: int) -> Sender:
 
 
 def peers(folder: Path | None) -> list[Sender]:
-    """Return Java's producer and librdkafka's, as most people would set them up, and what was built
-    in ``folder``: Sarama's own tool and a producer of franz-go."""
-    librdkafka = "idempotent, 1 MB batches; librdkafka keeps one request in flight per partition"
+    """Return Java's producer (from the jars of the dev server) and librdkafka's, as most people
+    would set them up, and what was built in ``folder``: Sarama's own tool and a producer of
+    franz-go."""
+    java = [str(find_java().path), "-Xmx512m", "-cp", f"{resolve_jars(JARS)}/*"]
+    found = [
+        _peer(
+            "Java producer",
+            "idempotent, 5 requests in flight, 1 MB batches",
+            [*java, "org.apache.kafka.tools.ProducerPerformance"],
+            _JAVA,
+        ),
+        _peer(
+            "librdkafka, one producer",
+            "idempotent, 1 MB batches; librdkafka keeps one request in flight per partition",
+            [sys.executable, "-m", "shipper_tools.bench.one_producer"],
+            _ONE_PRODUCER,
+        ),
+    ]
     sarama = "not idempotent, 5 requests in flight, 500 kB batches"
-    found: list[tuple[str, str, Command]] = [
-        ("Java producer", "idempotent, 5 requests in flight, 1 MB batches", _java),
-        ("librdkafka, one producer", librdkafka, _one_producer),
-    ]
-    for name, place in (("Sarama 1.38.1", "sarama-1.38"), ("Sarama 1.61.1", "sarama-now")):
-        if folder and (binary := folder / place / "kafka-producer-performance").exists():
-            found.append((name, sarama, partial(_sarama, binary)))
-    if folder and (binary := folder / "franz").is_file():
-        found.append(("franz-go", "idempotent, 1 MB batches", partial(_franz, binary)))
-    return [
-        _peer(Contender(name=name, settings=settings), command) for name, settings, command in found
-    ]
+    for name, settings, place, options in (
+        ("Sarama 1.38.1", sarama, "sarama-1.38/kafka-producer-performance", _SARAMA),
+        ("Sarama 1.61.1", sarama, "sarama-now/kafka-producer-performance", _SARAMA),
+        ("franz-go", "idempotent, 1 MB batches", "franz", _FRANZ),
+    ):
+        if folder and (folder / place).is_file():
+            found.append(_peer(name, settings, [str(folder / place)], options))
+    return found
 
 
-def _peer(contender: Contender, command: Command) -> Sender:
+def _peer(name: str, settings: str, command: list[str], options: str) -> Sender:
     def send(bootstrap: str, topic: str, measured: Measurement, records: int) -> None:
         """The rate is the better one of what the tool prints last, which leaves its start out, and
         what the clock says."""
         size, began = measured.case.record_bytes or 0, time.monotonic()
-        said = _run(command(bootstrap, topic, records, size), measured)
+        told = {"bootstrap": bootstrap, "topic": topic, "records": records, "size": size}
+        said = _run([*command, *options.format(**told).split()], measured)
         measured.seconds = time.monotonic() - began
         rates = [float(rate.replace(",", "")) for rate in _RATE.findall(said)]
         if rates and rates[-1] > 0:
             measured.seconds = min(measured.seconds, records / rates[-1])
         measured.records, measured.bytes = records, records * size
 
-    return Sender(contender, send)
+    return Sender(Contender(name=name, settings=settings), send)
 
 
 def _run(command: list[str], measured: Measurement, stdin: str = "") -> str:
@@ -120,36 +139,3 @@ def _run(command: list[str], measured: Measurement, stdin: str = "") -> str:
         raise SenderFailed(f"{name} failed (exit code {done.returncode}): {said.strip()[-800:]}")
     measured.cpu_seconds["client"] = ended_children_seconds() - before
     return done.stdout
-
-
-def _java(bootstrap: str, topic: str, records: int, size: int) -> list[str]:
-    """Java's ProducerPerformance, from the jars of the dev server."""
-    properties = (
-        f"bootstrap.servers={bootstrap} acks=all batch.size=1000000 linger.ms=100 "
-        "buffer.memory=134217728 max.request.size=1048576"
-    )
-    words = f"--topic {topic} --num-records {records} --throughput -1 --record-size {size}"
-    words = (
-        f"-Xmx512m -cp {resolve_jars(JARS)}/* org.apache.kafka.tools.ProducerPerformance {words} "
-        f"--producer-props {properties}"
-    )
-    return [str(find_java().path), *words.split()]
-
-
-def _one_producer(bootstrap: str, topic: str, records: int, size: int) -> list[str]:
-    words = f"--brokers {bootstrap} --topic {topic} --records {records} --size {size}"
-    return [sys.executable, str(_ONE_PRODUCER), *words.split()]
-
-
-def _sarama(binary: Path, bootstrap: str, topic: str, records: int, size: int) -> list[str]:
-    words = (
-        "-required-acks -1 -flush-bytes 500000 -flush-frequency 100ms -version 2.8.0 "
-        f"-max-open-requests 5 -message-load {records} -message-size {size} -compression none "
-        f"-brokers {bootstrap} -topic {topic} -partition 0 -partitioner manual"
-    )
-    return [str(binary), *words.split()]
-
-
-def _franz(binary: Path, bootstrap: str, topic: str, records: int, size: int) -> list[str]:
-    words = f"-brokers {bootstrap} -topic {topic} -records {records} -compression none -size {size}"
-    return [str(binary), *words.split()]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 import psutil
 from confluent_kafka import Message
@@ -27,32 +27,22 @@ _PATIENCE_SECONDS = 30.0
 _TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
 
 
-class World:
+class World(ExitStack):
     """One broker behind a link whose shape changes from case to case. Clients pass the link only if
     a case has distance."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._server = KafkaServer(
             folder, far_port=free_port(), heap_mb=_HEAP_MB, die_with_parent=True
         )
-        self._stack = ExitStack()
         self._link = FaultProxy(self._server.far_listener, self._server.far_port or 0)
         self._numbers = itertools.count(1)
 
-    def __enter__(self) -> World:
-        with ExitStack() as stack:
-            stack.enter_context(self._server)
-            stack.enter_context(self._link)
-            self._stack = stack.pop_all()
+    def __enter__(self) -> Self:
+        self.enter_context(self._server)
+        self.enter_context(self._link)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def bootstrap(self, case: Case) -> str:
         """Return where clients begin in this case. :meth:`measured` makes the way there what the
