@@ -1,8 +1,7 @@
 """Figures of the project's prose: ``make words``.
 
-Prints the share of docstrings that open with a fragment, errors without a code, and the line and
-sentence lengths of the docs. ``--check`` exits with 1 if a figure is beyond its limit, and names
-what to change.
+Prints the share of docstrings that open with a fragment, and the line and sentence lengths of the
+docs. ``--check`` exits with 1 if a figure is beyond its limit, and names what to change.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ MOST_COLUMNS = 100
 MEDIAN_WORDS, MOST_WORDS = 16, 30
 """Words per sentence in the docs: the median, and the 95th percentile."""
 
-_CODE = re.compile(r"SHIP-\d{3}")
 _OPENERS_TEXT = """
 after also anything as at before behind besides but by else elsewhere empty even everything for
 from he how if in instead it its like neither never nobody none not nothing of on once only or
@@ -74,22 +72,6 @@ def _string(node: ast.stmt) -> str:
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
 
 
-def without_code() -> list[str]:
-    """Return the names of shipper's error classes that have no code."""
-    from shipper import errors
-
-    def below(error: type[errors.ShipperError]) -> Iterator[type[errors.ShipperError]]:
-        yield error
-        for kind in error.__subclasses__():
-            yield from below(kind)
-
-    return [
-        kind.__name__
-        for kind in below(errors.ShipperError)
-        if not _CODE.fullmatch(str(getattr(kind, "code", "")))
-    ]
-
-
 def measure_docs(root: Path) -> DocFigures:
     """Measure README and docs/**/*.md: lines, and sentences of prose outside code and tables."""
     long_lines, lengths = [], []
@@ -123,9 +105,8 @@ def main() -> int:
     asked = parser.parse_args()
     every = list(docstrings(Path()))
     fragments = [found for found in every if found.is_fragment()]
-    share, uncoded, docs = len(fragments) / len(every), without_code(), measure_docs(Path())
+    share, docs = len(fragments) / len(every), measure_docs(Path())
     print(f"docstrings that open with a fragment  {share:.1%} of {len(every):,}")
-    print(f"error classes without a code          {len(uncoded)}")
     print(f"docs: lines over {MOST_COLUMNS} columns          {len(docs.long_lines)}")
     print(
         f"docs: words per sentence              median {docs.median:g}, 95 % {docs.percentile}"
@@ -137,8 +118,6 @@ def main() -> int:
     wrong = []
     if share > MOST_FRAGMENTS:
         wrong.append(f"more than {MOST_FRAGMENTS:.1%} of the docstrings open with a fragment")
-    if uncoded:
-        wrong.append(f"errors without a code: {', '.join(uncoded)}")
     if docs.long_lines:
         wrong.append(f"longer than {MOST_COLUMNS} columns: {', '.join(docs.long_lines)}")
     if docs.median > MEDIAN_WORDS or docs.percentile > MOST_WORDS:

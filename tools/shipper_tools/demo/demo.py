@@ -28,8 +28,8 @@ from shipper.config import load_cluster
 from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.processes import exclusive
+from shipper.report.late import newest
 from shipper.report.results import RunReport
-from shipper.report.run_folder import RunFolder
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 from shipper_tools.demo.config import (
@@ -167,7 +167,9 @@ class _Demo:
         """Raises ShipperError if the run did not send ``expected`` records, or the counts
         disagree."""
         follow(self._airflow, PIPELINE, run_id, self._console)
-        report = self._report()
+        last = newest(str(self._folder / "runs"), PIPELINE, self._window)
+        assert last is not None, "a run that succeeded has a folder"
+        report = last.need("report", RunReport)
         with self._console.status("counting what is in the topics, with Java's console consumer"):
             counts = self._count(report)
         self._console.print(_table(counts))
@@ -178,15 +180,6 @@ class _Demo:
                 f"{report.page}"
             )
         self._say(f"[bold]{sent:,} sent[/]; {there:,} are there. Report: {report.page}")
-
-    def _report(self) -> RunReport:
-        """Of the last run: a run's id begins with the time."""
-
-        runs, window = str(self._folder / "runs"), self._window
-        anyone = RunFolder(runs, PIPELINE, window.start, window.end, "any")
-        latest = max(path.name for path in Path(anyone.uri).parent.iterdir())
-        found = RunFolder(runs, PIPELINE, window.start, window.end, latest)
-        return found.need("report", RunReport)
 
     def _count(self, report: RunReport) -> dict[str, _TopicCounts]:
         sent = {topic.topic: topic.delivered for ship in report.ships for topic in ship.topics}

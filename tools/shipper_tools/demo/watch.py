@@ -54,27 +54,20 @@ def follow(airflow: Airflow, dag_id: str, run_id: str, console: Console) -> None
     """
     url = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}"
     shown: set[str] = set()
-    started = time.monotonic()
-    with console.status("waiting for the scheduler") as status:
-        while True:
-            state = airflow.call("GET", url)["state"]
-            tasks = airflow.call("GET", f"{url}/taskInstances?order_by=start_date")[
-                "task_instances"
-            ]
-            for task in tasks:
-                if task["end_date"] and task["state"] in _MARKS and task["task_id"] not in shown:
-                    shown.add(task["task_id"])
-                    console.print(_line(task))
-            status.update(_at_work(tasks, time.monotonic() - started))
-            if state == "success":
-                return
-            if state == "failed":
-                raise AirflowError(_why(airflow, url, tasks))
-            if time.monotonic() - started > _RUN_WITHIN_SECONDS:
-                raise AirflowError(
-                    f"the run {run_id} was not over after {_RUN_WITHIN_SECONDS:.0f} seconds"
-                )
-            time.sleep(_POLL_SECONDS)
+
+    def over() -> bool | None:
+        state = airflow.call("GET", url)["state"]
+        tasks = airflow.call("GET", f"{url}/taskInstances?order_by=start_date")["task_instances"]
+        for task in tasks:
+            if task["end_date"] and task["state"] in _MARKS and task["task_id"] not in shown:
+                shown.add(task["task_id"])
+                console.print(_line(task))
+        if state == "failed":
+            raise AirflowError(_why(airflow, url, tasks))
+        return state == "success" or None
+
+    with console.status("Airflow is at work"):
+        wait_for(f"the end of the run {run_id}", over, _RUN_WITHIN_SECONDS)
 
 
 _MARKS = {
@@ -89,13 +82,6 @@ def _line(task: Mapping[str, Any]) -> Text:
     mark, colour = _MARKS[task["state"]]
     return Text.assemble(
         "  ", (mark, colour), f" {task['task_id']:<24}", (f"{task['duration'] or 0:6.1f} s", "dim")
-    )
-
-
-def _at_work(tasks: list[dict[str, Any]], seconds: float) -> str:
-    running = [task["task_id"] for task in tasks if task["state"] == "running"]
-    return (
-        f"{', '.join(running) or 'between two tasks'} [dim]({seconds:.0f} s since the run began)[/]"
     )
 
 

@@ -92,29 +92,26 @@ def up(
     ]
     if as_json:
         _print_json(started)
-    else:
-        for server in started:
+        return
+    for server in started:
+        folder = _short(server.directory)
+        _print(f"{server.name} runs at {_addresses(server)} ({_pids(server)}, data in {folder})")
+        if "secure" in server.addresses:
             _print(
-                f"{server.name} runs at {_addresses(server)} ({_pids(server)}, data in "
-                f"{_short(server.directory)})"
+                f"To use it: cp {folder}/secure.yaml config/clusters/, and `clusters: [secure]` in "
+                "a pipeline"
             )
-            if "secure" in server.addresses:
-                _print(
-                    f"To use it: cp {_short(server.directory / 'secure.yaml')} config/clusters/, "
-                    "and `clusters: [secure]` in a pipeline"
-                )
-            if server.name == ServerName.YARN:
-                _print(
-                    f"To use it: export HADOOP_CONF_DIR={_short(server.directory / 'conf')}, and "
-                    "`runner: {kind: yarn}` in a pipeline"
-                )
-            if server.name == ServerName.AIRFLOW:
-                _print(
-                    "No login: who reaches the port is its administrator. A pipeline that is "
-                    f"saved in {_short(config.absolute())} is a DAG within "
-                    f"{SAVED_TO_DAG_SECONDS} s, paused at first. Its commands: "
-                    f"AIRFLOW_HOME={_short(server.directory)} airflow …"
-                )
+        if server.name == ServerName.YARN:
+            _print(
+                f"To use it: export HADOOP_CONF_DIR={folder}/conf, and `runner: {{kind: yarn}}` in "
+                "a pipeline"
+            )
+        if server.name == ServerName.AIRFLOW:
+            _print(
+                "No login: who reaches the port is its administrator. A pipeline that is saved in "
+                f"{_short(config.absolute())} is a DAG within {SAVED_TO_DAG_SECONDS} s, paused at "
+                f"first. Its commands: AIRFLOW_HOME={folder} airflow …"
+            )
 
 
 @app.command(epilog="Examples: `shipper dev down` · `shipper dev down kafka --purge`")
@@ -224,14 +221,6 @@ def _address(name: ServerName) -> str:
     return next(iter(server.addresses.values()))
 
 
-def _document(server: ServerState) -> dict[str, object]:
-    return {
-        **server.addresses,
-        "pids": [process.pid for process in server.processes],
-        "directory": str(server.directory),
-    }
-
-
 def _addresses(server: ServerState) -> str:
     return ", ".join(address for name, address in server.addresses.items() if name != "config")
 
@@ -254,4 +243,12 @@ def _print(line: str) -> None:
 
 
 def _print_json(found: list[ServerState]) -> None:
-    typer.echo(json.dumps({server.name: _document(server) for server in found}, indent=2))
+    document = {
+        server.name: {
+            **server.addresses,
+            "pids": [process.pid for process in server.processes],
+            "directory": str(server.directory),
+        }
+        for server in found
+    }
+    typer.echo(json.dumps(document, indent=2))

@@ -16,7 +16,8 @@ from shipper.config.records import LINES_HEADER
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-_TOOLS = "org.apache.kafka.tools"
+_FIELDS = ("timestamp", "partition", "offset", "headers", "key", "value")
+"""All of a record, in the order in which the consumer prints it."""
 #: How long the consumer waits for one more record. Short, because a read that ended too early is
 #: simply continued.
 _IDLE_MS, _LONGEST_IDLE_MS = 2_000, 30_000
@@ -47,6 +48,21 @@ class _Marks:
             f"<{secrets.token_hex(16)}>".encode() for _ in range(4)
         )
 
+    def options(self, fields: Iterable[str]) -> list[str]:
+        """Return the consumer's options that print the fields with these separators."""
+        properties = {
+            **{f"print.{field}": "true" for field in fields},
+            "line.separator": self.record.decode(),
+            "key.separator": self.field.decode(),
+            "headers.separator": self.header.decode(),
+            "null.literal": self.null.decode(),
+        }
+        return [
+            word
+            for name, value in properties.items()
+            for word in ("--formatter-property", f"{name}={value}")
+        ]
+
     def nullable(self, data: bytes) -> bytes | None:
         return None if data == self.null else data
 
@@ -62,7 +78,7 @@ def read_topic(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> li
             as happens while a transaction is open in the topic.
     """
     marks = _Marks()
-    values = list(_read(bootstrap, topic, marks, ["value"], timeout_seconds))
+    values = list(_read(bootstrap, topic, marks, ("value",), timeout_seconds))
     if marks.null in values:
         raise ValueError(f"Topic {topic} holds a record without a value (null).")
     return values
@@ -76,9 +92,8 @@ def read_records(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> 
         DevServerError: as in :func:`read_topic`.
     """
     marks = _Marks()
-    fields = ["timestamp", "partition", "offset", "headers", "key", "value"]
     return [
-        _record(line, marks) for line in _read(bootstrap, topic, marks, fields, timeout_seconds)
+        _record(line, marks) for line in _read(bootstrap, topic, marks, _FIELDS, timeout_seconds)
     ]
 
 
@@ -118,7 +133,7 @@ def _header(text: bytes, marks: _Marks) -> tuple[str, bytes | None]:
 
 
 def _read(
-    bootstrap: str, topic: str, marks: _Marks, fields: list[str], timeout_seconds: float
+    bootstrap: str, topic: str, marks: _Marks, fields: Iterable[str], timeout_seconds: float
 ) -> Iterator[bytes]:
     """Run the consumer until its group has passed the end of every partition that was there at the
     beginning.
@@ -129,9 +144,16 @@ def _read(
     until the position says that nothing is left.
     """
     deadline = time.monotonic() + timeout_seconds
-    ends = _offsets(
-        _tool(bootstrap, f"{_TOOLS}.GetOffsetShell", ["--topic", topic], deadline), topic
-    )
+
+    def tool(name: str, *arguments: str) -> bytes:
+        # A deadline ends the asking, never a tool in the middle of its answer.
+        left = max(_TOOL_SECONDS, deadline - time.monotonic())
+        words = ["--bootstrap-server", bootstrap, *arguments]
+        return run_kafka_tool(f"org.apache.kafka.tools.{name}", words, timeout_seconds=left)
+
+    # Lines TOPIC:PARTITION:OFFSET
+    rows = [row.rsplit(":", 2) for row in tool("GetOffsetShell", "--topic", topic).decode().split()]
+    ends = {int(row[1]): int(row[2]) for row in rows if len(row) == 3 and row[0] == topic}
     if not ends:
         raise DevServerError(f"There is no topic {topic} at {bootstrap}.")
     group = f"shipper-read-{secrets.token_hex(8)}"
@@ -144,55 +166,16 @@ def _read(
                 f"{timeout_seconds:.0f} s: got to {passed} of {ends} (partition: offset). A "
                 "transaction may be open there, which holds readers back."
             )
-        out = _consume(bootstrap, topic, group, marks, fields, idle_ms, deadline)
+        words = f"--topic {topic} --group {group} --from-beginning --timeout-ms {idle_ms}"
+        words += " --isolation-level read_committed"
+        out = tool("consumer.ConsoleConsumer", *words.split(), *marks.options(fields))
         yield from out.split(marks.record)[:-1]
         # Over a bad link joining the group alone may take longer than that.
         idle_ms = min(2 * idle_ms, _LONGEST_IDLE_MS)
-        passed = _positions(bootstrap, topic, group, deadline)
-
-
-def _consume(
-    bootstrap: str,
-    topic: str,
-    group: str,
-    marks: _Marks,
-    fields: list[str],
-    idle_ms: int,
-    deadline: float,
-) -> bytes:
-    options = {f"print.{field}": "true" for field in fields} | {
-        "line.separator": marks.record.decode(),
-        "key.separator": marks.field.decode(),
-        "headers.separator": marks.header.decode(),
-        "null.literal": marks.null.decode(),
-    }
-    words = f"--group {group} --from-beginning --isolation-level read_committed"
-    arguments = [*words.split(), "--timeout-ms", str(idle_ms), "--topic", topic]
-    for name, value in options.items():
-        arguments += ["--formatter-property", f"{name}={value}"]
-    return _tool(bootstrap, f"{_TOOLS}.consumer.ConsoleConsumer", arguments, deadline)
-
-
-def _positions(bootstrap: str, topic: str, group: str, deadline: float) -> dict[int, int]:
-    arguments = ["--describe", "--offsets", "--group", group]
-    out = _tool(bootstrap, f"{_TOOLS}.consumer.group.ConsumerGroupCommand", arguments, deadline)
-    rows = [line.split() for line in out.decode().splitlines()]
-    return {
-        int(row[2]): int(row[3])
-        for row in rows
-        if len(row) > 3 and row[:2] == [group, topic] and row[3].isdigit()
-    }
-
-
-def _offsets(out: bytes, topic: str) -> dict[int, int]:
-    """Partition to end offset, from lines ``topic:partition:offset``."""
-    rows = [line.rsplit(":", 2) for line in out.decode().splitlines()]
-    return {int(row[1]): int(row[2]) for row in rows if len(row) == 3 and row[0] == topic}
-
-
-def _tool(bootstrap: str, main_class: str, arguments: list[str], deadline: float) -> bytes:
-    # A deadline ends the asking, never a tool in the middle of its answer.
-    left = max(_TOOL_SECONDS, deadline - time.monotonic())
-    return run_kafka_tool(
-        main_class, ["--bootstrap-server", bootstrap, *arguments], timeout_seconds=left
-    ).out
+        words = f"--describe --offsets --group {group}"
+        lines = tool("consumer.group.ConsumerGroupCommand", *words.split()).decode().splitlines()
+        passed = {
+            int(row[2]): int(row[3])
+            for row in map(str.split, lines)
+            if len(row) > 3 and row[:2] == [group, topic] and row[3].isdigit()
+        }

@@ -27,11 +27,7 @@ _WATCHDOG = (
 def stop(process: ProcessId, grace_seconds: float) -> None:
     """Ask with TERM, insist with KILL after ``grace_seconds``, return when it is gone. Does nothing
     if it is."""
-    send(process, signal.SIGTERM)
-    send(process, signal.SIGCONT)  # a paused process would not hear the TERM
-    if not _gone_within(process, grace_seconds):
-        send(process, signal.SIGKILL)
-        _gone_within(process, 10.0)
+    _end(_itself(process), grace_seconds)
 
 
 def stop_family(process: ProcessId, grace_seconds: float) -> None:
@@ -40,43 +36,60 @@ def stop_family(process: ProcessId, grace_seconds: float) -> None:
     the session alone."""
     family = _family(process)
     stop(process, grace_seconds)
-    family |= _family(process)  # what it started meanwhile
-    for member in family:
+    _end(family | _family(process), grace_seconds)  # with what it started meanwhile
+
+
+def _end(members: set[psutil.Process], grace_seconds: float) -> None:
+    for member in members:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.terminate()
-    for member in _left_after(grace_seconds, family):
+            member.resume()  # a paused process would not hear the TERM
+    for member in _left_after(grace_seconds, members):
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    _left_after(10.0, family)
+    _left_after(10.0, members)
 
 
-def _left_after(seconds: float, family: set[psutil.Process]) -> list[psutil.Process]:
+def _left_after(seconds: float, members: set[psutil.Process]) -> list[psutil.Process]:
     """Wait until they have ended. psutil's own wait fails where a process is reaped by another one
     while it opens a handle for it."""
     deadline = time.monotonic() + seconds
-    while (left := [member for member in family if _runs(member)]) and time.monotonic() < deadline:
+    while (left := [each for each in members if _runs(each)]) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
 
 
 def _runs(member: psutil.Process) -> bool:
+    """Return False for a process that waits to be reaped. If only its first thread has ended, it
+    looks like one; until the others have, its ports are taken."""
     try:
-        return bool(member.is_running() and member.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+        return bool(member.is_running()) and (
+            member.status() != psutil.STATUS_ZOMBIE
+            or len(list(Path(f"/proc/{member.pid}/task").iterdir())) > 1
+        )
+    except (psutil.NoSuchProcess, OSError):
         return False
 
 
-def _family(process: ProcessId) -> set[psutil.Process]:
-    """All but itself; nobody, if its number is another's by now."""
-    found: set[psutil.Process] = set()
+def _itself(process: ProcessId) -> set[psutil.Process]:
+    """Return nobody if it is gone, or its number is another's by now."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        if not process.alive() and psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
-            return found
+        found = psutil.Process(process.pid)
+        if process.alive() or found.status() == psutil.STATUS_ZOMBIE:
+            return {found}
+    return set()
+
+
+def _family(process: ProcessId) -> set[psutil.Process]:
+    """Return all but itself; nobody, if its number is another's by now."""
+    itself, found = _itself(process), set[psutil.Process]()
+    if not itself and psutil.pid_exists(process.pid):
+        return found
     for pid in (process.pid, *session_members(process.pid)):
         with contextlib.suppress(psutil.NoSuchProcess):
             member = psutil.Process(pid)
             found |= {member, *member.children(recursive=True)}
-    return {member for member in found if member.pid != process.pid}
+    return found - itself
 
 
 def send(process: ProcessId, number: signal.Signals) -> None:
@@ -84,28 +97,6 @@ def send(process: ProcessId, number: signal.Signals) -> None:
     if process.alive():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
-
-
-def _gone_within(process: ProcessId, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while process.alive() or _is_ending(process):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _is_ending(process: ProcessId) -> bool:
-    """Whether only its first thread has ended, which makes it look dead; until the others have, its
-    ports are taken."""
-    try:
-        seen = psutil.Process(process.pid)
-        return (
-            seen.status() == psutil.STATUS_ZOMBIE
-            and len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 1
-        )
-    except (psutil.Error, OSError):
-        return False
 
 
 class ServerProcess:
