@@ -10,6 +10,7 @@ from typing import Self
 
 import psutil
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
@@ -17,7 +18,6 @@ from shipper.verify.readback import OffsetRange, ReadBack, SpanSums
 from shipper_tools.bench.machine import process_seconds
 from shipper_tools.bench.results import Case, Measurement
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.ports import free_port
 from shipper_tools.faultproxy.proxy import FaultProxy
 
@@ -69,8 +69,8 @@ class World(ExitStack):
         """Create a topic for the ``with`` block, and delete it afterwards."""
         name = self.create_topic(case)
         yield name
-        words = f"--bootstrap-server {self._server.bootstrap} --delete --if-exists --topic {name}"
-        run_kafka_tool("org.apache.kafka.tools.TopicCommand", words.split())
+        admin = AdminClient({"bootstrap.servers": self._server.bootstrap})
+        admin.delete_topics([name])[name].result(_PATIENCE_SECONDS)
 
     @contextmanager
     def measured(self, measured: Measurement) -> Iterator[None]:

@@ -8,7 +8,6 @@ and tests only: whoever reaches the port is its administrator.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import secrets
@@ -24,7 +23,7 @@ from shipper.cli.dags import write_dag_files
 from shipper.errors import UsageError
 from shipper.jars import Say
 from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.http import DIRECT
+from shipper_tools.dev.http import DIRECT, json_at
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import write_for_us_alone
 from shipper_tools.dev.server import Server
@@ -39,10 +38,12 @@ class Airflow(Server):
     a small machine.
 
     Args:
-        home: ``AIRFLOW_HOME``. environment: further environment variables, such as
-        ``SHIPPER_CONFIG``; its tasks see them too. port: None for any that is free. database:
-        SQLAlchemy's URL of an empty one, or of what an earlier start left there. None: SQLite,
-        below ``home``. python: of the environment that Airflow is installed in; None for this one.
+        home: ``AIRFLOW_HOME``.
+        environment: further environment variables, such as ``SHIPPER_CONFIG``; its tasks see them.
+        port: None for any that is free.
+        database: SQLAlchemy's URL of an empty one, or of what an earlier start left there. None:
+            SQLite, below ``home``.
+        python: of the environment that Airflow is installed in; None for this one.
     """
 
     title = "Airflow"
@@ -68,7 +69,7 @@ class Airflow(Server):
         self._log_ports = free_port(), free_port()
         self._bin = (python or Path(sys.executable)).parent
         self._executable = str(self._bin / "airflow")
-        self._token: str | None = None
+        self._token = ""
 
     @property
     def home(self) -> Path:
@@ -132,7 +133,19 @@ class Airflow(Server):
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer to a request to ``/api/v2/PATH``. Raises AirflowError."""
-        return self._request(method, f"/api/v2/{path}", body)
+        # Nobody has to log in, but each request needs a token.
+        self._token = self._token or json_at(f"{self.url}/auth/token", 30).get("access_token", "")
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/api/v2/{path}", data, headers, method=method)
+        try:
+            with DIRECT.open(request, timeout=30) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:1000]
+            raise AirflowError(f"Airflow refused {method} {path}: {error.code} {said}") from error
+        except OSError as error:
+            raise AirflowError(f"Airflow does not answer {method} {path}: {error}") from error
 
     def _launch(self) -> None:
         """Start the process that starts the others. Raises UsageError if Airflow is not
@@ -149,13 +162,11 @@ class Airflow(Server):
 
     def _answers(self) -> bool:
         """True if its scheduler, DAG processor and API answer."""
-        with contextlib.suppress(AirflowError):
-            health = self._request("GET", "/api/v2/monitor/health", authorized=False)
-            return all(
-                health[part]["status"] == "healthy"
-                for part in ("metadatabase", "scheduler", "dag_processor")
-            )
-        return False
+        health = json_at(f"{self.url}/api/v2/monitor/health", 30)
+        return all(
+            health.get(part, {}).get("status") == "healthy"
+            for part in ("metadatabase", "scheduler", "dag_processor")
+        )
 
     def _settings(self) -> dict[str, str]:
         """Return ``SECTION__OPTION`` → value."""
@@ -189,33 +200,6 @@ class Airflow(Server):
             "\n".join([f"[{section}]", *options]) for section, options in sections.items()
         )
         write_for_us_alone(self.home / "airflow.cfg", f"{text}\n")
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        authorized: bool = True,
-    ) -> Any:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if authorized:
-            headers["Authorization"] = f"Bearer {self._bearer()}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)
-        try:
-            with DIRECT.open(request, timeout=30) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:1000]
-            raise AirflowError(f"Airflow refused {method} {path}: {error.code} {said}") from error
-        except OSError as error:
-            raise AirflowError(f"Airflow does not answer {method} {path}: {error}") from error
-
-    def _bearer(self) -> str:
-        if self._token is None:
-            self._token = str(self._request("GET", "/auth/token", authorized=False)["access_token"])
-        return self._token
 
 
 def _keys(file: Path) -> dict[str, str]:

@@ -15,11 +15,10 @@ from shipper.errors import UsageError
 from shipper.terminal import visible
 from shipper_tools.dev import servers
 from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
-from shipper_tools.dev.kafka_tools import run_kafka_tool
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.servers import ServerName
-from shipper_tools.dev.state import ServerState, dev_home
+from shipper_tools.dev.state import ServerState, dev_home, load
 
 app = typer.Typer(
     name="dev",
@@ -140,7 +139,7 @@ def status(as_json: AsJson = False) -> None:
     known = {server.name: server for server in servers.remembered(home)}
     died = any(not server.running for server in known.values())
     if as_json:
-        _print_json(servers.running(home))
+        _print_json([server for server in known.values() if server.running])
         raise typer.Exit(1 if died else 0)
     table = Table("server", "state", "address", "processes", "folder", box=None, pad_edge=False)
     for name in ServerName:
@@ -162,11 +161,13 @@ def topic(
     ] = 3,
 ) -> None:
     """Create topics on the Kafka of `shipper dev up`; one that is there stays as it is."""
-    bootstrap = _address(ServerName.KAFKA)
+    from shipper.config.cluster import Cluster
+    from shipper.kafka.client import ClusterClient
+
+    where = {"cluster": "dev", "bootstrap": _address(ServerName.KAFKA)}
+    client = ClusterClient(Cluster.model_validate(where))
+    client.create_topics(dict.fromkeys(names, partitions))
     for name in names:
-        words = f"--bootstrap-server {bootstrap} --create --if-not-exists --partitions {partitions}"
-        arguments = [*words.split(), "--topic", name]
-        run_kafka_tool("org.apache.kafka.tools.TopicCommand", arguments)
         _print(f"topic {name} is there")
 
 
@@ -213,8 +214,8 @@ def put(
 
 def _address(name: ServerName) -> str:
     """Return where clients connect to the server. Raises UsageError."""
-    server = next((server for server in servers.running(dev_home()) if server.name == name), None)
-    if server is None:
+    server = load(dev_home(), name)
+    if server is None or not server.running:
         raise UsageError(
             f"{name.capitalize()} is not up here; start it with `shipper dev up {name}`"
         )

@@ -3,7 +3,6 @@
 ::
 
     DevServerError            exit code 1
-    ├── JavaMissing           no Java, a broken one, or one that is too old
     ├── PortTaken             another process listens where the server should
     └── ServerDied            a server that stopped, or never answered, while it was being started
 
@@ -17,10 +16,6 @@ from shipper.errors import ShipperError
 
 class DevServerError(ShipperError):
     """Root of the dev servers' errors."""
-
-
-class JavaMissing(DevServerError):
-    pass
 
 
 class PortTaken(DevServerError):

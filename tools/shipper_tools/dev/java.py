@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shipper_tools.dev.errors import JavaMissing
+from shipper_tools.dev.errors import DevServerError
 
 #: Kafka 4 and Spark 4 both refuse to run on anything older.
 MINIMUM_MAJOR = 17
@@ -45,12 +45,12 @@ def find_java() -> Java:
     quietly ran on another Java would only move the error to a place where it is harder to read.
 
     Raises:
-        JavaMissing: there is none, it does not run, or it is older than :data:`MINIMUM_MAJOR`.
+        DevServerError: there is none, it does not run, or it is older than :data:`MINIMUM_MAJOR`.
     """
     home = os.environ.get("JAVA_HOME")
     launcher = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if launcher is None:
-        raise JavaMissing(
+        raise DevServerError(
             f"No Java was found: JAVA_HOME is not set and there is no `java` on the PATH. {_REMEDY}"
         )
     try:
@@ -64,9 +64,9 @@ def find_java() -> Java:
     match = _VERSION.search(said)
     if match is None:
         first_line = next(iter(said.strip().splitlines()), "nothing")
-        raise JavaMissing(f"{launcher} is no working Java: it said {first_line!r}. {_REMEDY}")
+        raise DevServerError(f"{launcher} is no working Java: it said {first_line!r}. {_REMEDY}")
     if int(match["major"]) < MINIMUM_MAJOR:
-        raise JavaMissing(
+        raise DevServerError(
             f"Java {match['version']} at {launcher} is too old: {MINIMUM_MAJOR} is needed. "
             f"{_REMEDY}"
         )

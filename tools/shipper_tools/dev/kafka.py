@@ -89,7 +89,7 @@ class KafkaServer(Server):
         self._scram = dict(scram or {})
         self._java_options = tuple(java_options)
         self._cluster_id = cluster_id or new_cluster_id()
-        self._far_bound = free_port() if far_port else None
+        self._far_bound = free_port() if far_port else 0
         self._controller_port = free_port()
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
@@ -145,25 +145,18 @@ class KafkaServer(Server):
 
     def _write_settings(self) -> None:
         self._folders()
-        # Name → (bound port, advertised port, protocol); nobody is told the controller's.
-        clients = {"BROKER": (self.port, self.port, "PLAINTEXT")}
-        if self.far_port:
-            clients["FAR"] = (self._far_bound, self.far_port, "PLAINTEXT")
-        clients |= {name: (port, port, protocol) for name, (port, protocol) in self._also.items()}
-        bound = [
-            *((name, port) for name, (port, _, _) in clients.items()),
-            ("CONTROLLER", self._controller_port),
-        ]
+        # Name, bound port, advertised port (nobody is told the controller's), protocol
+        rows = [("BROKER", self.port, self.port, "PLAINTEXT")]
+        rows += [("FAR", self._far_bound, self.far_port, "PLAINTEXT")] if self.far_port else []
+        rows += [(name, port, port, protocol) for name, (port, protocol) in self._also.items()]
+        rows += [("CONTROLLER", self._controller_port, 0, "PLAINTEXT")]
         listeners = {
-            "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in bound),
+            "listeners": ",".join(f"{name}://{LOOPBACK}:{bound}" for name, bound, _, _ in rows),
             "advertised.listeners": ",".join(
-                f"{name}://{LOOPBACK}:{port}" for name, (_, port, _) in clients.items()
+                f"{name}://{LOOPBACK}:{port}" for name, _, port, _ in rows if port
             ),
             "listener.security.protocol.map": ",".join(
-                [
-                    "CONTROLLER:PLAINTEXT",
-                    *(f"{name}:{protocol}" for name, (_, _, protocol) in clients.items()),
-                ]
+                f"{name}:{protocol}" for name, _, _, protocol in rows
             ),
             "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
         }
@@ -178,7 +171,7 @@ class KafkaServer(Server):
         for user, password in self._scram.items():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 words += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
-        run_kafka_tool("kafka.tools.StorageTool", words, cwd=self.directory)
+        run_kafka_tool("kafka.tools.StorageTool", words, cwd=self.directory, timeout_seconds=300)
 
 
 _API_VERSIONS_KEY = 18

@@ -28,8 +28,9 @@ def run_kafka_tool(
     second at least), and return what it printed.
 
     Raises:
-        DevServerError: it failed, or did not end within ``timeout_seconds``; says what it wrote.
-        JavaMissing, JarsUnavailable: what it needs is not there.
+        DevServerError: it failed, or did not end within ``timeout_seconds``; says what it wrote. Or
+            there is no Java.
+        JarsUnavailable: its jars are not there.
     """
     java = find_java()
     jars = resolve_jars(JARS)

@@ -45,7 +45,7 @@ def resolve(
 
     Raises:
         JarsUnavailable: something cannot be resolved.
-        JavaMissing: there is no Java to run Ivy.
+        DevServerError: there is no Java to run Ivy.
     """
     without = "".join(
         f"<exclude org={quoteattr(group)} module={quoteattr(name or '*')}/>"

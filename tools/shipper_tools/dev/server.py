@@ -95,7 +95,7 @@ class Server(ABC):
 
         Raises:
             PortTaken: somebody else listens on the port; nothing was started. ServerDied: a process
-            stopped or did not answer in time; the message ends with its last lines. JavaMissing,
+            stopped or did not answer in time; the message ends with its last lines. DevServerError,
             JarsUnavailable: what the server needs is not there.
         """
         self.launch()

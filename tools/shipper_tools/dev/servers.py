@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 
@@ -73,9 +74,7 @@ def bring_up(
         PortTaken: somebody else listens there. Nothing was started. DevServerError: it runs on
         another port than the one asked for, or for another configuration, or did not start.
     """
-    with exclusive(
-        home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")
-    ):
+    with _alone(name, home, say):
         known = state.load(home, name)
         if known is not None and known.running:
             if what := _differs(known, port, secure, config):
@@ -147,9 +146,7 @@ def _differs(known: ServerState, port: int | None, secure: bool, config: Path) -
 
 def take_down(name: ServerName, home: Path, say: Say) -> None:
     """Stop a server if it runs. Its data stay."""
-    with exclusive(
-        home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")
-    ):
+    with _alone(name, home, say):
         known = state.load(home, name)
         if known is None or not known.running:
             say(f"{name} is not running")
@@ -158,16 +155,17 @@ def take_down(name: ServerName, home: Path, say: Say) -> None:
             state.forget(home, name)
 
 
+def _alone(name: ServerName, home: Path, say: Say) -> AbstractContextManager[None]:
+    return exclusive(
+        home / f"{name}.lock", lambda: say(f"waiting for another command that deals with {name}")
+    )
+
+
 def purge(name: ServerName, home: Path) -> None:
     """Delete the data and logs of a server that was taken down."""
     shutil.rmtree(home / name, ignore_errors=True)
     if name == ServerName.KAFKA:
         shutil.rmtree(_secure_folder(home), ignore_errors=True)
-
-
-def running(home: Path) -> list[ServerState]:
-    """The servers that run now, in the order of their names."""
-    return [known for known in remembered(home) if known.running]
 
 
 def remembered(home: Path) -> list[ServerState]:
