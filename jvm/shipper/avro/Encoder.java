@@ -17,13 +17,14 @@ import org.apache.spark.sql.types.DataTypes;
  * executors.
  */
 public final class Encoder implements UDF1<byte[], byte[]> {
-    private final String schema;
-    /** Of one task: each has a copy of the function. */
-    private transient Writer writer;
+    private final String text;
+    /** These are of one task: each has a copy of the function. */
+    private transient Schema schema;
+    private transient BinaryEncoder binary;
 
     /** Raises Avro's SchemaParseException for what is no schema. */
     public Encoder(String schema) {
-        this.schema = schema;
+        text = schema;
         new Schema.Parser().parse(schema);
     }
 
@@ -38,47 +39,32 @@ public final class Encoder implements UDF1<byte[], byte[]> {
     }
 
     @Override
-    public synchronized byte[] call(byte[] json) throws IOException {
+    public byte[] call(byte[] json) throws IOException {
         try {
-            return json == null ? null : writer().bytes(json);
+            return json == null ? null : bytes(json);
         } catch (Misfit misfit) {
             return null;
         }
     }
 
-    private synchronized String why(byte[] json) throws IOException {
+    private String why(byte[] json) throws IOException {
         try {
-            return json == null || writer().bytes(json) != null ? null : "";
+            return json == null || bytes(json) != null ? null : "";
         } catch (Misfit misfit) {
             return misfit.getMessage();
         }
     }
 
-    private Writer writer() {
-        if (writer == null) {
-            writer = new Writer(new Schema.Parser().parse(schema));
+    private synchronized byte[] bytes(byte[] json) throws IOException, Misfit {
+        if (schema == null) {
+            schema = new Schema.Parser().parse(text);
         }
-        return writer;
-    }
-
-    private static final class Writer {
-        private final Schema schema;
-        private final GenericDatumWriter<Object> values;
-        private final ByteArrayOutputStream out = new ByteArrayOutputStream(1024);
-        private BinaryEncoder binary;
-
-        Writer(Schema schema) {
-            this.schema = schema;
-            this.values = new GenericDatumWriter<>(schema, new GenericData()); // knows no logical type: what is written is what is stored
-        }
-
-        byte[] bytes(byte[] json) throws IOException, Misfit {
-            Object value = JsonValues.of(schema, json);
-            out.reset();
-            binary = EncoderFactory.get().binaryEncoder(out, binary);
-            values.write(value, binary);
-            binary.flush();
-            return out.toByteArray();
-        }
+        Object value = JsonValues.of(schema, json);
+        ByteArrayOutputStream out = new ByteArrayOutputStream(1024);
+        binary = EncoderFactory.get().binaryEncoder(out, binary);
+        // Plain data know no logical type: what is written is what is stored.
+        new GenericDatumWriter<>(schema, new GenericData()).write(value, binary);
+        binary.flush();
+        return out.toByteArray();
     }
 }

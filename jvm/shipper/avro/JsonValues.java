@@ -30,9 +30,7 @@ final class JsonValues {
     /** Raises Misfit. */
     static Object of(Schema schema, byte[] json) throws Misfit, IOException {
         try (JsonParser parser = JSON.createParser(json)) {
-            if (parser.nextToken() != JsonToken.START_OBJECT) {
-                throw new Misfit("expected a JSON object");
-            }
+            expect(parser.nextToken() == JsonToken.START_OBJECT, "a JSON object");
             Object found = value(schema, parser);
             if (parser.nextToken() != null) {
                 throw new Misfit("something follows the JSON object");
@@ -55,7 +53,7 @@ final class JsonValues {
     }
 
     private static Object record(Schema schema, JsonParser parser) throws Misfit, IOException {
-        expect(JsonToken.START_OBJECT, parser, "an object");
+        expect(parser.currentToken() == JsonToken.START_OBJECT, "an object");
         GenericData.Record found = new GenericData.Record(schema);
         boolean[] there = new boolean[schema.getFields().size()];
         while (parser.nextToken() != JsonToken.END_OBJECT) {
@@ -83,7 +81,7 @@ final class JsonValues {
     }
 
     private static List<Object> array(Schema of, JsonParser parser) throws Misfit, IOException {
-        expect(JsonToken.START_ARRAY, parser, "an array");
+        expect(parser.currentToken() == JsonToken.START_ARRAY, "an array");
         List<Object> found = new ArrayList<>();
         while (parser.nextToken() != JsonToken.END_ARRAY) {
             try {
@@ -96,7 +94,7 @@ final class JsonValues {
     }
 
     private static Map<String, Object> map(Schema of, JsonParser parser) throws Misfit, IOException {
-        expect(JsonToken.START_OBJECT, parser, "an object");
+        expect(parser.currentToken() == JsonToken.START_OBJECT, "an object");
         Map<String, Object> found = new LinkedHashMap<>();
         while (parser.nextToken() != JsonToken.END_OBJECT) {
             String key = parser.currentName();
@@ -137,8 +135,8 @@ final class JsonValues {
         throw new Misfit("fits none of the types of its union");
     }
 
-    private static void expect(JsonToken token, JsonParser parser, String what) throws Misfit {
-        if (parser.currentToken() != token) {
+    static void expect(boolean isThere, String what) throws Misfit {
+        if (!isThere) {
             throw new Misfit("expected " + what);
         }
     }

@@ -13,10 +13,10 @@ import java.time.LocalDateTime;
 import java.time.LocalTime;
 import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
-import java.util.Arrays;
 import java.util.Base64;
 import java.util.Map;
 import java.util.UUID;
+import org.apache.avro.Conversions;
 import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
 import org.apache.avro.Schema;
@@ -24,6 +24,7 @@ import org.apache.avro.generic.GenericData;
 
 /** Values without parts, in the form in which shipper.lines writes those of tables as JSON. */
 final class Scalars {
+    private static final Conversions.DecimalConversion DECIMALS = new Conversions.DecimalConversion();
     private static final long NANOS = 1_000_000_000L;
     /** Units per second, by the end of a logical type's name. */
     private static final Map<String, Long> UNITS = Map.of("millis", 1_000L, "micros", 1_000_000L, "nanos", NANOS);
@@ -35,8 +36,14 @@ final class Scalars {
         LogicalType logical = schema.getLogicalType();
         String kind = logical == null ? "" : logical.getName();
         return switch (schema.getType()) {
-            case NULL -> nothing(parser);
-            case BOOLEAN -> truth(parser);
+            case NULL -> {
+                JsonValues.expect(parser.currentToken() == JsonToken.VALUE_NULL, "null");
+                yield null;
+            }
+            case BOOLEAN -> {
+                JsonValues.expect(parser.currentToken().isBoolean(), "true or false");
+                yield parser.getBooleanValue();
+            }
             case INT -> {
                 long found = whole(kind, parser);
                 if (found != (int) found) {
@@ -61,31 +68,18 @@ final class Scalars {
                 }
                 yield new GenericData.EnumSymbol(schema, found);
             }
-            case BYTES -> ByteBuffer.wrap(
-                    logical instanceof LogicalTypes.Decimal decimal ? decimal(decimal, parser).toByteArray() : base64(parser));
-            case FIXED -> new GenericData.Fixed(schema, fixed(schema, parser));
+            case BYTES -> logical instanceof LogicalTypes.Decimal decimal
+                    ? DECIMALS.toBytes(decimal(decimal, parser), schema, decimal)
+                    : ByteBuffer.wrap(base64(parser));
+            case FIXED -> logical instanceof LogicalTypes.Decimal decimal
+                    ? DECIMALS.toFixed(decimal(decimal, parser), schema, decimal)
+                    : new GenericData.Fixed(schema, kind.equals("uuid") ? uuid(text(parser, "a UUID")) : fixed(schema.getFixedSize(), parser));
             default -> throw new IllegalStateException(schema.getType().getName());
         };
     }
 
-    private static Object nothing(JsonParser parser) throws Misfit {
-        if (parser.currentToken() != JsonToken.VALUE_NULL) {
-            throw new Misfit("expected null");
-        }
-        return null;
-    }
-
-    private static boolean truth(JsonParser parser) throws Misfit, IOException {
-        if (!parser.currentToken().isBoolean()) {
-            throw new Misfit("expected true or false");
-        }
-        return parser.getBooleanValue();
-    }
-
     private static String text(JsonParser parser, String what) throws Misfit, IOException {
-        if (parser.currentToken() != JsonToken.VALUE_STRING) {
-            throw new Misfit("expected " + what);
-        }
+        JsonValues.expect(parser.currentToken() == JsonToken.VALUE_STRING, what);
         return parser.getText();
     }
 
@@ -98,9 +92,7 @@ final class Scalars {
             }
             return found.longValue();
         }
-        if (kind.isEmpty()) {
-            throw new Misfit("expected a whole number");
-        }
+        JsonValues.expect(!kind.isEmpty(), "a whole number");
         String text = text(parser, "a whole number, or text");
         try {
             return moment(kind, text);
@@ -114,9 +106,7 @@ final class Scalars {
             return LocalDate.parse(text).toEpochDay();
         }
         Long perSecond = UNITS.get(kind.substring(kind.lastIndexOf('-') + 1));
-        if (perSecond == null) {
-            throw new Misfit("expected a whole number");
-        }
+        JsonValues.expect(perSecond != null, "a whole number");
         if (kind.startsWith("time-")) {
             LocalTime time = LocalTime.parse(text);
             return units(time.toSecondOfDay(), time.getNano(), perSecond);
@@ -146,9 +136,7 @@ final class Scalars {
                 default -> throw new Misfit("expected a number");
             };
         }
-        if (!parser.currentToken().isNumeric()) {
-            throw new Misfit("expected a number");
-        }
+        JsonValues.expect(parser.currentToken().isNumeric(), "a number");
         double found = Double.parseDouble(parser.getText());
         if (Double.isInfinite(found)) {
             throw new Misfit("too large for a double");
@@ -156,11 +144,8 @@ final class Scalars {
         return found;
     }
 
-    /** Its digits as a whole number. */
-    private static BigInteger decimal(LogicalTypes.Decimal type, JsonParser parser) throws Misfit, IOException {
-        if (!parser.currentToken().isNumeric()) {
-            throw new Misfit("expected a number");
-        }
+    private static BigDecimal decimal(LogicalTypes.Decimal type, JsonParser parser) throws Misfit, IOException {
+        JsonValues.expect(parser.currentToken().isNumeric(), "a number");
         BigDecimal found;
         try {
             found = new BigDecimal(parser.getText()).stripTrailingZeros();
@@ -171,22 +156,10 @@ final class Scalars {
         if (found.scale() > type.getScale() || (long) found.precision() - found.scale() > type.getPrecision() - type.getScale()) {
             throw new Misfit("more digits than decimal(" + type.getPrecision() + "," + type.getScale() + ") has");
         }
-        return found.setScale(type.getScale()).unscaledValue();
+        return found.setScale(type.getScale());
     }
 
-    private static byte[] fixed(Schema schema, JsonParser parser) throws Misfit, IOException {
-        int size = schema.getFixedSize();
-        if (schema.getLogicalType() instanceof LogicalTypes.Decimal decimal) {
-            BigInteger digits = decimal(decimal, parser);
-            byte[] found = new byte[size];
-            Arrays.fill(found, (byte) (digits.signum() < 0 ? -1 : 0));
-            byte[] bytes = digits.toByteArray();
-            System.arraycopy(bytes, 0, found, size - bytes.length, bytes.length); // the schema's precision fits its size
-            return found;
-        }
-        if (schema.getLogicalType() != null && schema.getLogicalType().getName().equals("uuid")) {
-            return uuid(text(parser, "a UUID"));
-        }
+    private static byte[] fixed(int size, JsonParser parser) throws Misfit, IOException {
         byte[] found = base64(parser);
         if (found.length != size) {
             throw new Misfit("expected " + size + " bytes");

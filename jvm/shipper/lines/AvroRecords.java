@@ -1,60 +1,53 @@
 package shipper.lines;
 
 import java.io.IOException;
-import java.math.BigDecimal;
-import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.Map;
-import java.util.UUID;
+import org.apache.avro.Conversion;
+import org.apache.avro.Conversions;
 import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
 import org.apache.avro.Schema;
-import org.apache.avro.UnresolvedUnionException;
+import org.apache.avro.data.TimeConversions;
 import org.apache.avro.file.DataFileReader;
-import org.apache.avro.file.SeekableInput;
 import org.apache.avro.generic.GenericData;
 import org.apache.avro.generic.GenericDatumReader;
 import org.apache.avro.generic.GenericFixed;
 import org.apache.avro.generic.IndexedRecord;
 import org.apache.avro.util.Utf8;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.network.util.JavaUtils;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * The values of an Avro file (an object container file). A block belongs to the piece in which the mark in front of it begins, so the first piece has
  * the file's header too. What is no record is an object with the one field `value`.
  */
 final class AvroRecords extends TableRecords {
-    /** Times and dates of a schema by name: {units per second, whether it is a moment}; a day has none. */
-    private static final Map<String, long[]> TIMESTAMPS = new HashMap<>();
+    /** Per second, by the end of a logical type's name. */
+    private static final Map<String, Long> UNITS = Map.of("millis", 1_000L, "micros", 1_000_000L, "nanos", 1_000_000_000L);
 
-    static {
-        long[] perSecond = {1_000L, 1_000_000L, 1_000_000_000L};
-        String[] units = {"millis", "micros", "nanos"};
-        for (int i = 0; i < units.length; i++) {
-            TIMESTAMPS.put("timestamp-" + units[i], new long[] {perSecond[i], 1});
-            TIMESTAMPS.put("local-timestamp-" + units[i], new long[] {perSecond[i], 0});
-        }
-    }
-
-    private final Content.Stored stored;
     private DataFileReader<Object> reader;
-    private Schema schema;
     private Object reused;
     private long first;
     private boolean ended;
 
     AvroRecords(Piece piece, int maxLine, Configuration conf) throws IOException {
-        super(piece, maxLine);
-        stored = Content.open(piece, conf);
+        super(piece, maxLine, conf);
     }
 
     @Override
-    void begin() throws IOException {
-        GenericData plain = new GenericData(); // knows no logical type: they are written from what is stored
-        reader = new DataFileReader<>(new Input(), new GenericDatumReader<>(null, null, plain));
-        schema = reader.getSchema();
+    void header() throws IOException {
+        GenericData types = new GenericData();
+        types.addLogicalTypeConversion(new Conversions.DecimalConversion());
+        types.addLogicalTypeConversion(new TimeConversions.DateConversion());
+        for (String unit : UNITS.keySet()) {
+            types.addLogicalTypeConversion(new Moments("time-" + unit));
+            types.addLogicalTypeConversion(new Moments("timestamp-" + unit));
+            types.addLogicalTypeConversion(new Moments("local-timestamp-" + unit));
+        }
+        reader = opened(new DataFileReader<>(stored, new GenericDatumReader<>(null, null, types)));
         if (piece.start() > 0) {
             reader.sync(piece.start());
             first = reader.previousSync();
@@ -75,149 +68,91 @@ final class AvroRecords extends TableRecords {
             return false;
         }
         reused = reader.next(reused);
-        if (schema.getType() == Schema.Type.RECORD) {
-            value(schema, reused);
+        if (reader.getSchema().getType() == Schema.Type.RECORD) {
+            value(reused);
         } else {
-            json.openObject();
-            json.name("value");
-            value(schema, reused);
-            json.closeObject();
+            json.writeStartObject();
+            json.writeFieldName("value");
+            value(reused);
+            json.writeEndObject();
         }
         return true;
     }
 
-    private void value(Schema type, Object value) {
-        switch (type.getType()) {
-            case RECORD -> record(type, (IndexedRecord) value);
-            case UNION -> value(type.getTypes().get(branch(type, value)), value);
-            case ARRAY -> {
-                json.openArray();
-                for (Object one : (Collection<?>) value) {
-                    value(type.getElementType(), one);
+    private void value(Object value) throws IOException {
+        if (value instanceof IndexedRecord record) {
+            json.writeStartObject();
+            for (Schema.Field field : record.getSchema().getFields()) {
+                if (record.get(field.pos()) != null) {
+                    json.writeFieldName(field.name());
+                    value(record.get(field.pos()));
                 }
-                json.closeArray();
             }
-            case MAP -> {
-                json.openObject();
-                for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
-                    json.name(entry.getKey().toString());
-                    value(type.getValueType(), entry.getValue());
-                }
-                json.closeObject();
+            json.writeEndObject();
+        } else if (value instanceof Collection<?> all) {
+            json.writeStartArray();
+            for (Object one : all) {
+                value(one);
             }
-            case NULL -> json.nothing();
-            case BOOLEAN -> json.truth((Boolean) value);
-            case FLOAT -> json.number((Float) value);
-            case DOUBLE -> json.number((Double) value);
-            case INT, LONG -> number(type.getLogicalType(), ((Number) value).longValue());
-            case ENUM -> json.string(value.toString());
-            case STRING -> text(value);
-            case BYTES -> bytes(type.getLogicalType(), copied((ByteBuffer) value));
-            case FIXED -> bytes(type.getLogicalType(), ((GenericFixed) value).bytes());
-        }
-    }
-
-    private static int branch(Schema union, Object value) {
-        try {
-            return GenericData.get().resolveUnion(union, value);
-        } catch (UnresolvedUnionException error) {
-            throw new IllegalStateException("a value has none of the types of its union"); // theirs quotes the value
-        }
-    }
-
-    private void record(Schema type, IndexedRecord record) {
-        json.openObject();
-        for (Schema.Field field : type.getFields()) {
-            if (record.get(field.pos()) != null) {
-                json.name(field.name());
-                value(field.schema(), record.get(field.pos()));
+            json.writeEndArray();
+        } else if (value instanceof Map<?, ?> map) {
+            json.writeStartObject();
+            for (Map.Entry<?, ?> entry : map.entrySet()) {
+                json.name(entry.getKey());
+                value(entry.getValue());
             }
-        }
-        json.closeObject();
-    }
-
-    private void text(Object value) {
-        if (value instanceof Utf8 utf8) {
-            json.string(utf8.getBytes(), 0, utf8.getByteLength());
+            json.writeEndObject();
         } else {
-            json.string(value.toString());
+            json.value(scalar(value));
         }
     }
 
-    private void number(LogicalType kind, long number) {
-        String name = kind == null ? "" : kind.getName();
-        long[] timestamp = TIMESTAMPS.get(name);
-        if (timestamp != null) {
-            json.timestamp(number, timestamp[0], timestamp[1] == 1);
-        } else if (name.equals("date")) {
-            json.date(number);
-        } else if (name.equals("time-millis")) {
-            json.time(number, 1_000L);
-        } else if (name.equals("time-micros")) {
-            json.time(number, 1_000_000L);
-        } else {
-            json.number(number);
+    private static Object scalar(Object value) {
+        if (value instanceof Utf8 text) {
+            return UTF8String.fromBytes(text.getBytes(), 0, text.getByteLength());
+        } else if (value instanceof ByteBuffer bytes) {
+            return JavaUtils.bufferToArray(bytes);
+        } else if (value instanceof GenericFixed fixed) {
+            boolean isUuid = LogicalTypes.uuid().equals(fixed.getSchema().getLogicalType());
+            return isUuid ? new Conversions.UUIDConversion().fromFixed(fixed, fixed.getSchema(), LogicalTypes.uuid()) : fixed.bytes();
         }
+        return value;
     }
 
-    private void bytes(LogicalType kind, byte[] content) {
-        if (kind instanceof LogicalTypes.Decimal decimal) {
-            json.number(new BigDecimal(new BigInteger(content), decimal.getScale()));
-        } else if (kind != null && kind.getName().equals("uuid") && content.length == 16) {
-            ByteBuffer parts = ByteBuffer.wrap(content);
-            json.string(new UUID(parts.getLong(), parts.getLong()).toString());
-        } else {
-            json.base64(content);
-        }
-    }
+    /** Moments and times of a day in one unit. */
+    private static final class Moments extends Conversion<Object> {
+        private final String name;
+        private final long perSecond;
 
-    private static byte[] copied(ByteBuffer buffer) {
-        byte[] found = new byte[buffer.remaining()];
-        buffer.duplicate().get(found);
-        return found;
+        Moments(String name) {
+            this.name = name;
+            perSecond = UNITS.get(name.substring(name.lastIndexOf('-') + 1));
+        }
+
+        @Override
+        public String getLogicalTypeName() {
+            return name;
+        }
+
+        @Override
+        public Class<Object> getConvertedType() {
+            return Object.class;
+        }
+
+        @Override
+        public Object fromInt(Integer count, Schema schema, LogicalType type) {
+            return fromLong(count.longValue(), schema, type);
+        }
+
+        @Override
+        public Object fromLong(Long count, Schema schema, LogicalType type) {
+            return name.startsWith("time-") ? Json.time(count, perSecond) : Json.timestamp(count, perSecond, name.startsWith("timestamp-"));
+        }
     }
 
     /** From the mark in front of its first block to the one in front of the next piece's. */
     @Override
-    public long stored() {
+    long stored() {
         return reader == null ? 0 : Math.max(0, reader.previousSync() - first);
-    }
-
-    @Override
-    public void close() throws IOException {
-        try {
-            if (reader != null) {
-                reader.close();
-            }
-        } finally {
-            stored.close();
-        }
-    }
-
-    private final class Input implements SeekableInput {
-        @Override
-        public void seek(long position) throws IOException {
-            stored.seek(position);
-        }
-
-        @Override
-        public long tell() throws IOException {
-            return stored.getPos();
-        }
-
-        @Override
-        public long length() {
-            return piece.size();
-        }
-
-        @Override
-        public int read(byte[] bytes, int offset, int length) throws IOException {
-            return stored.read(bytes, offset, length);
-        }
-
-        @Override
-        public void close() throws IOException {
-            stored.close();
-        }
     }
 }

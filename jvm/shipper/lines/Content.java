@@ -1,5 +1,6 @@
 package shipper.lines;
 
+import com.google.common.base.Throwables;
 import com.github.luben.zstd.ZstdInputStreamNoFinalizer;
 import java.io.EOFException;
 import java.io.FileNotFoundException;
@@ -11,6 +12,7 @@ import java.net.SocketTimeoutException;
 import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Predicate;
+import org.apache.avro.file.SeekableInput;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -126,13 +128,8 @@ final class Content {
     }
 
     /** Whether the error or one of its causes is such; what unpacks a file wraps errors. */
-    private static boolean isBehind(Throwable error, Predicate<Throwable> such) {
-        for (Throwable one = error; one != null; one = one.getCause() == one ? null : one.getCause()) {
-            if (such.test(one)) {
-                return true;
-            }
-        }
-        return false;
+    static boolean isBehind(Throwable error, Predicate<Throwable> such) {
+        return Throwables.getCausalChain(error).stream().anyMatch(such);
     }
 
     /** Whether another run may read it: the file is out of reach, or denied for now, or not the one that was planned. Such a file is not damaged. */
@@ -145,12 +142,12 @@ final class Content {
         return isDenied(error) || isGone(error);
     }
 
-    private static boolean isDenied(Throwable error) {
+    static boolean isDenied(Throwable error) {
         return error instanceof AccessControlException || error instanceof AccessDeniedException
                 || (error instanceof FileNotFoundException && String.valueOf(error.getMessage()).contains("(Permission denied)"));
     }
 
-    private static boolean isGone(Throwable error) {
+    static boolean isGone(Throwable error) {
         return error instanceof FileNotFoundException || error instanceof java.nio.file.NoSuchFileException;
     }
 
@@ -198,32 +195,10 @@ final class Content {
         }
     }
 
-    /** The content of a file that is read as one piece, from its beginning to its end; null for any further piece of it. */
-    static InputStream fromStart(Stored stored, Piece piece, Configuration conf) throws IOException {
-        if (piece.start() > 0) {
-            return null;
-        }
-        try {
-            if (piece.format().equals("bzip2")) {
-                Bzip2Blocks.check(stored);
-                stored.seek(0);
-            }
-            return unpacked(stored, piece.format(), conf);
-        } catch (Throwable error) {
-            stored.close();
-            throw error;
-        }
-    }
-
     /** The next byte, by a read of several; -1 at the end. */
     static int one(InputStream in) throws IOException {
         byte[] found = new byte[1];
         return in.read(found, 0, 1) < 0 ? -1 : found[0] & 0xff;
-    }
-
-    /** What such a piece took from the file. */
-    static long takenOf(Stored stored, Piece piece) {
-        return piece.format().equals("bzip2") ? -1 : stored.count();
     }
 
     static BZip2Codec bzip2(Configuration conf) {
@@ -250,24 +225,18 @@ final class Content {
         if (isGone(error)) {
             return "it is gone: somebody moved or deleted it after it was listed";
         }
-        Throwable root = error;
-        while (root.getCause() != null && root.getCause() != root) {
-            if (root instanceof BlockMissingException) {
-                break;
-            }
-            root = root.getCause();
-        }
-        if (root instanceof BlockMissingException) {
+        if (isBehind(error, one -> one instanceof BlockMissingException)) {
             return "no DataNode gives one of its blocks: those that hold it are down, out of reach, or have lost it (`hdfs fsck PATH -files "
                     + "-blocks -locations` says which)";
         }
+        Throwable root = Throwables.getRootCause(error);
         String message = root.getMessage() == null ? "" : ": " + root.getMessage().lines().findFirst().orElse("");
         String what = root.getClass().getSimpleName() + message;
         return Unreachable.isBehind(error) ? "its bytes could not be had from where it lies: " + what : what;
     }
 
     /** A file's first bytes as they are stored, counted; what is behind them is not seen. All faults of the file system are raised as such. */
-    static final class Stored extends FSInputStream {
+    static final class Stored extends FSInputStream implements SeekableInput {
         private final FSDataInputStream stream;
         private final long size;
         private long count;
@@ -320,6 +289,16 @@ final class Content {
         @Override
         public long getPos() throws IOException {
             return stream.getPos();
+        }
+
+        @Override
+        public long tell() throws IOException {
+            return getPos();
+        }
+
+        @Override
+        public long length() {
+            return size;
         }
 
         @Override

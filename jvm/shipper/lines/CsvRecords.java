@@ -8,6 +8,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import shipper.redact.Text;
 
 /**
  * The rows of a CSV file (RFC 4180), each as a JSON object of its fields, all of them text. A row ends at '\n' or "\r\n" outside of quotes; a quote
@@ -16,20 +17,19 @@ import org.apache.hadoop.conf.Configuration;
  * `records.parse: {json: …}` takes for an object. So is a row with bytes that are no text in the file's encoding: each of these is
  * the lone surrogate U+DCXX in the array, as Python's `surrogateescape` has it, and escaped. All records are UTF-8.
  */
-final class CsvRecords extends KeptRecords {
+final class CsvRecords extends PieceRecords {
     private enum At { START, PLAIN, QUOTED, BEHIND_QUOTE, RETURN_BEHIND_QUOTE }
 
     private final Framing framing;
-    private final Content.Stored stored;
-    private final InputStream in;
+    private final Json json = new Json(this);
+    private InputStream in;
     private final byte[] buffer = new byte[64 * 1024];
     private int at;
     private int filled;
-    private final JsonBytes json = new JsonBytes(kept);
     private List<String> names;
     /** The fields of the row, one behind the other, and where each ends. */
     private byte[] row = new byte[1024];
-    private int length;
+    private int used;
     private int[] ends = new int[16];
     private int fields;
     private boolean quoted;
@@ -43,15 +43,19 @@ final class CsvRecords extends KeptRecords {
     private boolean isObject;
 
     CsvRecords(Piece piece, int maxLine, Framing framing, Configuration conf) throws IOException {
-        super(piece, maxLine);
+        super(piece, maxLine, conf);
         this.framing = framing;
-        stored = Content.open(piece, conf);
-        InputStream content = Content.fromStart(stored, piece, conf);
+    }
+
+    @Override
+    void begin() throws IOException {
+        super.begin();
+        InputStream content = content();
         in = content == null || framing.charset().equals(StandardCharsets.UTF_8) ? content : new Utf8(content, framing.charset());
     }
 
     @Override
-    public boolean next() throws IOException {
+    boolean next() throws IOException {
         if (in == null) {
             return false;
         }
@@ -62,30 +66,34 @@ final class CsvRecords extends KeptRecords {
         if (!row()) {
             return false;
         }
-        json.clear();
-        malformed |= !ascii && Utf8.firstInvalid(row, 0, length) < length;
-        isObject = !malformed && !dropped && fields == names.size();
-        if (!isObject) {
-            json.openArray();
+        clear();
+        isObject = !malformed && !dropped && fields == names.size() && isText();
+        if (isObject) {
+            json.writeStartObject();
             for (int i = 0; i < fields; i++) {
-                field(i);
+                json.writeFieldName(names.get(i));
+                json.writeUTF8String(row, start(i), ends[i] - start(i));
             }
-            json.closeArray();
+            json.writeEndObject();
         } else {
-            json.openObject();
+            json.writeStartArray();
             for (int i = 0; i < fields; i++) {
-                json.name(names.get(i));
-                field(i);
+                json.writeString(Text.of(Arrays.copyOfRange(row, start(i), ends[i])));
             }
-            json.closeObject();
+            json.writeEndArray();
         }
-        unpacked += kept.size() + 1 + beyond;
+        json.flush();
+        unpacked += length + 1 + beyond;
         return true;
     }
 
-    private void field(int i) {
-        int start = i == 0 ? 0 : ends[i - 1];
-        json.text(row, start, ends[i] - start);
+    /** Where field `i` begins in the row. */
+    private int start(int i) {
+        return i == 0 ? 0 : ends[i - 1];
+    }
+
+    private boolean isText() {
+        return ascii || com.google.common.base.Utf8.isWellFormed(row, 0, used);
     }
 
     private List<String> header() throws IOException {
@@ -95,14 +103,13 @@ final class CsvRecords extends KeptRecords {
         if (malformed || dropped) {
             throw new IOException("its first row, which names the fields, is " + (dropped ? "longer than `records.max_line`" : "not well quoted"));
         }
-        if (Utf8.firstInvalid(row, 0, length) < length) {
+        if (!isText()) {
             throw new IOException("its first row, which names the fields, is not text in " + framing.encoding()
                     + ": say in `source.csv.encoding` how the file is written");
         }
         Set<String> found = new LinkedHashSet<>();
         for (int i = 0; i < fields; i++) {
-            int start = i == 0 ? 0 : ends[i - 1];
-            if (!found.add(new String(row, start, ends[i] - start, StandardCharsets.UTF_8))) {
+            if (!found.add(new String(row, start(i), ends[i] - start(i), StandardCharsets.UTF_8))) {
                 throw new IOException("its first row names field " + (i + 1) + " as another one; say in `source.csv.columns` what the fields are");
             }
         }
@@ -130,7 +137,7 @@ final class CsvRecords extends KeptRecords {
     /** Goes to the next row that is no empty line; false at the end of the file. */
     private boolean row() throws IOException {
         do {
-            length = 0;
+            used = 0;
             fields = 0;
             quoted = false;
             malformed = false;
@@ -141,7 +148,7 @@ final class CsvRecords extends KeptRecords {
             if (!fields()) {
                 return false;
             }
-        } while (fields == 1 && length == 0 && !quoted && !dropped);
+        } while (fields == 1 && used == 0 && !quoted && !dropped);
         return true;
     }
 
@@ -178,9 +185,8 @@ final class CsvRecords extends KeptRecords {
                 endField();
                 state = At.START;
             } else if (one == '\n') {
-                int start = fields == 0 ? 0 : ends[fields - 1];
-                if (state == At.PLAIN && length > start && row[length - 1] == '\r') {
-                    length--;
+                if (state == At.PLAIN && used > start(fields) && row[used - 1] == '\r') {
+                    used--;
                 }
                 endField();
                 return true;
@@ -198,16 +204,16 @@ final class CsvRecords extends KeptRecords {
     }
 
     private void keep(int one) {
-        if (length > maxLine) {
+        if (used > maxLine) {
             dropped = true;
             beyond++;
             return;
         }
-        if (length == row.length) {
-            row = Arrays.copyOf(row, (int) Math.min(length * 2L, Integer.MAX_VALUE - 8));
+        if (used == row.length) {
+            row = Arrays.copyOf(row, (int) Math.min(used * 2L, Integer.MAX_VALUE - 8));
         }
         ascii &= one < 0x80;
-        row[length++] = (byte) one;
+        row[used++] = (byte) one;
     }
 
     private void endField() {
@@ -218,32 +224,16 @@ final class CsvRecords extends KeptRecords {
         if (fields == ends.length) {
             ends = Arrays.copyOf(ends, fields * 2);
         }
-        ends[fields++] = length;
+        ends[fields++] = used;
     }
 
     @Override
-    public boolean tooLong() {
+    boolean tooLong() {
         return dropped || super.tooLong();
     }
 
     @Override
-    public long swallowed() {
+    long swallowed() {
         return isObject && !tooLong() ? 0 : lineEnds;
-    }
-
-    @Override
-    public long stored() {
-        return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public void close() throws IOException {
-        try {
-            if (in != null) {
-                in.close();
-            }
-        } finally {
-            stored.close();
-        }
     }
 }

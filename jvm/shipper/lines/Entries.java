@@ -1,5 +1,6 @@
 package shipper.lines;
 
+import com.google.common.base.Throwables;
 import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -29,7 +30,6 @@ import org.apache.hadoop.fs.GlobPattern;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
-import org.apache.hadoop.security.AccessControlException;
 
 /**
  * The entries of the folders that a plan lists. Each becomes a file of the plan, or is counted with the reason why not (the codes of
@@ -83,11 +83,7 @@ final class Entries {
     }
 
     synchronized void failed(int number, Exception error) {
-        Throwable cause = error;
-        while (cause.getCause() != null) {
-            cause = cause.getCause();
-        }
-        problems.put(number, cause.toString().lines().findFirst().orElse(""));
+        problems.put(number, Throwables.getRootCause(error).toString().lines().findFirst().orElse(""));
     }
 
     synchronized String packed() throws IOException {
@@ -203,17 +199,11 @@ final class Entries {
 
     /** Leaves out a folder that was not named and that this user may not list; one that is gone holds nothing. */
     private void unlessDenied(IOException error, Path folder, int number) throws IOException {
-        if (isDenied(error)) {
+        if (Content.isBehind(error, Content::isDenied)) {
             leave(number, folder, "unreadable-folder");
-        } else if (!(error instanceof FileNotFoundException || error instanceof NoSuchFileException)) {
+        } else if (!Content.isGone(error)) {
             throw error;
         }
-    }
-
-    private static boolean isDenied(IOException error) {
-        return error instanceof AccessControlException
-                || error instanceof AccessDeniedException
-                || error.getCause() instanceof IOException cause && isDenied(cause);
     }
 
     private static boolean hidden(String name) {

@@ -196,10 +196,7 @@ public final class Folder {
     private static <T> List<Object> inParallel(List<T> all, Step<T> step) throws IOException {
         ExecutorService pool = Executors.newFixedThreadPool(Math.max(1, Math.min(AT_ONCE, all.size())));
         try {
-            List<Callable<Object>> calls = new ArrayList<>();
-            for (T one : all) {
-                calls.add(() -> step.of(one));
-            }
+            List<Callable<Object>> calls = all.stream().map(one -> (Callable<Object>) () -> step.of(one)).toList();
             List<Object> results = new ArrayList<>();
             for (Future<Object> done : pool.invokeAll(calls)) {
                 results.add(done.get());

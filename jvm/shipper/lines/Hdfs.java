@@ -9,6 +9,7 @@ import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.viewfs.ViewFileSystem;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.protocol.HdfsLocatedFileStatus;
+import org.apache.hadoop.util.functional.RemoteIterators;
 
 /**
  * Which files somebody has open for writing, as HDFS knows it. Their age says nothing: the time of modification is set when a file is made and
@@ -32,20 +33,10 @@ final class Hdfs {
         if (there.equals(folder) || !(there.getFileSystem(conf) instanceof DistributedFileSystem hdfs)) {
             return fs.listStatusIterator(folder);
         }
-        RemoteIterator<? extends FileStatus> found = hdfs.listLocatedStatus(there);
-        return new RemoteIterator<FileStatus>() {
-            @Override
-            public boolean hasNext() throws IOException {
-                return found.hasNext();
-            }
-
-            @Override
-            public FileStatus next() throws IOException {
-                FileStatus entry = found.next();
-                entry.setPath(new Path(folder, new Path(null, null, entry.getPath().getName())));
-                return entry;
-            }
-        };
+        return RemoteIterators.mappingRemoteIterator(hdfs.listLocatedStatus(there), entry -> {
+            entry.setPath(new Path(folder, new Path(null, null, entry.getPath().getName())));
+            return entry;
+        });
     }
 
     /** Of a file, in that form; of a folder, a plain one. */

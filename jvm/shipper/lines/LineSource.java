@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -110,16 +111,16 @@ public final class LineSource implements TableProvider {
 
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return new Builder(id);
+            return new LineScan(id);
         }
     }
 
-    private static final class Builder implements SupportsPushDownRequiredColumns {
-        private final String id;
+    private static final class LineScan implements SupportsPushDownRequiredColumns, Scan, Batch {
+        private final Read read;
         private StructType wanted = SCHEMA;
 
-        Builder(String id) {
-            this.id = id;
+        LineScan(String id) {
+            read = READS.get(id);
         }
 
         @Override
@@ -129,11 +130,9 @@ public final class LineSource implements TableProvider {
 
         @Override
         public Scan build() {
-            return new LineScan(id, wanted);
+            return this;
         }
-    }
 
-    private record LineScan(String id, StructType wanted) implements Scan, Batch {
         @Override
         public StructType readSchema() {
             return wanted;
@@ -152,7 +151,6 @@ public final class LineSource implements TableProvider {
         /** Neighbours share a partition as long as they are small, so that the order of the pieces is the order of the rows. */
         @Override
         public InputPartition[] planInputPartitions() {
-            Read read = READS.get(id);
             List<InputPartition> partitions = new ArrayList<>();
             List<Piece> together = new ArrayList<>();
             long bytes = 0;
@@ -174,11 +172,8 @@ public final class LineSource implements TableProvider {
 
         @Override
         public PartitionReaderFactory createReaderFactory() {
-            Read read = READS.get(id);
-            SparkSession spark = SparkSession.active();
-            return new ReaderFactory(
-                    wanted.fieldNames(), read.limits(), read.reports(),
-                    new SerializableConfiguration(Content.configured(spark.sparkContext().hadoopConfiguration())));
+            Configuration conf = Content.configured(SparkSession.active().sparkContext().hadoopConfiguration());
+            return new ReaderFactory(wanted.fieldNames(), read.limits(), read.reports(), new SerializableConfiguration(conf));
         }
     }
 

@@ -60,9 +60,13 @@ final class Lz4Frames extends InputStream {
         if (head.length == 0) {
             return false;
         }
-        int magic = number(head, head.length);
+        int magic = number(head);
         if ((magic & SKIPPABLE_MASK) == SKIPPABLE) {
-            passOver(number(stored.readNBytes(4), 4) & 0xffffffffL);
+            try {
+                stored.skipNBytes(Integer.toUnsignedLong(number(stored.readNBytes(4))));
+            } catch (EOFException error) {
+                throw ended();
+            }
             return next();
         }
         if (magic != MAGIC) {
@@ -107,26 +111,15 @@ final class Lz4Frames extends InputStream {
         return e instanceof EOFException ? ended() : new IOException("its lz4 frame is damaged: " + e.getMessage());
     }
 
-    private void passOver(long count) throws IOException {
-        byte[] gone = new byte[8192];
-        for (long left = count; left > 0; ) {
-            int n = stored.read(gone, 0, (int) Math.min(left, gone.length));
-            if (n < 0) {
-                throw ended();
-            }
-            left -= n;
-        }
-    }
-
-    /** Of four bytes, the lowest first. Raises EOFException if there are fewer. */
-    static int number(byte[] bytes, int length) throws EOFException {
-        if (bytes.length < 4 || length < 4) {
+    /** The lowest of four bytes first. Raises EOFException if there are fewer. */
+    private static int number(byte[] bytes) throws EOFException {
+        if (bytes.length < 4) {
             throw ended();
         }
-        return bytes[0] & 0xff | (bytes[1] & 0xff) << 8 | (bytes[2] & 0xff) << 16 | (bytes[3] & 0xff) << 24;
+        return ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getInt();
     }
 
-    static EOFException ended() {
+    private static EOFException ended() {
         return new EOFException("it ends in the middle of an lz4 frame");
     }
 }

@@ -1,9 +1,8 @@
 package shipper.lines;
 
 import java.io.IOException;
-import java.util.ArrayList;
+import java.time.LocalDate;
 import java.util.Arrays;
-import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -25,12 +24,10 @@ import org.apache.orc.Reader;
 import org.apache.orc.RecordReader;
 import org.apache.orc.StripeInformation;
 import org.apache.orc.TypeDescription;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** The rows of an ORC file. A stripe belongs to the piece that its first byte lies in, which is ORC's own rule. */
 final class OrcRecords extends TableRecords {
-    private final Configuration conf;
-    private final List<Content.Stored> opened = new ArrayList<>();
-    private Reader reader;
     private RecordReader rows;
     private VectorizedRowBatch batch;
     private TypeDescription schema;
@@ -38,17 +35,21 @@ final class OrcRecords extends TableRecords {
     private long taken;
     private long left;
 
-    OrcRecords(Piece piece, int maxLine, Configuration conf) {
-        super(piece, maxLine);
-        this.conf = conf;
+    OrcRecords(Piece piece, int maxLine, Configuration conf) throws IOException {
+        super(piece, maxLine, conf);
     }
 
     @Override
-    void begin() throws IOException {
+    void begin() {
+        // ORC opens the file, more than once.
+    }
+
+    @Override
+    void header() throws IOException {
         Path path = new Path(piece.path());
         FileSystem seen = new Watched(Content.fileSystem(path, conf));
-        reader = OrcFile.createReader(
-                path, OrcFile.readerOptions(conf).filesystem(seen).maxLength(piece.size()).useUTCTimestamp(true).convertToProlepticGregorian(true));
+        Reader reader = opened(OrcFile.createReader(
+                path, OrcFile.readerOptions(conf).filesystem(seen).maxLength(piece.size()).useUTCTimestamp(true).convertToProlepticGregorian(true)));
         schema = reader.getSchema();
         taken = piece.start() == 0 ? piece.size() : 0;
         for (StripeInformation stripe : reader.getStripes()) {
@@ -60,7 +61,7 @@ final class OrcRecords extends TableRecords {
             }
         }
         batch = schema.createRowBatch();
-        rows = reader.rows(reader.options().range(piece.start(), piece.end() - piece.start()));
+        rows = opened(reader.rows(reader.options().range(piece.start(), piece.end() - piece.start())));
     }
 
     @Override
@@ -78,10 +79,10 @@ final class OrcRecords extends TableRecords {
         if (schema.getCategory() == TypeDescription.Category.STRUCT) {
             struct(schema, batch.cols, at++);
         } else {
-            json.openObject();
-            json.name("value");
+            json.writeStartObject();
+            json.writeFieldName("value");
             value(schema, batch.cols[0], at++);
-            json.closeObject();
+            json.writeEndObject();
         }
         return true;
     }
@@ -90,95 +91,80 @@ final class OrcRecords extends TableRecords {
         return !vector.noNulls && vector.isNull[vector.isRepeating ? 0 : row];
     }
 
-    private void struct(TypeDescription type, ColumnVector[] vectors, int row) {
-        json.openObject();
+    private void struct(TypeDescription type, ColumnVector[] vectors, int row) throws IOException {
+        json.writeStartObject();
         for (int i = 0; i < vectors.length; i++) {
             if (!isNull(vectors[i], row)) {
-                json.name(type.getFieldNames().get(i));
+                json.writeFieldName(type.getFieldNames().get(i));
                 value(type.getChildren().get(i), vectors[i], row);
             }
         }
-        json.closeObject();
+        json.writeEndObject();
     }
 
-    private void value(TypeDescription type, ColumnVector vector, int of) {
-        if (isNull(vector, of)) {
-            json.nothing();
-            return;
+    private void value(TypeDescription type, ColumnVector vector, int row) throws IOException {
+        int at = vector.isRepeating ? 0 : row;
+        if (isNull(vector, row)) {
+            json.writeNull();
+        } else if (vector instanceof StructColumnVector struct) {
+            struct(type, struct.fields, at);
+        } else if (vector instanceof ListColumnVector list) {
+            json.writeStartArray();
+            for (int i = (int) list.offsets[at]; i < list.offsets[at] + list.lengths[at]; i++) {
+                value(type.getChildren().get(0), list.child, i);
+            }
+            json.writeEndArray();
+        } else if (vector instanceof MapColumnVector map) {
+            json.writeStartObject();
+            for (int i = (int) map.offsets[at]; i < map.offsets[at] + map.lengths[at]; i++) {
+                json.name(scalar(type.getChildren().get(0), map.keys, i));
+                value(type.getChildren().get(1), map.values, i);
+            }
+            json.writeEndObject();
+        } else if (vector instanceof UnionColumnVector union) {
+            int tag = union.tags[at];
+            value(type.getChildren().get(tag), union.fields[tag], at);
+        } else {
+            json.value(scalar(type, vector, row));
         }
-        int row = vector.isRepeating ? 0 : of;
-        switch (type.getCategory()) {
-            case BOOLEAN -> json.truth(((LongColumnVector) vector).vector[row] != 0);
-            case BYTE, SHORT, INT, LONG -> json.number(((LongColumnVector) vector).vector[row]);
-            case DATE -> json.date(((LongColumnVector) vector).vector[row]);
-            case FLOAT -> json.number((float) ((DoubleColumnVector) vector).vector[row]);
-            case DOUBLE -> json.number(((DoubleColumnVector) vector).vector[row]);
-            case DECIMAL -> json.number(
-                    ((DecimalColumnVector) vector).vector[row].getHiveDecimal().bigDecimalValue().setScale(type.getScale()));
+    }
+
+    private static Object scalar(TypeDescription type, ColumnVector vector, int row) {
+        int at = vector.isRepeating ? 0 : row;
+        if (isNull(vector, row)) {
+            return null;
+        }
+        return switch (type.getCategory()) {
+            case BOOLEAN -> ((LongColumnVector) vector).vector[at] != 0;
+            case BYTE, SHORT, INT, LONG -> ((LongColumnVector) vector).vector[at];
+            case DATE -> LocalDate.ofEpochDay(((LongColumnVector) vector).vector[at]);
+            case FLOAT -> (float) ((DoubleColumnVector) vector).vector[at];
+            case DOUBLE -> ((DoubleColumnVector) vector).vector[at];
+            case DECIMAL -> ((DecimalColumnVector) vector).vector[at].getHiveDecimal().bigDecimalValue().setScale(type.getScale());
             case TIMESTAMP, TIMESTAMP_INSTANT -> {
                 TimestampColumnVector times = (TimestampColumnVector) vector;
-                long seconds = Math.floorDiv(times.time[row], 1000L);
-                int nanos = times.nanos[row];
+                long seconds = Math.floorDiv(times.time[at], 1000L);
+                int nanos = times.nanos[at];
                 if (nanos < 0) { // Arrow cuts a time before 1970 towards zero, and the rest of it is below zero
-                    seconds = (times.time[row] - nanos / 1_000_000) / 1000 - 1;
-                    nanos += 1_000_000_000;
+                    seconds = (times.time[at] - nanos / 1_000_000) / 1000;
                 }
-                json.timestampAt(seconds, nanos, type.getCategory() == TypeDescription.Category.TIMESTAMP_INSTANT);
+                yield Json.timestampAt(seconds, nanos, type.getCategory() == TypeDescription.Category.TIMESTAMP_INSTANT);
             }
             case STRING, CHAR, VARCHAR -> {
                 BytesColumnVector texts = (BytesColumnVector) vector;
-                json.string(texts.vector[row], texts.start[row], texts.length[row]);
+                yield UTF8String.fromBytes(texts.vector[at], texts.start[at], texts.length[at]);
             }
             case BINARY -> {
                 BytesColumnVector texts = (BytesColumnVector) vector;
-                json.base64(Arrays.copyOfRange(texts.vector[row], texts.start[row], texts.start[row] + texts.length[row]));
-            }
-            case LIST -> {
-                ListColumnVector list = (ListColumnVector) vector;
-                json.openArray();
-                for (long i = list.offsets[row]; i < list.offsets[row] + list.lengths[row]; i++) {
-                    value(type.getChildren().get(0), list.child, (int) i);
-                }
-                json.closeArray();
-            }
-            case MAP -> {
-                MapColumnVector map = (MapColumnVector) vector;
-                json.openObject();
-                for (long i = map.offsets[row]; i < map.offsets[row] + map.lengths[row]; i++) {
-                    json.nameNext();
-                    value(type.getChildren().get(0), map.keys, (int) i);
-                    value(type.getChildren().get(1), map.values, (int) i);
-                }
-                json.closeObject();
-            }
-            case STRUCT -> struct(type, ((StructColumnVector) vector).fields, row);
-            case UNION -> {
-                UnionColumnVector union = (UnionColumnVector) vector;
-                value(type.getChildren().get(union.tags[row]), union.fields[union.tags[row]], row);
+                yield Arrays.copyOfRange(texts.vector[at], texts.start[at], texts.start[at] + texts.length[at]);
             }
             default -> throw new IllegalArgumentException("a column of type " + type.getCategory());
-        }
+        };
     }
 
     @Override
-    public long stored() {
+    long stored() {
         return taken;
-    }
-
-    @Override
-    public void close() throws IOException {
-        try {
-            if (rows != null) {
-                rows.close();
-            }
-            if (reader != null) {
-                reader.close();
-            }
-        } finally {
-            for (Content.Stored one : opened) {
-                one.close();
-            }
-        }
     }
 
     /** Opens the file as every other format is opened. */
@@ -189,9 +175,7 @@ final class OrcRecords extends TableRecords {
 
         @Override
         public FSDataInputStream open(Path path, int buffer) throws IOException {
-            Content.Stored stored = Content.open(piece, conf);
-            opened.add(stored);
-            return stored.seekable();
+            return opened(Content.open(piece, conf)).seekable();
         }
 
         @Override

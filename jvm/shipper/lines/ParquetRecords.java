@@ -22,8 +22,6 @@ import org.apache.parquet.schema.MessageType;
 
 /** The rows of a Parquet file. A row group belongs to the piece that its middle lies in, as in Spark. */
 final class ParquetRecords extends TableRecords {
-    private final Content.Stored stored;
-    private final Configuration conf;
     private final ParquetJson writer = new ParquetJson(json);
     private ParquetFileReader reader;
     private List<BlockMetaData> groups;
@@ -35,15 +33,13 @@ final class ParquetRecords extends TableRecords {
     private long taken;
 
     ParquetRecords(Piece piece, int maxLine, Configuration conf) throws IOException {
-        super(piece, maxLine);
-        this.conf = conf;
-        stored = Content.open(piece, conf);
+        super(piece, maxLine, conf);
     }
 
     @Override
-    void begin() throws IOException {
-        reader = ParquetFileReader.open(
-                new Input(), HadoopReadOptions.builder(conf).usePageChecksumVerification(true).withUseHadoopVectoredIo(false).build());
+    void header() throws IOException {
+        reader = opened(ParquetFileReader.open(
+                new Input(), HadoopReadOptions.builder(conf).usePageChecksumVerification(true).withUseHadoopVectoredIo(false).build()));
         groups = reader.getRowGroups();
         checkCodecs();
         MessageType schema = reader.getFileMetaData().getSchema();
@@ -101,19 +97,8 @@ final class ParquetRecords extends TableRecords {
     }
 
     @Override
-    public long stored() {
+    long stored() {
         return taken;
-    }
-
-    @Override
-    public void close() throws IOException {
-        try {
-            if (reader != null) {
-                reader.close();
-            }
-        } finally {
-            stored.close();
-        }
     }
 
     private final class Input implements InputFile {

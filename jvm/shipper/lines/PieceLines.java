@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.io.InputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Seekable;
-import org.apache.hadoop.io.Text;
 import org.apache.hadoop.io.compress.SplitCompressionInputStream;
 import org.apache.hadoop.io.compress.SplittableCompressionCodec;
 import org.apache.hadoop.mapreduce.lib.input.CompressedSplitLineReader;
@@ -16,36 +15,28 @@ import org.apache.hadoop.util.LineReader;
  *
  * <p>Memory is bounded by the longest line allowed, whatever a file unpacks to: of a longer line only the beginning is kept.
  */
-final class PieceLines implements PieceRecords {
+final class PieceLines extends PieceRecords {
     private static final byte[] LINE_END = {'\n'};
     private static final int BUFFER = 64 * 1024;
 
-    private final Piece piece;
-    private final int maxLine;
-    private final Text text = new Text();
-    private final Content.Stored stored;
+    private final boolean cutsBzip2;
     private LineReader lines;
     private Seekable packedPosition;
     private long position;
     private long end;
     private boolean first;
-    private long unpacked;
     /** Somebody who does not share the reader's code has seen blocks in the file. */
     private boolean hasBlocks;
 
-    PieceLines(Piece piece, int maxLine, Configuration conf) throws IOException {
-        this.piece = piece;
-        this.maxLine = maxLine;
-        stored = Content.open(piece, conf);
-        try {
-            begin(conf);
-        } catch (Throwable error) {
-            stored.close();
-            throw error;
-        }
+    /** @param cutsBzip2 whether bzip2 is read from block to block; else its first piece has all lines, as of all that is packed */
+    PieceLines(Piece piece, int maxLine, boolean cutsBzip2, Configuration conf) {
+        super(piece, maxLine, conf);
+        this.cutsBzip2 = cutsBzip2;
     }
 
-    private void begin(Configuration conf) throws IOException {
+    @Override
+    void begin() throws IOException {
+        super.begin();
         first = piece.start() == 0;
         position = piece.start();
         end = piece.end();
@@ -54,52 +45,51 @@ final class PieceLines implements PieceRecords {
             lines = new NewlineReader(stored, BUFFER);
             if (position > 0) {
                 // A line that goes over the whole piece is not read to its end by each piece that it goes over.
-                position += lines.readLine(text, 0, (int) Math.min(end - position + 1, Integer.MAX_VALUE));
+                position += lines.readLine(record, 0, (int) Math.min(end - position + 1, Integer.MAX_VALUE));
             }
-        } else if (piece.format().equals("bzip2")) {
-            if (first) {
-                hasBlocks = Bzip2Blocks.check(stored) > 0;
-            }
-            beginBzip2(conf);
-        } else if (first) {
-            end = Long.MAX_VALUE;
-            lines = new NewlineReader(Content.unpacked(stored, piece.format(), conf), BUFFER);
+        } else if (cutsBzip2 && piece.format().equals("bzip2")) {
+            beginBzip2();
         } else {
-            end = -1; // the first piece has it all; what unpacks snappy and lz4 would read the header again, which counts
+            InputStream in = content();
+            end = in == null ? -1 : Long.MAX_VALUE;
+            lines = in == null ? null : new NewlineReader(in, BUFFER);
         }
     }
 
     /** From block to block. What is no block is passed over, hence the check before, by whoever reads the first piece of a file. */
-    private void beginBzip2(Configuration conf) throws IOException {
-        SplitCompressionInputStream in = Content.bzip2(conf).createInputStream(
-                stored.seekable(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK);
+    private void beginBzip2() throws IOException {
+        hasBlocks = first && Bzip2Blocks.check(stored) > 0;
+        SplitCompressionInputStream in = opened(Content.bzip2(conf).createInputStream(
+                stored.seekable(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK));
         lines = new CompressedSplitLineReader(in, conf, LINE_END);
         packedPosition = in;
         end = in.getAdjustedEnd();
         if (in.getAdjustedStart() != 0) {
-            lines.readLine(text, 0, Integer.MAX_VALUE);
+            lines.readLine(record, 0, Integer.MAX_VALUE);
         }
     }
 
     @Override
-    public boolean next() throws IOException {
-        if (!mayHaveMore()) {
-            return atEnd();
-        }
+    boolean next() throws IOException {
+        return mayHaveMore() && read() > 0 || atEnd();
+    }
+
+    /** Reads a line into `record`, wherever it begins. Returns its bytes with its end and without a byte order mark; 0 if there is none. */
+    int read() throws IOException {
         int room = maxLine == Integer.MAX_VALUE ? maxLine : maxLine + 1 + (first ? 3 : 0);
-        int read = lines.readLine(text, room, Integer.MAX_VALUE);
+        int read = lines.readLine(record, room, Integer.MAX_VALUE);
         position += read;
         unpacked += read;
-        int length = read;
-        if (first) {
-            first = false;
-            byte[] bytes = text.getBytes();
-            if (text.getLength() >= 3 && bytes[0] == (byte) 0xEF && bytes[1] == (byte) 0xBB && bytes[2] == (byte) 0xBF) {
-                text.set(text.copyBytes(), 3, text.getLength() - 3);
-                length -= 3;
-            }
+        if (!first) {
+            return read;
         }
-        return length > 0 || atEnd();
+        first = false;
+        byte[] bytes = record.getBytes();
+        if (record.getLength() >= 3 && bytes[0] == (byte) 0xEF && bytes[1] == (byte) 0xBB && bytes[2] == (byte) 0xBF) {
+            record.set(record.copyBytes(), 3, record.getLength() - 3);
+            return read - 3;
+        }
+        return read;
     }
 
     private boolean atEnd() throws IOException {
@@ -109,47 +99,10 @@ final class PieceLines implements PieceRecords {
         return false;
     }
 
-    private boolean mayHaveMore() throws IOException {
+    boolean mayHaveMore() throws IOException {
         if (packedPosition != null) {
             return packedPosition.getPos() <= end || ((CompressedSplitLineReader) lines).needAdditionalRecordAfterSplit();
         }
         return position <= end;
-    }
-
-    @Override
-    public byte[] bytes() {
-        return text.getBytes();
-    }
-
-    /** Of a line that is too long, more than the longest allowed. */
-    @Override
-    public int size() {
-        return text.getLength();
-    }
-
-    @Override
-    public boolean tooLong() {
-        return text.getLength() > maxLine;
-    }
-
-    @Override
-    public long stored() {
-        return packedPosition != null ? -1 : stored.count();
-    }
-
-    @Override
-    public long unpacked() {
-        return unpacked;
-    }
-
-    @Override
-    public void close() throws IOException {
-        try {
-            if (lines != null) {
-                lines.close(); // frees what libraries hold outside the heap
-            }
-        } finally {
-            stored.close();
-        }
     }
 }

@@ -1,9 +1,12 @@
 package shipper.lines;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.Queue;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.io.IOUtils;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -53,12 +56,7 @@ record ReaderFactory(
         }
 
         private int column(String name) {
-            for (int i = 0; i < columns.length; i++) {
-                if (columns[i].equals(name)) {
-                    return i;
-                }
-            }
-            return -1;
+            return Arrays.asList(columns).indexOf(name);
         }
 
         private void set(String name, Object content) {
@@ -173,10 +171,14 @@ record ReaderFactory(
             count = 0;
             longBytes = 0;
             records = PieceRecords.open(piece, limits, configuration);
+            names(piece);
+            plain(piece);
+        }
+
+        private void names(Piece piece) {
             set("file_path", UTF8String.fromString(piece.uri()));
             set("file_name", UTF8String.fromString(piece.name()));
             set("split_start", piece.start());
-            plain(piece);
         }
 
         private void plain(Piece piece) {
@@ -223,20 +225,19 @@ record ReaderFactory(
         }
 
         private void mark(Piece piece, UTF8String content, long split, byte mark) {
-            set("file_path", UTF8String.fromString(piece.uri()));
-            set("file_name", UTF8String.fromString(piece.name()));
+            for (int i = 0; i < columns.length; i++) {
+                row.setNullAt(i);
+            }
+            String sizes = stored + " " + unpacked;
+            names(piece);
             set("value", content);
-            set("split_start", piece.start());
             set("record_number", mark == UNREADABLE ? 1L : null);
-            set("swallowed!", null);
-            set("block!", mark == END ? (stored + " " + unpacked).getBytes(java.nio.charset.StandardCharsets.US_ASCII) : null);
-            set("ends!", null);
-            set("hashes!", null);
+            set("block!", mark == END ? sizes.getBytes(StandardCharsets.US_ASCII) : null);
             set("records!", 0L);
             set("sum!", 0L);
             set("split", split);
             set("mark!", mark);
-            set("sizes!", mark == END ? UTF8String.fromString(stored + " " + unpacked) : null);
+            set("sizes!", mark == END ? UTF8String.fromString(sizes) : null);
             marked = true;
         }
 
@@ -257,7 +258,7 @@ record ReaderFactory(
             stored = records == null ? 0 : records.stored();
             unpacked = records == null ? 0 : records.unpacked();
             String why = problem == null ? null : Content.why(problem);
-            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, Content.isPassing(problem), longBytes));
+            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, problem != null && Content.isPassing(problem), longBytes));
             close();
         }
 
@@ -268,15 +269,8 @@ record ReaderFactory(
 
         @Override
         public void close() {
-            if (records != null) {
-                try {
-                    records.close();
-                } catch (IOException error) {
-                    // All that was wanted of the file has been read.
-                } finally {
-                    records = null;
-                }
-            }
+            IOUtils.closeStreams(records);
+            records = null;
         }
     }
 }

@@ -1,26 +1,27 @@
 package shipper.lines;
 
 import java.io.IOException;
+import org.apache.hadoop.conf.Configuration;
 
 /**
  * The rows of a piece of a Parquet, ORC or Avro file, each as one JSON object, by the file's own schema. A field that is null is left out; inside
- * of lists and maps a null is a null. The file is opened with the first row, so that a file system that fails then is asked again.
+ * of lists and maps a null is a null.
  */
-abstract class TableRecords extends KeptRecords {
+abstract class TableRecords extends PieceRecords {
     /** Whether a format is one of these; shipper/driver/formats.py names them too. */
     static boolean reads(String format) {
         return format.equals("parquet") || format.equals("orc") || format.equals("avro");
     }
 
-    final JsonBytes json = new JsonBytes(kept);
+    final Json json = new Json(this);
     private boolean begun;
 
-    TableRecords(Piece piece, int maxLine) {
-        super(piece, maxLine);
+    TableRecords(Piece piece, int maxLine, Configuration conf) throws IOException {
+        super(piece, maxLine, conf);
     }
 
-    /** Opens the file. */
-    abstract void begin() throws IOException;
+    /** Reads what the file says of itself. */
+    abstract void header() throws IOException;
 
     /** Writes the next row into `json`; false if there is none. */
     abstract boolean row() throws IOException;
@@ -31,13 +32,13 @@ abstract class TableRecords extends KeptRecords {
     }
 
     @Override
-    public final boolean next() throws IOException {
+    final boolean next() throws IOException {
         try {
             if (!begun) {
-                begin();
+                header();
                 begun = true;
             }
-            json.clear();
+            clear();
             if (!row()) {
                 return false;
             }
@@ -47,7 +48,8 @@ abstract class TableRecords extends KeptRecords {
         } catch (LinkageError | StackOverflowError error) {
             throw new IOException("it needs what this reader does not have (" + error.getClass().getSimpleName() + ")");
         }
-        unpacked += kept.size() + 1;
+        json.flush();
+        unpacked += length + 1;
         return true;
     }
 }

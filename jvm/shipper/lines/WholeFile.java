@@ -5,44 +5,29 @@ import java.io.InputStream;
 import org.apache.hadoop.conf.Configuration;
 
 /** A file's content as one record, byte for byte. Memory is bounded by the longest record allowed. */
-final class WholeFile extends KeptRecords {
-    private final Content.Stored stored;
-    private final InputStream in;
-    private boolean done;
+final class WholeFile extends PieceRecords {
+    private InputStream in;
 
-    WholeFile(Piece piece, int maxLine, Configuration conf) throws IOException {
-        super(piece, maxLine);
-        stored = Content.open(piece, conf);
-        in = Content.fromStart(stored, piece, conf);
+    WholeFile(Piece piece, int maxLine, Configuration conf) {
+        super(piece, maxLine, conf);
     }
 
     @Override
-    public boolean next() throws IOException {
-        if (done || in == null) {
+    void begin() throws IOException {
+        super.begin();
+        in = content();
+    }
+
+    @Override
+    boolean next() throws IOException {
+        if (in == null || unpacked > 0) {
             return false;
         }
-        done = true;
         byte[] buffer = new byte[64 * 1024];
         for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
-            kept.add(buffer, n);
+            keep(buffer, 0, n);
         }
-        unpacked = kept.size();
+        unpacked = length;
         return unpacked > 0;
-    }
-
-    @Override
-    public long stored() {
-        return Content.takenOf(stored, piece);
-    }
-
-    @Override
-    public void close() throws IOException {
-        try {
-            if (in != null) {
-                in.close();
-            }
-        } finally {
-            stored.close();
-        }
     }
 }

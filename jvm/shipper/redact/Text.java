@@ -9,13 +9,13 @@ import java.nio.charset.StandardCharsets;
 import java.io.ByteArrayOutputStream;
 
 /** Bytes as characters and back, with none lost: a byte that is no UTF-8 is a lone surrogate meanwhile (as Python's surrogateescape has it). */
-final class Text {
+public final class Text {
     private static final char REPLACED = '\uFFFD';
     private static final char ESCAPED = '\uDC00';
 
     private Text() {}
 
-    static String of(byte[] bytes) {
+    public static String of(byte[] bytes) {
         String text = new String(bytes, StandardCharsets.UTF_8);
         return text.indexOf(REPLACED) < 0 ? text : escaped(bytes);
     }
@@ -36,25 +36,24 @@ final class Text {
         }
     }
 
-    static byte[] bytes(CharSequence text) {
-        String whole = text.toString();
+    public static byte[] bytes(String text) {
         int escapes = 0;
-        for (int i = 0; i < whole.length(); i++) {
-            escapes += isEscaped(whole, i) ? 1 : 0;
+        for (int i = 0; i < text.length(); i++) {
+            escapes += isEscaped(text, i) ? 1 : 0;
         }
         if (escapes == 0) {
-            return whole.getBytes(StandardCharsets.UTF_8);
+            return text.getBytes(StandardCharsets.UTF_8);
         }
-        ByteArrayOutputStream out = new ByteArrayOutputStream(whole.length() + escapes);
+        ByteArrayOutputStream out = new ByteArrayOutputStream(text.length() + escapes);
         int at = 0;
-        for (int i = 0; i < whole.length(); i++) {
-            if (isEscaped(whole, i)) {
-                out.writeBytes(whole.substring(at, i).getBytes(StandardCharsets.UTF_8));
-                out.write(whole.charAt(i) - ESCAPED);
+        for (int i = 0; i < text.length(); i++) {
+            if (isEscaped(text, i)) {
+                out.writeBytes(text.substring(at, i).getBytes(StandardCharsets.UTF_8));
+                out.write(text.charAt(i) - ESCAPED);
                 at = i + 1;
             }
         }
-        out.writeBytes(whole.substring(at).getBytes(StandardCharsets.UTF_8));
+        out.writeBytes(text.substring(at).getBytes(StandardCharsets.UTF_8));
         return out.toByteArray();
     }
 
