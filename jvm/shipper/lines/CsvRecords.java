@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.commons.io.input.BOMInputStream;
 import org.apache.hadoop.conf.Configuration;
 import shipper.redact.Text;
 
@@ -51,7 +52,10 @@ final class CsvRecords extends PieceRecords {
     void begin() throws IOException {
         super.begin();
         InputStream content = content();
-        in = content == null || framing.charset().equals(StandardCharsets.UTF_8) ? content : new Utf8(content, framing.charset());
+        if (content != null) {
+            boolean isUtf8 = framing.charset().equals(StandardCharsets.UTF_8);
+            in = BOMInputStream.builder().setInputStream(isUtf8 ? content : new Utf8(content, framing.charset())).get();
+        }
     }
 
     @Override
@@ -60,7 +64,6 @@ final class CsvRecords extends PieceRecords {
             return false;
         }
         if (names == null) {
-            skipMark();
             names = framing.columns().isEmpty() ? header() : framing.columns();
         }
         if (!row()) {
@@ -125,13 +128,6 @@ final class CsvRecords extends PieceRecords {
             }
         }
         return buffer[at++] & 0xff;
-    }
-
-    private void skipMark() throws IOException {
-        filled = in.readNBytes(buffer, 0, buffer.length);
-        if (filled >= 3 && buffer[0] == (byte) 0xEF && buffer[1] == (byte) 0xBB && buffer[2] == (byte) 0xBF) {
-            at = 3;
-        }
     }
 
     /** Goes to the next row that is no empty line; false at the end of the file. */

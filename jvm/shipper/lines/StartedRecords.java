@@ -34,6 +34,7 @@ final class StartedRecords extends PieceRecords {
             before = lines.unpacked();
             begins = lines.next();
         } while (begins && piece.start() > 0 && !matches());
+        unpacked = begins || piece.start() > 0 ? 0 : lines.unpacked(); // a byte order mark and nothing else
     }
 
     private boolean matches() throws IOException {
