@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev import jars
 from shipper_tools.dev.jars import lock_file, resolve_jars
-from shipper_tools.dev.ports import free_port
 
 from shipper.errors import JarsUnavailable
 from shipper.jars import MIRROR_VARIABLE, proxies
@@ -87,19 +86,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 EXPECTED = {f"{name}-{VERSION}.jar": content for name, content in JARS.items()}
 
 
-def test_locked_jars_arrive_and_are_fetched_once(repository: Repository) -> None:
-    told: list[str] = []
-
-    folder = resolve_jars("things-1.0", told.append)
-    again = resolve_jars("things-1.0", told.append)
-
-    assert contents(folder) == EXPECTED
-    assert again == folder
-    assert repository.served == {"alpha-1.0.jar": 1, "beta-1.0.jar": 1}
-    assert told[0].startswith("fetching 2 jars of things-1.0")
-    assert all(line.startswith("… ") for line in told[1:]), "only how far it is, on a slow machine"
-
-
 def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(
     repository: Repository,
 ) -> None:
@@ -161,18 +147,3 @@ def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repositor
     assert contents(Path(folders.pop())) == EXPECTED
     assert not folders
     assert repository.served == {"alpha-1.0.jar": 1, "beta-1.0.jar": 1}
-
-
-def test_an_unreachable_repository_is_one_paragraph_with_the_remedy(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(MIRROR_VARIABLE, f"http://127.0.0.1:{free_port()}/")
-
-    with pytest.raises(JarsUnavailable) as caught:
-        resolve()
-
-    message = str(caught.value)
-    assert "the Maven repository cannot be reached" in message
-    assert "Connection refused" in message
-    assert "HTTPS_PROXY" in message
-    assert "\n" not in message

@@ -98,39 +98,6 @@ def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultPro
         assert 0.097 < min(round_trip_seconds(connection) for _ in range(3)) < 0.2
 
 
-def test_a_cut_ends_connections_and_new_ones_are_welcome(link: FaultProxy) -> None:
-    with connect(link) as first, connect(link) as second:
-        for connection in (first, second):
-            round_trip_seconds(connection)
-        assert link.cut() == 2
-        assert first.recv(10) == b""
-        assert second.recv(10) == b""
-    with connect(link) as third:
-        round_trip_seconds(third)
-
-
-def test_a_reset_is_a_reset(link: FaultProxy) -> None:
-    with connect(link) as connection:
-        round_trip_seconds(connection)
-        assert link.reset() == 1
-        with pytest.raises(ConnectionResetError):
-            connection.recv(10)
-
-
-def test_a_stall_moves_nothing_and_loses_nothing(link: FaultProxy) -> None:
-    with connect(link) as connection:
-        round_trip_seconds(connection)
-        link.stall()
-        connection.sendall(b"later")
-        assert silent(connection)
-        with connect(link) as newcomer:
-            newcomer.sendall(b"me too")
-            assert silent(newcomer)
-            link.resume()
-            assert receive(connection, 5) == b"later"
-            assert receive(newcomer, 6) == b"me too"
-
-
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
     held, behind, other = request(END_TXN, 1), request(PRODUCE, 2), request(END_TXN, 3)
     with connect(link) as first, connect(link) as second:

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 _ROOT = Path(__file__).resolve().parents[2]
 _DESIGN = _ROOT / "docs" / "understand" / "design.md"
 _PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
@@ -266,48 +264,3 @@ def test_what_decides_does_not_merely_look_at_the_ledger() -> None:
         "use LedgerLog.decide, or state in _ALLOWED_LOOKS why the read decides nothing"
     )
     assert _ALLOWED_LOOKS.keys() - looks == set(), "no longer needed"
-
-
-class TestRulesOfTheDecidingRead:
-    @pytest.mark.parametrize(
-        "source",
-        [
-            "Decided(1)",
-            "Decided[int](1)",
-            "log.Decided(1)",
-            "from shipper.ledger.log import Decided as Certain\nCertain(1)",
-            "cast(Decided[int], 1)",
-            "cast('Decided[int]', 1)",
-            "object.__new__(Decided)",
-            "Decided.__new__(Decided)",
-            "replace_in(kind=Decided)",
-            "class Mine(Decided[int]): ...",
-        ],
-    )
-    def test_a_decision_that_somebody_else_makes_is_found(self, source: str) -> None:
-        assert decisions_made_in(ast.parse(source))
-
-    @pytest.mark.parametrize(
-        "source",
-        [
-            "ledger.barrier(CHUNKS)",
-            "self._ledger._write_barriers((0,))",
-            "pool.submit(ledger.barrier, 0)",
-            "ask_files().answer(ledger, None)",
-        ],
-    )
-    def test_a_step_of_a_decision_is_found(self, source: str) -> None:
-        assert len(private_steps_in(ast.parse(source))) == 1
-
-    def test_a_look_is_found_with_the_function_around_it(self) -> None:
-        source = (
-            "class Task:\n def check(self):\n  return self._ledger.look_at_control()\n"
-            "read = getattr(ledger, 'look_at_chunks')\ntopics.lookup()\n"
-        )
-        found = looks_in(
-            "shipper/worker/x.py", ast.parse(source), {"look_at_control", "look_at_chunks"}
-        )
-        assert found == [
-            Look("shipper/worker/x.py", "Task.check", "look_at_control"),
-            Look("shipper/worker/x.py", "", "look_at_chunks"),
-        ]
