@@ -141,7 +141,7 @@ GOOD_AND_BAD = [
     ({"check": "matches", "regex": r"^\S+ .*'?$", "min_rate": 0.99}, LINES, LINES + b"it's\n" * 3),
     ({"check": "json"}, JSON, JSON + b'["a list"]\n'),
     (
-        {"check": "allowed", "column": "status", "values": [200, "500"]},
+        {"check": "allowed", "column": "status", "values": [200, "500", "it's"]},
         LINES,
         LINES + b"web1 2026-11-01T11:00:00Z 404\n",
     ),

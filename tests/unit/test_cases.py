@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faults import names_in
 
-from shipper.config.cases import CaseFile, load_cases, load_pipeline_to_test, pipelines_with_tests
+from shipper.config.cases import CaseFile, load_cases
 from shipper.errors import ConfigError
 from shipper.report.preview import PreviewedLine, ReadSample
 from shipper.report.tested import CaseResult, compare
@@ -128,36 +128,6 @@ def test_nor_by_a_link(config: Path, tmp_path: Path) -> None:
         load_cases(config, "web")
 
 
-def test_a_file_of_no_pipeline_and_one_with_the_wrong_ending_are_faults(config: Path) -> None:
-    (config / "tests" / "wep.yaml").write_text(json.dumps(one_case()))
-    with pytest.raises(ConfigError, match=r"'wep'.*'web'"):
-        load_cases(config, "wep")
-    (config / "tests" / "odd.yml").write_text("")
-    with pytest.raises(ConfigError, match=r"^config/tests/odd\.yml: .*odd\.yaml"):
-        pipelines_with_tests(config)
-
-
-def test_no_secret_is_needed_and_every_machine_makes_the_same_hash(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    more = (
-        'records: {redact: [{rule: email, hash: {key: "${HASH_KEY}"}}, '
-        '{rule: ipv4, hash: {key: "${file:/not/there}"}}]}\n'
-    )
-    text = PIPELINE.partition("records")[0] + more
-    (config / "pipelines" / "web.yaml").write_text(text)
-    monkeypatch.delenv("HASH_KEY", raising=False)
-    without = load_pipeline_to_test(config, "web")
-    monkeypatch.setenv("HASH_KEY", "0123456789abcdef0123456789abcdef")
-    with_key = load_pipeline_to_test(config, "web")
-    keys = [
-        {rule.hash_.fingerprint for rule in found.records.redact if rule.hash_}
-        for found in (without, with_key)
-    ]
-    assert keys[0] == keys[1]
-    assert len(keys[0]) == 1
-
-
 # The comparison
 
 
@@ -238,11 +208,6 @@ def test_a_difference_names_the_place_of_what_was_expected(config: Path) -> None
         "config/tests/web.yaml:7:17",
     ]
     assert found.place == "config/tests/web.yaml:2:3"
-
-
-def test_a_sample_that_cannot_be_read_fails_its_case(config: Path) -> None:
-    found = compare(load(config), "a", ReadSample(error="why"))
-    assert (found.passed, found.error, found.differences) == (False, "why", [])
 
 
 def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config: Path) -> None:

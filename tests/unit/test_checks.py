@@ -13,13 +13,7 @@ from faults import names_in
 
 from shipper.config import load_all
 from shipper.config.content_checks import (
-    AllowedCheck,
-    ConditionCheck,
-    JsonCheck,
-    MatchesCheck,
-    NotNullCheck,
     RecordCheck,
-    SchemaCheck,
     SourceCheck,
 )
 from shipper.config.rules import PathTime
@@ -175,30 +169,6 @@ def test_only_checks_of_single_records_can_quarantine(tmp_path: Path, kind: type
             ValueError, match=r"`quarantine` takes single records out; .*: use `block` or `warn`"
         ):
             kind.model_validate(fields | {"severity": "quarantine"})
-
-
-@pytest.mark.parametrize(
-    ("check", "condition"),
-    [
-        (NotNullCheck(check="not_null", column="host"), "`host` IS NOT NULL"),
-        (MatchesCheck(check="matches", regex=r"^\d'\s"), r"`value` RLIKE '^\\d\'\\s'"),
-        (
-            JsonCheck(check="json"),
-            "ltrim(`value`) LIKE '{%' AND try_parse_json(`value`) IS NOT NULL",
-        ),
-        (
-            AllowedCheck(check="allowed", column="host", values=("a'b", 200)),
-            r"CAST(`host` AS STRING) IN ('a\'b', '200')",
-        ),
-        (
-            SchemaCheck(check="schema", columns=3, delimiter="||"),
-            "octet_length(`value`) - octet_length(replace(`value`, '||', '')) = 4",
-        ),
-        (ConditionCheck(check="condition", name="x", sql="a OR b"), "(a OR b)"),
-    ],
-)
-def test_conditions_quote_what_users_wrote(check: RecordCheck, condition: str) -> None:
-    assert check.condition() == condition
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -161,31 +158,6 @@ def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: st
 
 
 # --- What it costs
-
-
-def test_loading_imports_neither_spark_nor_airflow_nor_a_kafka_client() -> None:
-    code = (
-        "import sys, shipper.config; print(*sorted({name.partition('.')[0] for name in "
-        "sys.modules}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
-    )
-    loaded = set(done.stdout.split())
-    foreign = loaded - set(sys.stdlib_module_names) - set(sys.builtin_module_names)
-    with_pydantic = {
-        "pydantic",
-        "pydantic_core",
-        "annotated_types",
-        "typing_extensions",
-        "typing_inspection",
-    }
-    assert {name for name in foreign if not name.startswith("_")} <= {
-        "shipper",
-        "ruamel",
-        *with_pydantic,
-        "sitecustomize",
-    }
 
 
 # --- Rules

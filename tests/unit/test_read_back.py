@@ -8,8 +8,6 @@ import pytest
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.gate import closed
-from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount
@@ -84,23 +82,6 @@ def figures(sums):
     return {one.name: [figure.value for figure in one.figures] for one in sums}
 
 
-def test_full_holds_every_partition_against_the_ledger_and_every_topic_against_all():
-    reader = FakeReader(
-        {"t": [(30, SpanSums(10, 5)), (7, SpanSums(3, 2**64 - 1))], "other": [(9, SpanSums(9, 9))]}
-    )
-    found, account = looked(
-        reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 2**64 - 1)})
-    )
-    assert figures(found.topics) == {"t": [13, 13, 13], "t: checksum": ["0000000000000004"] * 2}
-    assert figures(found.partitions)["t, partition 1"] == [3, 3]
-    assert {place: (span.start, span.end) for place, span in reader.spans.items()} == {
-        ("t", 0): (12, 30),
-        ("t", 1): (3, 7),
-    }
-    assert account.topics[0].read_back == account.counts[0].read_back == 13
-    assert found.scope == "13 records read back from 2 of 2 partitions"
-
-
 def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_their_beginning():
     reader = FakeReader({"t": [(10, SpanSums(4)), (8, SpanSums(5))], "new": [(3, SpanSums(2))]})
     looked(reader, ship({"t": [6]}, t=9, new=2), sent(t={0: (4, 0), 1: (5, 0)}, new={0: (2, 0)}))
@@ -160,14 +141,6 @@ def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
     assert "does not exist" in found.topics[0].remark
 
 
-def test_a_topic_that_was_made_anew_says_so():
-    found, _ = looked(
-        FakeReader({"t": [(3, SpanSums())]}), ship({"t": [50]}, t=13), sent(t={0: (13, 5)})
-    )
-    assert figures(found.topics)["t"] == [13, 13, 0]
-    assert "partition 0 ends at 3, and ended at 50 before the ship" in found.topics[0].remark
-
-
 @pytest.mark.parametrize("mode", ["offsets", "full"])
 def test_an_end_that_nobody_knew_has_no_figure(mode):
     reader = FakeReader({"t": [(3, SpanSums(3)), (3, SpanSums(3))]})
@@ -192,28 +165,6 @@ def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
     assert counted["quarantined: too_large"] == [2, 2]
     assert counted["quarantined: unparseable"] == [1, 0]
     assert counted["quarantined: other"] == [0, 1]
-
-
-def test_records_that_expired_are_a_warning_and_no_failed_sum():
-    reader = FakeReader({"t": [(30, SpanSums(4, 1, begins=20)), (7, SpanSums(3, 9))]})
-    found, account = looked(reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 9)}))
-    [gone] = found.expired
-    assert (gone.name, gone.sent, gone.missing) == ("t", 13, 6)
-    assert gone.where == "partition 0 begins at offset 20, and the ship's records at 12"
-    assert figures(found.topics) == {"t": [13, 13]}, "the receipts and the ledger still must agree"
-    assert figures(found.partitions) == {
-        "t, partition 1": [3, 3],
-        "t, partition 1: checksum": ["0000000000000009"] * 2,
-    }
-    assert account.topics[0].read_back is None
-    checks = evaluate_delivery(
-        [CHECK], DeliveryEvidence(account, found.topics, found.partitions, expired=found.expired)
-    )
-    assert [(one.check, one.severity) for one in checks if not one.passed] == [
-        ("expired(t)", "warn")
-    ]
-    assert "6 of them expired" in checks[-1].observed
-    assert not closed(checks)
 
 
 def test_more_is_missing_than_offsets_have_expired():

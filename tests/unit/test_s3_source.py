@@ -14,7 +14,6 @@ from shipper.config.load import load_all, load_pipeline, references
 from shipper.config.pipeline import Pipeline
 from shipper.config.s3 import S3
 from shipper.errors import ConfigError
-from shipper.pins import read_lock
 from spark_jobs import java_command
 from spark_jobs.settings import spark_settings
 
@@ -64,21 +63,6 @@ def pipeline(
 )
 def test_hadoop_is_told_what_the_source_says(s3: dict[str, Any], wanted: dict[str, str]) -> None:
     assert S3.model_validate(s3).settings() == wanted
-
-
-def test_every_provider_that_is_named_is_in_the_jars_or_the_sdk(tmp_path: Path) -> None:
-    """A class that is misspelt would be found out by whoever uses it first."""
-    pins = {pin.name for pin in read_lock(s3a.LOCK)}
-    assert {
-        "hadoop-aws",
-        "s3",
-        "sts",
-        "auth",
-        "apache-client",
-        "netty-nio-client",
-        "analyticsaccelerator-s3",
-    } <= pins
-    assert "bundle" not in pins
 
 
 @pytest.mark.parametrize(

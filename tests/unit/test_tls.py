@@ -62,16 +62,6 @@ def settings(authority: Authority, **more: str) -> dict[str, str]:
     return {"security.protocol": "ssl", "ssl.ca.location": str(authority.certificate), **more}
 
 
-def test_a_right_certificate_is_shown_with_its_end(authority: Authority) -> None:
-    with listener(authority.issue("broker")) as port:
-        shown = handshake(settings(authority), "127.0.0.1", port, 10)
-        assert shown is not None
-        assert shown.subject.endswith("commonName=broker")
-        assert 363 <= (shown.ends - dt.datetime.now(dt.UTC)).days <= 365
-        unverified = {**settings(authority), "enable.ssl.certificate.verification": "false"}
-        assert handshake(unverified, "127.0.0.1", port, 10) is None
-
-
 def test_each_wrong_certificate_is_named_with_what_to_do(
     authority: Authority, tmp_path: Path
 ) -> None:

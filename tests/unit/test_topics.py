@@ -89,32 +89,6 @@ def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was
         assert [topics.sticky_partition("t", sequence, 3) for sequence in range(3)] == [0, 1, 0]
 
 
-def test_a_list_of_partitions_that_a_topic_does_not_have_makes_it_unusable_from_the_first_look_on() -> (  # noqa: E501
-    None
-):
-    cluster = Cluster()
-    cluster.says |= {
-        "small": TopicState((0,), existing=(0,)),
-        "t": TopicState((0, 1), existing=ALL),
-    }
-    with cluster.topics(only=(2, 3)) as topics:
-        topics.learn(["small", "t"], 5)
-        for topic in ("small", "t"):
-            assert topics.partitions(topic) == ()
-            assert not topics.may_be_usable(topic)
-            wait_until(lambda topic=topic: topics.unusable_seconds(topic) > 0)
-        assert (
-            topics.why_unusable("small")
-            == "it has 1 partition, and none of 2, 3 (`delivery.partitions`)"
-        )
-        assert (
-            topics.why_unusable("t")
-            == "none of its partitions 2, 3 (`delivery.partitions`) has a leader"
-        )
-        assert [topics.sticky_partition("t", sequence, None) for sequence in range(2)] == [2, 3]
-        assert not topics.any_usable()
-
-
 def test_a_lookup_that_nobody_answers_is_no_news_of_a_topic_that_is_known() -> None:
     cluster = Cluster()
     away = TopicState(reason="timed out waiting for the controller", answered=False)
@@ -129,15 +103,6 @@ def test_a_lookup_that_nobody_answers_is_no_news_of_a_topic_that_is_known() -> N
         cluster.says["t"] = TopicState(reason="deleted")
         wait_until(lambda: not topics.partitions("t"))
         assert topics.why_unusable("t") == "deleted"
-
-
-def test_a_lookup_that_breaks_is_told_to_whom_it_may_concern() -> None:
-    cluster = Cluster()
-    with cluster.topics() as topics:
-        topics.partitions("t")
-        cluster.fails = RuntimeError("out of threads")
-        wait_until(lambda: cluster.failed)
-    assert cluster.failed == [cluster.fails]
 
 
 def test_a_probe_that_comes_back_unsent_lets_another_one_go() -> None:
