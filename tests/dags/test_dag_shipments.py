@@ -213,22 +213,6 @@ def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..
     assert ask("web_only", "api/pipeline", pipeline="audit").status_code == 403
 
 
-def test_a_clusters_page_holds_what_the_person_may_see(ask: Callable[..., Any]) -> None:
-    day = {"start": at(0).isoformat(), "end": at(24).isoformat()}
-    found = {
-        person: ask(person, "api/cluster", cluster="near", **day).json()
-        for person in ("viewer", "web_only", "no_logs")
-    }
-    assert [[one["pipeline"] for one in page["pipelines"]] for page in found.values()] == [
-        ["audit", "web"],
-        ["web"],
-        ["audit", "web"],
-    ]
-    assert [len(page["topics"]) for page in found.values()] == [2, 1, 0]
-    assert [sum(rate[1] for rate in page["rates"]) for page in found.values()] == [14, 7, 14]
-    assert ask("nobody", "api/cluster", cluster="near", **day).status_code == 404
-
-
 def airflow_views() -> list[dict[str, Any]]:
     from airflow.plugins_manager import get_plugin_info
 

@@ -288,12 +288,6 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     assert state.load(home, "kafka") is None
 
 
-def test_a_missing_topic_does_not_spring_up(kafka: KafkaServer) -> None:
-    with pytest.raises(DevServerError, match="nowhere"):
-        read_topic(kafka.bootstrap, "nowhere", timeout_seconds=30)
-    assert "nowhere" not in topics(kafka.bootstrap)
-
-
 def test_the_independent_reader_returns_exactly_the_committed_bytes(kafka: KafkaServer) -> None:
     make_topic(kafka.bootstrap, "exact", partitions=3)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "exact"})

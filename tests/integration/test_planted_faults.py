@@ -283,14 +283,6 @@ def test_a_chunk_that_is_in_the_topic_twice(shipped: Shipped) -> None:
     assert f"in the topic, read back ({value['records']:+,})" in found[f"read_back({topic})"]
 
 
-def test_a_ledger_record_that_counts_a_chunk_twice(shipped: Shipped) -> None:
-    topic = shipped.world.topic()
-    key, value = shipped.chunk_records(topic)[0]
-    shipped.write_ledger([*key[:-2], key[-2] + 1, topic], value)
-    found = shipped.open_checks()
-    assert f"in the ledger, read anew ({value['records']:+,})" in found[f"sum_closes({topic})"]
-
-
 def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(
     shipped: Shipped,
 ) -> None:

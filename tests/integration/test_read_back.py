@@ -7,12 +7,10 @@ import itertools
 
 import pytest
 import xxhash
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
-from shipper.errors import OutcomeUnknown
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import (
     OffsetRange,
@@ -92,29 +90,6 @@ def topic(kafka: KafkaServer) -> Topic:
     return Topic(kafka)
 
 
-def test_every_partition_is_counted_and_hashed_by_itself(kafka: KafkaServer) -> None:
-    topic = Topic(kafka, partitions=3)
-    topic.write(b"one", b"two", None, b"", partition=0)
-    topic.write(b"three", partition=2)
-    assert [(seen.records, seen.checksum) for seen in topic.read()] == [
-        (4, hashes(b"one", b"two", None, b"")),
-        (0, 0),
-        (1, hashes(b"three")),
-    ]
-
-
-def test_it_begins_at_the_offsets_that_it_is_given_and_ends_at_the_end_as_it_was(
-    topic: Topic,
-) -> None:
-    topic.write(b"before", b"before")
-    starts = topic.ends()
-    topic.write(b"ours", b"ours too")
-    spans = {(topic.name, 0): OffsetRange(starts[0], topic.ends()[0])}
-    topic.write(b"later")
-    [seen] = topic.reader.read(spans, lambda _: take_records, 20).values()
-    assert (seen.records, seen.checksum) == (2, hashes(b"ours", b"ours too"))
-
-
 def test_aborted_records_and_control_records_take_offsets_and_are_not_seen(topic: Topic) -> None:
     committed, aborted = topic.producer("a"), topic.producer("b")
     aborted.produce(topic.name, b"aborted")
@@ -125,29 +100,6 @@ def test_aborted_records_and_control_records_take_offsets_and_are_not_seen(topic
     wait_until(lambda: topic.ends() == [4])  # the markers are written a moment after the answer
     [seen] = topic.read()
     assert (seen.records, seen.checksum) == (1, hashes(b"committed"))
-
-
-def test_an_open_transaction_is_waited_for_and_then_it_is_said(topic: Topic) -> None:
-    open_one = topic.producer("open")
-    open_one.produce(topic.name, b"open")
-    open_one.flush(20)
-    topic.write(b"behind it")
-    with pytest.raises(
-        OutcomeUnknown,
-        match=r"read-back-\d+-0 could not be read to its end.*a transaction is open",
-    ):
-        topic.read(patience_seconds=1)
-    open_one.commit_transaction(20)
-    assert topic.read()[0].records == 2
-
-
-def test_records_that_are_deleted_are_missed_and_it_is_said_from_where_on(topic: Topic) -> None:
-    topic.write(b"gone", b"gone", b"stays")
-    admin = AdminClient({"bootstrap.servers": topic.bootstrap})
-    for future in admin.delete_records([TopicPartition(topic.name, 0, 2)]).values():
-        future.result(20)
-    [seen] = topic.read()
-    assert (seen.records, seen.begins) == (1, 2)
 
 
 def test_bundles_count_as_the_lines_that_they_hold(topic: Topic) -> None:
@@ -175,25 +127,3 @@ def test_of_a_quarantine_topic_only_records_of_the_run_count_by_reason(topic: To
         hashes(b"x", b"y", b"z"),
         {"too_large": 2, "unparseable": 1},
     )
-
-
-def test_a_topic_that_others_write_to_without_end_is_left_at_the_end_as_it_was(
-    kafka: KafkaServer,
-) -> None:
-    topic = Topic(kafka, partitions=2)
-    topic.write(*[b"line %d" % n for n in range(20_000)], partition=0)
-    topic.write(b"one", partition=1)
-    spans = {(topic.name, number): OffsetRange(0, end) for number, end in enumerate(topic.ends())}
-    writes: list[int] = []
-
-    def taker(_: str) -> Taker:
-        def take(seen: SpanSums, messages: list[object]) -> None:
-            topic.write(b"another's")
-            writes.append(1)
-            take_records(seen, messages)
-
-        return take
-
-    found = topic.reader.read(spans, taker, 20)
-    assert writes
-    assert [seen.records for seen in found.values()] == [20_000, 1]

@@ -76,19 +76,6 @@ def lines(rows: list[Row]) -> list[bytes | None]:
     return [value for value, mark, _ in rows if mark != BROKEN]
 
 
-def test_files_of_the_real_tools_are_read_whole(spark, tmp_path):
-    paths = [path for path in sorted(FILES.glob("*.log*")) if not path.name.startswith("refused")]
-    files = [planned(path) for path in paths]
-    rows, reports = read(spark, files)
-    assert lines(rows) == LINES * len(paths)
-    assert len(paths) == 14
-    assert {report.problem for report in reports} == {""}
-    assert [report.stored for report in reports if report.stored >= 0] == [
-        f.size_bytes for f in files if f.format != "bzip2"
-    ]
-    assert {report.unpacked for report in reports} == {(FILES / "lines.log").stat().st_size}
-
-
 def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_splits_it_has(
     spark, tmp_path
 ):

@@ -18,7 +18,6 @@ from tests.browser import CHROMIUM
 from tests.samples.shipments import (
     World,
     fill,
-    invented_index,
     seconds,
     serving,
     under_way,
@@ -392,38 +391,6 @@ def painted(page: Any, pipeline: str) -> list[list[Any]]:
         }"""  # noqa: E501
     )
     return found
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_states_are_told_apart_where_windows_are_two_pixels_wide(
-    browser: Any, tmp_path: Path, scheme: str
-) -> None:
-    """By height or lightness alone, and by colour also for people who see no difference of red and
-    green."""
-    now, states = (
-        int(time.time()) // 3600 * 3600,
-        ["failed", "blocked", "missing", "doubt", "late", "shipping", "waiting", "shipped"],
-    )
-    windows = [
-        (start, start + 3600, states[i % 8])
-        for i, start in enumerate(range(now - 280 * 3600, now, 3600))
-    ]
-    invented_index(tmp_path / "index.sqlite", {"all_by_hand": windows}, now)
-    for server in served(tmp_path / "index.sqlite"):
-        url = f"{server.url}#start={windows[0][0]}&end={now}"
-        for page in opened(
-            browser, url, color_scheme=scheme, viewport={"width": 1280, "height": 800}
-        ):
-            wait_for(page, "document.querySelector('.strip canvas').width > 300")
-            columns = painted(page, "all_by_hand")
-            each = len(columns) / len(windows)
-            assert each < 2.5
-            found = [tuple(columns[int((8 * 20 + i + 0.5) * each)]) for i in range(8)]
-            assert len(set(found)) == 8, found
-            for (one, tall), (other, other_tall) in itertools.combinations(found, 2):
-                assert abs(tall - other_tall) >= 2 or difference(one, other) >= 20, (one, other)
-            for i, j in itertools.combinations(range(5), 2):
-                assert difference(found[i][0], found[j][0]) >= 18, (states[i], states[j])
 
 
 def difference(one: str, other: str) -> float:

@@ -77,12 +77,6 @@ def ask_grid(world: World, rights: Any = None) -> list[str]:
     return [row["pipeline"] for row in found["pipelines"]]
 
 
-def test_the_grid_holds_what_the_person_may_see(world: World) -> None:
-    assert ask_grid(world) == ["audit", "web"]
-    assert ask_grid(world, Rights("web")) == ["web"]
-    assert ask_grid(world, Rights()) == []
-
-
 @pytest.mark.parametrize(
     "path", ["api/window", f"api/report/audit/{FOLDER}/r1", f"api/report/none/{FOLDER}/r1"]
 )
@@ -95,16 +89,6 @@ def test_of_another_pipeline_not_even_its_name_is_told(world: World, path: str) 
             403,
             {"error": "this pipeline does not exist, or you may not see it"},
         )
-
-
-def test_who_may_not_read_task_logs_gets_no_report_and_no_cause(world: World) -> None:
-    status, found = ask(world, "api/window", Rights("web"), pipeline="web", window=WINDOW)
-    assert (status, found["report"]) == (200, None)
-    assert "does not answer" not in json.dumps(found)
-    assert ask(world, f"api/report/web/{FOLDER}/r1", Rights("web"))[0] == 403
-    assert "does not answer" in json.dumps(
-        ask(world, "api/window", Rights("web", reports=["web"]), pipeline="web", window=WINDOW)[1]
-    )
 
 
 def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
