@@ -1,10 +1,9 @@
-"""The Shipments page in a real browser: by mouse, by keyboard, on a phone, in the dark, and with
-500 pipelines."""
+"""The Shipments page, and the report of a run, in a real browser: by mouse, by keyboard, on a
+phone, in the dark."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from shipper.report.page import render
 from shipper.shipments.server import Server
 from tests.browser import CHROMIUM
+from tests.samples import reports
 from tests.samples.shipments import (
     World,
     fill,
@@ -200,6 +201,7 @@ def test_the_address_is_the_state(page: Any) -> None:
     page.evaluate(f"location.hash = '{DAY}&q=bill&sort=name&list=billing_events'")
     wait_for(page, "document.getElementById('panel-title').textContent === 'billing_events'")
     page.keyboard.press("Escape")
+    wait_for(page, "document.querySelector('#rows tr').dataset.pipeline === 'billing_events'")
     assert names(page) == ["billing_events"]
     assert (page.input_value("#q"), page.input_value("#sort")) == ("bill", "name")
     wait_for(page, "!location.hash.includes('list=')")
@@ -372,60 +374,11 @@ def test_a_phone_shows_it_without_scrolling_sideways(
             assert contrast(page, shape, "paper") >= 3, shape
 
 
-# ---- windows of two minutes, of half an hour
-
-
-def painted(page: Any, pipeline: str) -> list[list[Any]]:
-    """Of each column of the row's picture: the colour of its lowest pixel but two, as RRGGBB, and
-    how many pixels above the bottom have it."""
-    found: list[list[Any]] = strip(page, pipeline).evaluate(
-        """strip => {
-          const canvas = strip.firstChild, { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-          const at = (x, y) => [0, 1, 2, 3].map(n => data[4 * (y * width + x) + n].toString(16).padStart(2, "0")).join("");
-          return Array.from({ length: width }, (_, x) => {
-            const colour = at(x, height - 3);
-            let tall = 0;
-            while (tall < height && at(x, height - 1 - tall) === colour) tall += 1;
-            return [colour.slice(0, 6), colour.endsWith("ff") ? tall : 0];
-          });
-        }"""  # noqa: E501
-    )
-    return found
-
-
-def difference(one: str, other: str) -> float:
-    """The least of the distances in CIE Lab, as seen by people with all cones, without those for
-    red, and without those for green (Machado 2009)."""
-    views = (
-        ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
-        (
-            (0.152286, 1.052583, -0.204868),
-            (0.114503, 0.786281, 0.099216),
-            (-0.003882, -0.048116, 1.051998),
-        ),
-        (
-            (0.367322, 0.860646, -0.227968),
-            (0.280085, 0.672501, 0.047413),
-            (-0.011820, 0.042940, 0.968881),
-        ),
-    )
-
-    def linear(text: str) -> list[float]:
-        parts = [int(text[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-        return [
-            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-        ]
-
-    def lab(rgb: list[float], view: Any) -> tuple[float, float, float]:
-        red, green, blue = (
-            min(1.0, max(0.0, sum(a * b for a, b in zip(row, rgb, strict=True)))) for row in view
-        )
-        x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
-        y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-        z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
-        fx, fy, fz = (
-            part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z)
-        )
-        return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
-
-    return min(math.dist(lab(linear(one), view), lab(linear(other), view)) for view in views)
+def test_the_report_of_any_run_fits_a_phone_and_runs_no_script(browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    for sample in reports.SAMPLES:
+        page.set_content(render(sample()))
+        assert page.evaluate("document.documentElement.scrollWidth") == 360, sample.__name__
+        assert page.inner_text("h1")
+        assert page.evaluate("document.scripts.length") == 0
+    page.close()
