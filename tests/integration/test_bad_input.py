@@ -150,17 +150,6 @@ def test_a_log_whose_first_line_begins_like_a_packed_file_is_never_done_by_quara
     assert world.read() == lines_of(b"one\n", log)
 
 
-def test_a_large_file_that_cannot_be_read_is_more_than_a_record_in_a_hundred(world):
-    world.write_log("b.log", b"x\n" * 200)
-    world.write_log("broken.log.gz", b"\x1f\x8b\x08\x00" + bytes(100_000))
-    world.client.create_topics({world.topic("-q"): 1}, replication_factor=1)
-    world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
-        quarantine={"topic": world.topic("-q"), "max_rate": 0.01},
-    )
-    world.fails(code=1, says=r"max_rate")
-
-
 def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world):
     """Rows behind the quote are one record, which a run counted as one in a hundred thousand."""
     rows = [b"%d,said %d\n" % (number, number) for number in range(10_000)]

@@ -197,15 +197,6 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None
     assert json.loads(dev(home, "status", "--json").stdout) == {}
 
 
-def test_without_java_the_error_says_how_to_get_one(home: Path, tmp_path: Path) -> None:
-    up = dev(home, "up", "kafka", "--port", "0", PATH=str(tmp_path), JAVA_HOME="")
-
-    assert up.returncode == 1
-    assert "No Java was found" in up.stderr
-    assert "Install a Java runtime of version 17 or newer" in up.stderr
-    assert "Traceback" not in up.stderr
-
-
 @pytest.mark.long
 def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(
     home: Path, tmp_path: Path

@@ -31,7 +31,7 @@ from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-from shipper.errors import ClusterRefuses, DeliveryError, RecordTooLarge, TopicMissing
+from shipper.errors import ClusterRefuses, DeliveryError, TopicMissing
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.topics import TopicState
@@ -201,42 +201,6 @@ def _filter_of(binding: AclBinding) -> AclBindingFilter:
         binding.host,
         binding.operation,
         binding.permission_type,
-    )
-
-
-def test_a_batch_too_large_is_halved_until_it_fits(ledger: Ledger) -> None:
-    ledger.client.create_topics({"small": 1}, {"max.message.bytes": "20000"}, 1)
-    noise = [os.urandom(1000) for _ in range(300)]
-    sent = Chunk("small", noise, 300_000, b"small", lambda p, topic_id: b"", "noise")
-    options = ledger.options(batch=200_000, limits=TopicLimits({"small": TopicLimit(20_000)}))
-    with Pool(options, ["halved.0"], ledger.keys) as pool:
-        pool.open()
-        pool.submit([sent])
-        pool.drain()
-    assert pool.lowered["small"] < 20_000
-    assert ledger.values("small") == noise
-    (work,) = pool.work()
-    assert (work.transactions, work.bytes) == (1, 300_000)
-    assert work.reopened == pool.reopened > 0
-    assert work.busy_seconds > 0
-
-
-def test_a_record_too_large_is_named_and_nothing_of_its_chunk_is_there(ledger: Ledger) -> None:
-    ledger.client.create_topics({"tiny": 1}, {"max.message.bytes": "20000"}, 1)
-    values = (
-        [os.urandom(1000) for _ in range(50)]
-        + [os.urandom(30_000)]
-        + [os.urandom(1000) for _ in range(50)]
-    )
-    options = ledger.options(batch=200_000, limits=TopicLimits({"tiny": TopicLimit(20_000)}))
-    with Pool(options, ["large.0"], ledger.keys) as pool:
-        pool.open()
-        pool.submit([Chunk("tiny", values, 130_000, b"tiny", lambda p, topic_id: b"", "noise")])
-        with pytest.raises(RecordTooLarge, match="record number 51 of this chunk has 30,000 bytes"):
-            pool.drain()
-    assert ledger.values("tiny") == []
-    assert ledger.client.read(LEDGER, 0, 0, wait_seconds=3), (
-        "a transaction that was left open holds up its readers"
     )
 
 

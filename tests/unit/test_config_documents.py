@@ -46,13 +46,6 @@ def accepts(schema: dict[str, Any], data: Any) -> bool:
     return bool(validator(schema).is_valid(data))
 
 
-@pytest.mark.parametrize(
-    "schema", [PIPELINE, CLUSTER, PLATFORM], ids=["pipeline", "cluster", "platform"]
-)
-def test_schemas_are_schemas(schema: dict[str, Any]) -> None:
-    validator(schema).check_schema(schema)
-
-
 @pytest.mark.parametrize(("folder", "schema"), [("pipelines", PIPELINE), ("clusters", CLUSTER)])
 def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> None:
     files = sorted((CONFIG / folder).glob("*.yaml"))

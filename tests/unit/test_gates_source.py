@@ -6,7 +6,6 @@ import pytest
 from pydantic import TypeAdapter
 from pyspark.errors import AnalysisException
 
-from shipper.config.checks import FilesCheck
 from shipper.config.content_checks import SourceCheck
 from shipper.driver.gate import closed
 from shipper.errors import SourceError
@@ -359,13 +358,6 @@ def test_a_check_of_severity_quarantine_is_reported_and_never_closes_the_gate():
     assert closed([result]) == []
     (result,) = gate([not_null(column="typo", severity="quarantine")], measure=Failing()).results
     assert closed([result]) == [result], "unless it cannot be evaluated"
-
-
-def test_a_check_that_nothing_could_fail_blocks():
-    endless = FilesCheck.model_construct(check="files", severity="block", min=None, max=None)
-    (result,) = gate([endless]).results
-    assert closed([result])
-    assert "neither `min` nor `max`" in result.observed
 
 
 @pytest.mark.parametrize("value", [-1, 2**53 - 1, 0.1 + 0.2, 1e-12])

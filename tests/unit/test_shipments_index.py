@@ -193,22 +193,6 @@ def test_the_index_is_made_anew_from_the_reports_alone(world: World) -> None:
     )
 
 
-def test_bringing_it_up_to_date_reads_only_what_it_lacks_and_names_what_it_cannot(
-    world: World,
-) -> None:
-    fed(world, world.report(0))
-    world.report(1)
-    broken = world.runs / "web" / "20261101T020000Z--20261101T030000Z" / "r9"
-    broken.mkdir(parents=True)
-    (broken / "report.json").write_text('{"pipeline": ')
-    done = rebuild(world.config)
-    assert (done.runs, done.there) == (1, 1)
-    assert len(done.problems) == 1
-    assert "r9/report.json is skipped" in done.problems[0]
-    assert states(world, 2) == ["shipped", "shipped"]
-    assert rebuild(world.config, anew=True).runs == 2
-
-
 def test_the_platform_says_where_the_index_lies(world: World) -> None:
     assert index_path(world.config) == world.index
     world.write("shipper.yaml", "index: /var/lib/shipper/i.sqlite\n")
