@@ -6,29 +6,26 @@ import gzip
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from shipper.config.pipeline import Pipeline
-from shipper.driver.dispositions import crosses_in_blocks
 from shipper.driver.pieces import file_pieces
 from shipper.ledger.records import spark_hash
 from shipper.worker.cut import split_slices
 from spark_jobs.frame import blocks, records
 from spark_jobs.reader import LineLimits, reading
+from tests.samples.config import pipeline_of
 
 from .test_reader import planned
 
 pytestmark = pytest.mark.spark
 
 MAX_LINE = 40
-PIPELINE = Pipeline.model_validate(
-    {"pipeline": "web", "source": "/logs/", "topic": "logs.web", "clusters": ["c"]}
-)
+PIPELINE = pipeline_of(topic="logs.web")
 BLOCK_BYTES = 256 * 1024
 
 
@@ -139,27 +136,3 @@ def test_a_file_of_several_blocks_crosses_whole(
     assert [hashed % 2**64 for _, hashed in there] == list(map(spark_hash, lines))
     size = path.stat().st_size
     assert found.ends[split] == (True, False, size, size, len(lines))
-
-
-@pytest.mark.parametrize(
-    ("more", "yes"),
-    [
-        ({}, True),
-        ({"records": {"columns": {"host": "split(value, ' ')[0]"}}}, True),
-        ({"records": {"bundle": {}, "headers": {"file": "file_name"}}}, True),
-        ({"records": {"headers": {"file": "file_name"}}}, False),
-        ({"records": {"key": "value"}}, False),
-        ({"records": {"value": "upper(value)"}}, False),
-        ({"records": {"timestamp": "now()"}}, False),
-        ({"records": {"parse": {"json": True}}}, False),
-        ({"records": {"drop": {"empty": "value = ''"}}}, False),
-        ({"records": {"redact": ["email"]}}, False),
-        ({"topic": None, "routes": [{"when": "true", "topic": "a"}, {"topic": "b"}]}, False),
-    ],
-)
-def test_only_records_that_nothing_looks_at_cross_in_blocks(
-    more: dict[str, Any], yes: bool
-) -> None:
-    fields = {"pipeline": "web", "source": "/logs/", "topic": "logs.web", "clusters": ["c"], **more}
-    wanted = {name: value for name, value in fields.items() if value is not None}
-    assert crosses_in_blocks(Pipeline.model_validate(wanted)) is yes

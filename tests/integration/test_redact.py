@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, StructField, StructType
 from shipper_tools.dev.console_consumer import read_records
 
-from shipper.config.pipeline import Pipeline
 from shipper.config.redact import Redaction
 from spark_jobs.redact import redaction
 from spark_jobs.session import session
+from tests.samples.config import pipeline_of
 
 from .redaction import redacted
 from .world import World
@@ -135,11 +135,7 @@ _ALPHABETS = [
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    found = session(
-        Pipeline.model_validate(
-            {"pipeline": "web", "source": "/logs/", "topic": "t", "clusters": ["c"]}
-        )
-    )
+    found = session(pipeline_of())
     yield found
     found.stop()
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from shipper.config.pipeline import Pipeline
 from spark_jobs import sink
 from spark_jobs.session import session
+from tests.samples.config import pipeline_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -23,15 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 def spark() -> Iterator[SparkSession]:
     source: Any = {"path": "/logs/"}
     found = session(
-        Pipeline.model_validate(
-            {
-                "pipeline": "sink",
-                "source": source,
-                "topic": "t",
-                "clusters": ["c"],
-                "runner": {"driver_memory": "1g", "cores": 2},
-            }
-        )
+        pipeline_of(pipeline="sink", source=source, runner={"driver_memory": "1g", "cores": 2})
     )
     yield found
     found.stop()

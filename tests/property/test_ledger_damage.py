@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
 from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
 from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease
@@ -27,9 +26,10 @@ from shipper.ledger.records import (
 )
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
 
-CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+CLUSTER = cluster_of()
 FILE = FileId("file:/logs/a", 10, 5)
 VALUE = chunk_value(last=5, records=5, bytes=9, generation=0)
 

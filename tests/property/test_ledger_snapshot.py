@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.config.cluster import Cluster
 from shipper.ledger import snapshot
 from shipper.ledger.archive import old_chunks, write_archive
 from shipper.ledger.codec import (
@@ -37,9 +36,10 @@ from shipper.ledger.records import (
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
 
-CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+CLUSTER = cluster_of()
 PATHS = ["a/1", "a/2", "b\t\u00e4\n", "\u65e5\u672c", "z"]
 VALUE = chunk_value(last=0, end=False, records=0, bytes=1, checksum=7, generation=0)
 

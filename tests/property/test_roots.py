@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
 from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.errors import SourceError
@@ -28,9 +27,10 @@ from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, SplitId
 from shipper.windows.window import source_root
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
 
-CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+CLUSTER = cluster_of()
 OLD, NEW = "hdfs://nn1:8020/logs/web/", "hdfs://logs/web/"
 VALUE = chunk_value(generation=0)
 

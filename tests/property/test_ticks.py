@@ -23,8 +23,6 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from shipper.asked import apply_options, for_results
-from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Listed
@@ -52,6 +50,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window, to_ms
+from tests.samples.config import cluster_of, pipeline_of
 
 # Two days meet within the ticks, so that a folder a day is shared by some of them.
 DAY = dt.datetime(2026, 11, 1, 22, tzinfo=dt.UTC)
@@ -396,22 +395,18 @@ class History:
             source,
             0,
         )
-        self.pipeline = Pipeline.model_validate(
-            {
-                "pipeline": "web",
-                "topic": "t",
-                "clusters": list(CLUSTERS),
-                "runs_uri": str(root),
-                "schedule": {"cron": "0 * * * *", "start": DAY.isoformat()},
-                "limits": {"max_files": max_files},
-                "source": {
-                    "path": PATHS[by],
-                    "include": "*.log",
-                    "lookback": f"{LOOKBACK}h",
-                    **source,
-                    "window_by": "modified" if by == "modified" else "path",
-                },
-            }
+        self.pipeline = pipeline_of(
+            source={
+                "path": PATHS[by],
+                "include": "*.log",
+                "lookback": f"{LOOKBACK}h",
+                **source,
+                "window_by": "modified" if by == "modified" else "path",
+            },
+            clusters=list(CLUSTERS),
+            runs_uri=str(root),
+            schedule={"cron": "0 * * * *", "start": DAY.isoformat()},
+            limits={"max_files": max_files},
         )
         (root / "web").mkdir()
         first = {cluster: hour(tick).start.isoformat() for cluster, tick in SINCE.items()}
@@ -430,10 +425,7 @@ class History:
         place, window = self.place, hour(own.start, len(own))
         folder = RunFolder(str(self.root), "web", window.start, window.end, f"run-{self.count:03}")
         asked = JobOptions(to_clusters=tuple(clusters))
-        known = {
-            name: Cluster.model_validate({"cluster": name, "bootstrap": "127.0.0.1:1"})
-            for name in clusters
-        }
+        known = {name: cluster_of(name) for name in clusters}
         pipeline, said = apply_options(self.pipeline, asked), for_results(self.pipeline, asked)
         context = RunContext(
             pipeline,

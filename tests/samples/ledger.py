@@ -1,10 +1,11 @@
-"""A chunk as the ledger has it, of which a test says what matters to it."""
+"""Records of the ledger of the pipeline `web`, of which a test says what matters to it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from shipper.ledger.records import ChunkValue
+from shipper.ledger.codec import EncodedRecord, encode_generation
+from shipper.ledger.records import ChunkValue, Generation, GenerationKey
 
 
 def chunk_value(**fields: Any) -> ChunkValue:
@@ -12,3 +13,8 @@ def chunk_value(**fields: Any) -> ChunkValue:
     value: dict[str, Any] = {"last": 10, "end": True, "records": 10, "bytes": 100, "checksum": 1}
     value |= {"digest": "d", "generation": 1, "run_id": "r", "window": "w"}
     return ChunkValue(**value | fields)
+
+
+def announced(run_id: str) -> EncodedRecord:
+    """Return the record by which a run of one lane to the cluster `c` announces itself."""
+    return encode_generation("web", GenerationKey("c", run_id), Generation(run_id, 1, 1))

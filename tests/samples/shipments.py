@@ -27,6 +27,7 @@ from shipper.report.results import (
 )
 from shipper.report.run_folder import RunFolder
 from shipper.report.standing import SHIPPED, STATES
+from shipper.shipments.feed import feed
 from shipper.shipments.index import ALL, CODES, Index
 from shipper.shipments.outcomes import outcomes
 from shipper.shipments.server import Server
@@ -100,6 +101,12 @@ class World:
             f"<!doctype html><title>{name} {run_id}</title><h1>Report of {run_id}</h1>",
         )
         return found
+
+    def feed(self, *reports: RunReport) -> None:
+        """Feed the index as the steps of these reports do."""
+        for report in reports:
+            pipeline = load_pipeline(self.config, report.pipeline, EVERYTHING)
+            feed(self.config, pipeline, str(self.runs), report)
 
 
 def run_report(

@@ -17,9 +17,10 @@ from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka import admin as module
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
+from tests.samples.config import cluster_of
 from tests.unit.mock_cluster import mock_cluster
 
-CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
+CLUSTER = cluster_of("far")
 
 
 class Silent:

@@ -19,7 +19,6 @@ from shipper.ledger import log as module
 from shipper.ledger.codec import (
     encode_attempt,
     encode_chunk,
-    encode_generation,
     encode_invalidation,
 )
 from shipper.ledger.log import (
@@ -39,15 +38,13 @@ from shipper.ledger.records import (
     AttemptKey,
     ChunkKey,
     ChunkValue,
-    Generation,
-    GenerationKey,
     Invalidation,
 )
 from shipper.ledger.writing import invalidate, right_of
 from shipper.types import EncodedRecord, FileId, SplitId
 from shipper.worker.task import TaskAttempt
 from tests.doubles.memory_log import MemoryLog
-from tests.samples.ledger import chunk_value
+from tests.samples.ledger import announced, chunk_value
 
 FILE = FileId("a.log", 100, 5)
 VALUE = chunk_value(generation=0)
@@ -64,7 +61,7 @@ def topic() -> MemoryLog:
     topic.append(
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))],
+        [announced("r")],
     )
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt())])
     return topic
@@ -111,7 +108,7 @@ def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_d
     topic.append(
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+        [announced("s")],
     )
     topic.append("ledger", CHUNKS, [chunk()])
     assert answer(ledger_of(topic).look(question, 1.0)) == old
@@ -135,7 +132,7 @@ def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: Memor
     topic.append(
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+        [announced("s")],
     )
     with pytest.raises(Superseded):
         right.check()
@@ -145,7 +142,7 @@ def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> N
     topic.append(
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+        [announced("s")],
     )
     with pytest.raises(Superseded):
         invalidate(ledger_of(topic), 0, "r", None, [FILE])
@@ -159,7 +156,7 @@ def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
     topic.append(
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+        [announced("s")],
     )
     with pytest.raises(Superseded, match="taken over by run s"):
         attempt.check()
@@ -171,7 +168,7 @@ def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: 
     topic.append(
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "s"), Generation("s", 1, 1))],
+        [announced("s")],
     )
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 0), Attempt())])
     topic.append(
@@ -245,7 +242,7 @@ def test_a_task_that_begins_while_the_ledger_is_away_waits_and_never_announces_i
         topic,
         "ledger",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))],
+        [announced("r")],
     )
     if arrives:
         MemoryLog.append(topic, "ledger", CONTROL, [encode_attempt("web", key, Attempt())])

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from shipper.config.pipeline import Pipeline
 from shipper.driver import gate_source
 from shipper.driver.context import RunContext
 from shipper.report.coverage import coverage
@@ -17,6 +16,7 @@ from shipper.report.results import CheckResult, GateResult, apply_gate
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
+from tests.samples.config import pipeline_of
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
@@ -33,9 +33,7 @@ def run_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]
 ) -> tuple[PlanResult, GateResult]:
     """The gate over an own file and a late one, with a check that finds the files ``wrong``."""
-    pipeline = Pipeline.model_validate(
-        {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]}
-    )
+    pipeline = pipeline_of(clusters=["near"])
     folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
     context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
     plan = PlanResult(

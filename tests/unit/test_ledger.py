@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.driver.pending import pending
 from shipper.errors import DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
 from shipper.ledger.codec import (
@@ -34,7 +33,8 @@ from shipper.ledger.records import (
 )
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
-from tests.samples.ledger import chunk_value
+from tests.samples.config import cluster_of
+from tests.samples.ledger import announced, chunk_value
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
 SPLIT = SplitId(FILE, 0)
@@ -274,7 +274,7 @@ def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
         ],
     )
     topic.append("t", CHUNKS, [(b'["chunk","web","a",1,2,0,0,"t"]', b"{}")])
-    cluster = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+    cluster = cluster_of()
     ledger = LedgerLog(topic, cluster, "web")
     for question in (CONTROL_NOW, ask_state(), ask_files(["a"])):
         with pytest.raises(LedgerOutdated, match=r"cluster c: topic _shipper\.web.*--new-ledger"):
@@ -282,9 +282,7 @@ def test_a_ledger_of_before_format_1_is_refused_with_the_remedy():
     assert LedgerLog(topic, cluster, "other").look(ask_state()).chunks.splits == {}, (
         "a topic that pipelines share"
     )
-    topic.append(
-        "t", CONTROL, [encode_generation("web", GenerationKey("c", "r"), Generation("r", 1, 1))]
-    )
+    topic.append("t", CONTROL, [announced("r")])
     with pytest.raises(
         LedgerDamaged, match="before ledger format 1"
     ):  # somebody still runs the old version: repair can mend that

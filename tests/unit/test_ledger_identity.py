@@ -13,8 +13,9 @@ from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
 
-CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+CLUSTER = cluster_of()
 
 
 @dataclass
@@ -64,9 +65,7 @@ def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_i
 
 def test_another_name_in_the_configuration_is_another_ledger(world):
     world.ship()
-    renamed = Cluster.model_validate(
-        {"cluster": "c", "bootstrap": "nowhere:1", "ledger": {"topic": "audit.{pipeline}"}}
-    )
+    renamed = cluster_of(ledger={"topic": "audit.{pipeline}"})
     with pytest.raises(LedgerGone, match=r"was topic _shipper\.web, and is audit\.web now"):
         world.identity(cluster=renamed).check(exists=True)
 

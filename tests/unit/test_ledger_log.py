@@ -7,13 +7,11 @@ from functools import cache
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.ledger.codec import (
     EncodedRecord,
     encode_attempt,
     encode_chunk_key,
     encode_chunk_value,
-    encode_generation,
     encode_invalidation,
     encode_lease,
     encode_moved,
@@ -27,8 +25,6 @@ from shipper.ledger.records import (
     Attempt,
     AttemptKey,
     ChunkKey,
-    Generation,
-    GenerationKey,
     Invalidation,
     Lease,
     MovedKey,
@@ -37,9 +33,10 @@ from shipper.ledger.records import (
 from shipper.ledger.snapshot import SHARD_RECORDS, LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
-from tests.samples.ledger import chunk_value
+from tests.samples.config import cluster_of
+from tests.samples.ledger import announced, chunk_value
 
-CLUSTER = Cluster.model_validate({"cluster": "c", "bootstrap": "nowhere:1"})
+CLUSTER = cluster_of()
 # Thousands of chunks have the same value.
 encoded_value = cache(encode_chunk_value)
 VALUE = chunk_value(generation=3)
@@ -87,16 +84,14 @@ def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
             "t",
             CONTROL,
             [
-                encode_generation(
-                    "web", GenerationKey("c", "earlier"), Generation("earlier", 1, 1)
-                ),
+                announced("earlier"),
                 encode_attempt("web", AttemptKey(0, 0, 7), Attempt()),
             ],
         )
     (generation,) = log.append(
         "t",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "mine"), Generation("mine", 1, 1))],
+        [announced("mine")],
     )
     log.append("t", CONTROL, [encode_attempt("web", AttemptKey(generation, 0, 8), Attempt())])
     control = LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW)
@@ -106,7 +101,7 @@ def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
     log.append(
         "t",
         CONTROL,
-        [encode_generation("web", GenerationKey("c", "later"), Generation("later", 1, 1))],
+        [announced("later")],
     )
     assert (
         LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW).generation
@@ -279,13 +274,7 @@ def test_a_ledger_is_made_with_three_replicas_of_which_two_must_have_each_record
     """As far as there are brokers, unless the cluster's file says otherwise. With less than three
     replicas a second one in sync would mean that nothing is shipped while one broker restarts."""
     log = Brokers(brokers)
-    cluster = Cluster.model_validate(
-        {
-            "cluster": "c",
-            "bootstrap": "nowhere:1",
-            "ledger": {"replication_factor": asked} if asked else {},
-        }
-    )
+    cluster = cluster_of(ledger={"replication_factor": asked} if asked else {})
     LedgerLog(log, cluster, "web").create()
     [(topics, settings, replication_factor)] = log.made
     assert topics == {"_shipper.web": 2}

@@ -10,7 +10,6 @@ import pytest
 
 from shipper.cli.ledger import _cell
 from shipper.config import load_pipeline
-from shipper.config.pipeline import Pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
 from shipper.driver.replay import RecordPosition, in_quarantine
@@ -25,6 +24,7 @@ from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import parse_moment
 from shipper.worker.assign import RecordLimits
+from tests.samples.config import pipeline_of
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"
@@ -147,15 +147,7 @@ def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
 def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_came_there(
     sent: int, before: int, dropped: int, fails: bool
 ) -> None:
-    pipeline = Pipeline.model_validate(
-        {
-            "pipeline": "web",
-            "source": "x",
-            "topic": "t",
-            "clusters": ["c"],
-            "quarantine": {"topic": "q", "max_rate": 0.01},
-        }
-    )
+    pipeline = pipeline_of(quarantine={"topic": "q", "max_rate": 0.01})
     assert pipeline.quarantine is not None
     moment = parse_moment("2026-11-01")
     result = ShipResult(
@@ -182,15 +174,7 @@ def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
 ) -> None:
     """A file that cannot be read: as many as its bytes would hold. A row of CSV with a stray quote:
     the rows that it swallowed."""
-    pipeline = Pipeline.model_validate(
-        {
-            "pipeline": "web",
-            "source": "x",
-            "topic": "t",
-            "clusters": ["c"],
-            "quarantine": {"topic": "q", "max_rate": 0.02},
-        }
-    )
+    pipeline = pipeline_of(quarantine={"topic": "q", "max_rate": 0.02})
     assert pipeline.quarantine is not None
     moment = parse_moment("2026-11-01")
     result = ShipResult(

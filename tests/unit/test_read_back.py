@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 
 from shipper.config.checks import ReadBackCheck
-from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.results import Count, ShipResult, TopicAccount
 from shipper.verify.readback import UNKNOWN, SpanSums
 from shipper.verify.reconcile import Reconciliation
 from shipper.verify.recount import look
+from tests.samples.config import pipeline_of
 
 CHECK = ReadBackCheck(check="read_back", mode="full")
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -68,9 +68,7 @@ def sent(**by_topic):
 
 def looked(reader, shipped, ledger, mode="full", others=None):
     check = ReadBackCheck(check="read_back", mode=mode)
-    pipeline = Pipeline.model_validate(
-        {"pipeline": "p", "source": "x", "topic": "t", "clusters": ["c"]}
-    )
+    pipeline = pipeline_of(pipeline="p")
     account = Reconciliation(
         topics=[t.model_copy() for t in shipped.topics],
         counts=[Count(name=t.topic) for t in shipped.topics],

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.verify.readback import OffsetRange, ReadBack, SpanSums, take_records
+from tests.samples.config import cluster_of
 
 
 def record(offset: int, partition: int = 0, value: bytes = b"x") -> Message:
@@ -45,7 +45,7 @@ def drained(consumer: Consumer, **spans: int) -> list[int]:
     partition."""
     waiting = {("t", int(name[1:])): OffsetRange(0, stop) for name, stop in spans.items()}
     seen = {place: SpanSums() for place in waiting}
-    reader = ReadBack(Cluster.model_validate({"cluster": "c", "bootstrap": "127.0.0.1:1"}))
+    reader = ReadBack(cluster_of())
     reader._drain(consumer, waiting, seen, {"t": take_records}, 0.2)
     return [found.records for found in seen.values()]
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.driver.engine import FoundFile
 from shipper.driver.files import split_starts
 from shipper.driver.pending import pending
@@ -31,9 +30,10 @@ from shipper.report.plan_result import ClusterPlan, KnownFile, PlannedFile, Reco
 from shipper.report.results import LeftFile
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
 
-CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
+CLUSTER = cluster_of("far")
 OLD, NEW = FileId("/logs/app.log", 250, 7), FileId("/logs/app.log.1", 250, 7)
 PACKED = FileId("/logs/app.log.1.gz", 60, 7)
 BEGINNING = b"the first line\n" * 10

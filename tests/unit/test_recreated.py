@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.driver import recreated as module
 from shipper.driver.pending import Pending
 from shipper.driver.recreated import judge, look_again, refuse_late
@@ -17,11 +16,12 @@ from shipper.ledger.fold import Chunks
 from shipper.ledger.records import ChunkKey
 from shipper.report.plan_result import RecreatedTopic
 from shipper.types import FileId, SplitId
+from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
 
 OWN, LATE = FileId("own", 10, 1), FileId("late", 10, 1)
 VALUE = chunk_value(last=5, records=5, bytes=1, splits=1)
-CLUSTER = Cluster.model_validate({"cluster": "far", "bootstrap": "127.0.0.1:1"})
+CLUSTER = cluster_of("far")
 
 
 class Client:

@@ -14,6 +14,7 @@ import pytest
 from shipper.config.pipeline import Pipeline
 from shipper.runner import READER_JAR, Job
 from spark_jobs.settings import spark_settings
+from tests.samples.config import pipeline_of
 
 JOB = [
     "--config",
@@ -45,9 +46,7 @@ STANDALONE = {"kind": "standalone", "master": "spark://master:7077"}
 
 
 def pipeline(runner: dict[str, Any]) -> Pipeline:
-    return Pipeline.model_validate(
-        {"pipeline": "web", "source": "/x", "clusters": ["c"], "topic": "t", "runner": runner}
-    )
+    return pipeline_of(runner=runner)
 
 
 def job(runner: dict[str, Any]) -> Job:

@@ -16,6 +16,7 @@ from shipper.config.s3 import S3
 from shipper.errors import ConfigError
 from spark_jobs import java_command
 from spark_jobs.settings import spark_settings
+from tests.samples.config import pipeline_of
 
 KEYS = {"access_key": "AK-canary", "secret_key": "SK-canary"}
 
@@ -24,9 +25,7 @@ def pipeline(
     s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **more: Any
 ) -> Pipeline:
     source = {"path": path, **({"s3": s3} if s3 is not None else {})}
-    return Pipeline.model_validate(
-        {"pipeline": "web", "source": source, "topic": "t", "clusters": ["c"], **more}
-    )
+    return pipeline_of(source=source, **more)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
 from shipper.kafka import schema_registry
 from shipper.kafka.schema_registry import RegistryClient
 from tests.doubles.schema_registry import RegistryDouble
+from tests.samples.config import cluster_of, pipeline_of
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 RECORDS = (
@@ -60,9 +61,7 @@ def pipeline(
 
 
 def cluster(url: str, **more: Any) -> Cluster:
-    return Cluster.model_validate(
-        {"cluster": "local", "bootstrap": "127.0.0.1:9092", "schema_registry": {"url": url, **more}}
-    )
+    return cluster_of("local", schema_registry={"url": url, **more})
 
 
 def faults_of(
@@ -116,9 +115,7 @@ def test_the_schema_decides_what_records_are_and_a_subject_does_not():
     digest = pipeline().transform_digest()
     assert pipeline(subject="orders").transform_digest() == digest
     assert pipeline(with_field(name="at", type="long")).transform_digest() != digest
-    without = Pipeline.model_validate(
-        {"pipeline": "web", "source": "/logs/", "clusters": ["local"], "topic": "orders"}
-    )
+    without = pipeline_of(clusters=["local"], topic="orders")
     assert without.transform_digest() != digest
 
 

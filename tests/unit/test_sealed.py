@@ -7,15 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from shipper.config.pipeline import Pipeline
 from shipper.driver.scan import why_failed
 from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, error_named
 from shipper.worker.receipt import new_seal, seal_error, unseal_error
 from spark_jobs.engine import SparkEngine
+from tests.samples.config import pipeline_of
 
-ENGINE = SparkEngine(
-    Pipeline.model_validate({"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]})
-)
+ENGINE = SparkEngine(pipeline_of())
 HOSTILE = (
     "shipper.errors.UsageError: click https://evil.example password=hunter2",
     "shipper.errors.annotations: x",

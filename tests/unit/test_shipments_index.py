@@ -17,10 +17,9 @@ from shipper.config.environment import EVERYTHING
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_step
 from shipper.errors import ConfigError
-from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.runner import REPORT
-from shipper.shipments.feed import begin, feed, index_path, rebuild
+from shipper.shipments.feed import begin, index_path, rebuild
 from shipper.shipments.grid import _FINDING, DAY, grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.windows.window import Window
@@ -34,16 +33,6 @@ def world(tmp_path: Path) -> World:
     world.pipeline()
     world.beginning()
     return world
-
-
-def fed(world: World, *reports: RunReport) -> None:
-    for report in reports:
-        feed(
-            world.config,
-            load_pipeline(world.config, report.pipeline, EVERYTHING),
-            str(world.runs),
-            report,
-        )
 
 
 def states(
@@ -73,7 +62,7 @@ def states(
 
 
 def test_a_window_shows_the_worst_of_its_clusters_and_each_cluster_its_own(world: World) -> None:
-    fed(world, run_report(0), run_report(1, failed=("far",)))
+    world.feed(run_report(0), run_report(1, failed=("far",)))
     assert states(world, 2) == ["shipped", "failed"]
     assert states(world, 2, cluster="near") == ["shipped", "shipped"]
     assert states(world, 2, cluster="far") == ["shipped", "failed"]
@@ -140,7 +129,7 @@ def test_the_run_that_decides_does_so_in_whatever_order_reports_come(
         world = World(tmp_path / str(number))
         world.pipeline()
         world.beginning()
-        fed(world, *order)
+        world.feed(*order)
         assert states(world, 5)[0] == wanted, [report.run_id for report in order]
 
 
@@ -148,12 +137,12 @@ def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
     world.write(
         "pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n"
     )
-    fed(world, run_report(2, name="hand", clusters=("near",)))
+    world.feed(run_report(2, name="hand", clusters=("near",)))
     assert states(world, 5, name="hand") == ["never", "never", "shipped", "never", "never"]
 
 
 def test_a_cluster_that_no_run_was_for_misses_the_window(world: World) -> None:
-    fed(world, run_report(0, clusters=("near",)))
+    world.feed(run_report(0, clusters=("near",)))
     assert states(world, 1, now=9) == ["missing"]
     assert states(world, 1, now=9, cluster="near") == ["shipped"]
 
@@ -166,11 +155,11 @@ def begun(world: World, hour: float, run_id: str, now: float) -> None:
 def test_a_dry_run_takes_back_that_it_has_begun_and_leaves_the_window_as_it_was(
     world: World,
 ) -> None:
-    fed(world, run_report(0, failed=("near",)))
+    world.feed(run_report(0, failed=("near",)))
     begun(world, 0, "dry", 3)
     dry = run_report(0, "dry", after=3)
     dry.ships, dry.delivery_gates = [], []
-    fed(world, dry)
+    world.feed(dry)
     assert states(world, 1, now=4) == ["failed"]
 
 
@@ -181,7 +170,7 @@ def test_the_index_is_made_anew_from_the_reports_alone(world: World) -> None:
         world.report(2, "r3", looks_back=2),
         world.report(4, closed=True),
     ]
-    fed(world, *reports)
+    world.feed(*reports)
     before = states(world, 6, now=9)
     world.index.unlink()
     done = rebuild(world.config)
@@ -204,7 +193,7 @@ def test_the_platform_says_where_the_index_lies(world: World) -> None:
 
 def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: World) -> None:
     world.write("shipper.yaml", "keep: 30d\n")
-    fed(world, run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
+    world.feed(run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
     with Index(world.index) as index:
         for table in ("runs", "cells", "ships", "arrivals"):
             rows = index.db.execute(
@@ -222,13 +211,13 @@ def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
         IndexUnusable,
         match=r"shipments.sqlite cannot be used: .*SHIP-901",
     ):
-        fed(world, run_report(0))
+        world.feed(run_report(0))
 
 
 def test_an_index_of_another_version_is_named_with_the_remedy_and_the_next_one_is_whole(
     world: World,
 ) -> None:
-    fed(world, run_report(0))
+    world.feed(run_report(0))
     with sqlite3.connect(world.index) as db:
         db.execute("PRAGMA user_version = 1")
     for make in (False, True):
@@ -238,13 +227,13 @@ def test_an_index_of_another_version_is_named_with_the_remedy_and_the_next_one_i
         ):
             Index(world.index, make=make)
     world.index.unlink()
-    fed(world, run_report(0))
+    world.feed(run_report(0))
     with Index(world.index) as index:
         assert index.db.execute("SELECT count(*) FROM ships").fetchone() != (0,)
 
 
 def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) -> None:
-    fed(world, *(run_report(hour, failed=("near",) if hour == 5 else ()) for hour in range(8)))
+    world.feed(*(run_report(hour, failed=("near",) if hour == 5 else ()) for hour in range(8)))
     with Index(world.index) as index:
         found = grid(index, seconds(2), seconds(7), seconds(8))
     (row,) = found["pipelines"]
@@ -271,8 +260,7 @@ def test_answers_that_follow_each_other_hold_what_one_would_hold(
         (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"),
     )
     world.beginning("slow")
-    fed(
-        world,
+    world.feed(
         *(run_report(hour) for hour in (0, 1, 2, 30, 70, 71, 130)),
         run_report(73, hours=20),
         run_report(2, name="slow"),
@@ -319,7 +307,7 @@ def test_no_answer_holds_more_windows_than_its_bound(
     )
     world.write("pipelines/web.yaml", every_minute)
     world.beginning()
-    fed(world, run_report(0))
+    world.feed(run_report(0))
     days, end = 40, seconds(40 * 24)
     with Index(world.index) as index:
         found = grid(index, end - days * DAY, end, end)
@@ -336,7 +324,7 @@ def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
     with ThreadPoolExecutor(len(names)) as pool:
         list(
             pool.map(
-                lambda name: fed(world, run_report(0, name=name), run_report(1, name=name)), names
+                lambda name: world.feed(run_report(0, name=name), run_report(1, name=name)), names
             )
         )
     assert [states(world, 2, name=name) for name in names] == [["shipped", "shipped"]] * len(names)

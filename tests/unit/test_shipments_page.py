@@ -19,7 +19,6 @@ from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.config.replay import Replay, replayed
 from shipper.shipments.app import respond
-from shipper.shipments.feed import feed
 from shipper.shipments.index import Index
 from shipper.shipments.server import Everything, Server
 from tests.samples.shipments import World, at, run_report, seconds, serving, under_way
@@ -58,9 +57,7 @@ def world(tmp_path: Path) -> World:
             world.report(0, "r1", name, failed=("far",)),
             world.report(0, "r2", name, after=1),
         ):
-            feed(
-                world.config, load_pipeline(world.config, name, EVERYTHING), str(world.runs), report
-            )
+            world.feed(report)
     return world
 
 
@@ -117,12 +114,7 @@ def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
 
 
 def test_a_window_that_a_later_run_shipped_names_that_run(world: World) -> None:
-    feed(
-        world.config,
-        load_pipeline(world.config, "web", EVERYTHING),
-        str(world.runs),
-        run_report(2, "r3", looks_back=2),
-    )
+    world.feed(run_report(2, "r3", looks_back=2))
     _, found = ask(
         world, "api/window", pipeline="web", window="2026-11-01T01:00:00Z/2026-11-01T02:00:00Z"
     )
@@ -199,18 +191,8 @@ def ask_cluster(world: World, rights: Any = None, **query: str) -> tuple[int, An
 
 
 def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
-    feed(
-        world.config,
-        load_pipeline(world.config, "web", EVERYTHING),
-        str(world.runs),
-        run_report(5, "r5", records=20),
-    )
-    feed(
-        world.config,
-        load_pipeline(world.config, "web", EVERYTHING),
-        str(world.runs),
-        run_report(40, "r40", records=1000),
-    )
+    world.feed(run_report(5, "r5", records=20))
+    world.feed(run_report(40, "r40", records=1000))
     _, found = ask_cluster(world)
     assert [
         (one["pipeline"], one["ships"], one["records"], one["bytes"]) for one in found["pipelines"]
@@ -244,14 +226,13 @@ def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
 def test_a_run_that_is_repeated_takes_nothing_away_from_what_arrived(world: World) -> None:
     """A task that is cleared runs again under the run's id, and sends nothing: all is there."""
     before = ask_cluster(world)[1]
-    pipeline = load_pipeline(world.config, "web", EVERYTHING)
     again = run_report(0, "r2", after=5, records=0)
     for ship, gate in zip(again.ships, again.delivery_gates, strict=True):
         ship.topics[0].before = gate.topics[0].before = gate.topics[0].ledger = 7
-    feed(world.config, pipeline, str(world.runs), again)
+    world.feed(again)
     failed = run_report(0, "r2", after=6, failed=("near", "far"), records=0)
     failed.ships = failed.delivery_gates = []
-    feed(world.config, pipeline, str(world.runs), failed)
+    world.feed(failed)
     after = ask_cluster(world)[1]
     assert before["topics"]
     assert {key: after[key] for key in ("pipelines", "rates", "topics")} == {
@@ -266,7 +247,7 @@ def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(wo
         for topic in (ship.topics[0], gate.topics[0]):
             topic.before, topic.earlier, topic.earlier_bytes = 6, 5, 700
     before = ask_cluster(world)[1]
-    feed(world.config, load_pipeline(world.config, "web", EVERYTHING), str(world.runs), again)
+    world.feed(again)
     after = ask_cluster(world)[1]
     for kind, keys in (
         ("pipelines", ("records", "bytes", "wire_bytes")),

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.driver import plan as plan_step
 from shipper.driver import run as steps
 from shipper.driver.context import RunContext
@@ -27,6 +25,7 @@ from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
+from tests.samples.config import cluster_of, pipeline_of
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
@@ -34,10 +33,8 @@ WINDOW = Window(START, START + dt.timedelta(hours=1))
 
 @pytest.fixture
 def context(tmp_path: Path) -> RunContext:
-    pipeline = Pipeline.model_validate(
-        {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["near"]}
-    )
-    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "127.0.0.1:1"})
+    pipeline = pipeline_of(clusters=["near"])
+    cluster = cluster_of("near")
     return RunContext(
         pipeline,
         {"near": cluster},
@@ -245,9 +242,7 @@ def test_a_plan_is_retried_if_a_cluster_may_be_well_later(
     monkeypatch.setattr(SparkEngine, "look_at", lambda *_: {})
     context = replace(
         context,
-        pipeline=Pipeline.model_validate(
-            {"pipeline": "web", "source": "logs", "topic": "t", "clusters": list(told)}
-        ),
+        pipeline=pipeline_of(clusters=list(told)),
         clusters=dict.fromkeys(told, context.clusters["near"]),
     )
     planned = PlanResult(

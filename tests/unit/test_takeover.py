@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault
@@ -18,6 +17,7 @@ from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Lease
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
 
 
 class Coordinator:
@@ -84,7 +84,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     Compaction may come at any moment; with one key for all announcements our own would then hide
     the other's (found by model/takeover.pml: ONE_KEY)."""
     log: Any = MemoryLog()
-    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
+    cluster = cluster_of("near")
 
     def opened() -> LedgerLog:
         return LedgerLog(log, cluster, "web")
@@ -116,7 +116,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
 
 def test_what_was_fenced_once_is_not_fenced_by_each_later_run() -> None:
     log: Any = MemoryLog()
-    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
+    cluster = cluster_of("near")
     settings: Any = SimpleNamespace(transactional=True)
     for run_id, tasks in (("large", 12), ("small", 1), ("next", 1)):
         fences: Any = Noting(LedgerLog(log, cluster, "web"))
@@ -137,7 +137,7 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
     """The lane of an earlier run is alive until it is fenced, and may have the right to ship until
     then."""
     log: Any = MemoryLog()
-    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": "localhost:1"})
+    cluster = cluster_of("near")
     split = SplitId(FileId("a.log", 100, 5), 0)
     committed = encode_chunk(
         "web", ChunkKey(split, 0, "t"), ChunkValue(10, True, 10, 100, 1, "d", 0, "first", "w")

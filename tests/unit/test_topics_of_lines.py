@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from shipper.config import load_all, load_pipeline
-from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.driver.replay import RecordPosition, Repaired, _check_topics
 from shipper.errors import ConfigError, UsageError
+from tests.samples.config import cluster_of, pipeline_of
 
 HEAD = (
     "pipeline: web\nsource: s3a://logs/web/\nclusters: [local, other]\nrecords: {columns: "
@@ -110,15 +109,7 @@ def test_a_list_or_a_pattern_says_where_lines_may_go(faults, more):
 
 
 def pipeline(**route):
-    return Pipeline.model_validate(
-        {
-            "pipeline": "web",
-            "source": "x",
-            "clusters": ["c"],
-            "records": {"columns": {"s": "value"}},
-            "routes": [route],
-        }
-    )
+    return pipeline_of(records={"columns": {"s": "value"}}, routes=[route])
 
 
 def test_what_a_route_allows_is_no_part_of_the_digest():
@@ -150,9 +141,7 @@ def test_a_replay_goes_to_no_ledger_whatever_the_pattern_takes():
     assert [
         anything.may_ship_to(topic) for topic in ("web", "_shipper.web", "__consumer_offsets")
     ] == [True, False, False]
-    cluster = Cluster.model_validate(
-        {"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}"}}
-    )
+    cluster = cluster_of(ledger={"topic": "audit.{pipeline}"})
     for topic in ("audit.web", "_shipper.web", "__consumer_offsets"):
         wanted = [Repaired(RecordPosition("a.log", 0, 1), topic, b"x")]
         with pytest.raises(UsageError, match=f"'{topic}' is a ledger, or Kafka's own"):
@@ -163,9 +152,7 @@ def test_a_replay_goes_to_no_ledger_whatever_the_pattern_takes():
 
 
 def test_a_clusters_ledgers_are_reserved_for_every_pipeline():
-    cluster = Cluster.model_validate(
-        {"cluster": "c", "bootstrap": "h:1", "ledger": {"topic": "audit.{pipeline}.v1"}}
-    )
+    cluster = cluster_of(ledger={"topic": "audit.{pipeline}.v1"})
     reserved = re.compile(cluster.reserved_topics)
     assert [
         bool(reserved.fullmatch(topic))
