@@ -25,16 +25,9 @@ from shipper.report.results import Coverage, DeliveryGateResult, RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.verdict import verdict
 from tests.samples import reports as samples
+from tests.samples.results import NOON, common
 
-NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
-TIMES = {
-    "pipeline": "web",
-    "run_id": "r",
-    "window_start": NOON,
-    "window_end": NOON + dt.timedelta(hours=1),
-    "started_at": NOON,
-    "finished_at": NOON,
-}
+TIMES = common()
 HOSTILE = "/logs/[bold]x[/b][/].log\x1b]52;c;aGk=\x07\u202egol\x9b31m"
 
 
@@ -288,7 +281,7 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
 @pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])
 def test_a_run_id_cannot_leave_the_folder_of_runs(run_id: str) -> None:
     with pytest.raises(UsageError, match="is not a valid run id"):
-        RunFolder("/runs", "web", NOON, NOON, run_id)
+        RunFolder("/runs", "web", NOON.start, NOON.end, run_id)
 
 
 def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:

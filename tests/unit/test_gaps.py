@@ -32,6 +32,7 @@ from shipper.report.results import (
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.windows.window import Window
 from tests.samples.reports import shipped
+from tests.samples.results import common
 
 DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 LONG = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
@@ -58,15 +59,7 @@ class Runs:
     ) -> None:
         self.count += 1
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
-        common: dict[str, Any] = {
-            "pipeline": "web",
-            "window_start": window.start,
-            "window_end": window.end,
-            "run_id": folder.run_id,
-            "started_at": window.end,
-            "finished_at": window.end,
-            "asked": asked,
-        }
+        of_run = common(window, folder.run_id) | {"asked": asked}
         check = CheckResult(
             check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
         )
@@ -76,7 +69,7 @@ class Runs:
                 step="gate_source",
                 checks=[check],
                 status="failed" if closed else "succeeded",
-                **common,
+                **of_run,
             ),
         )
         for cluster in clusters:
@@ -84,33 +77,24 @@ class Runs:
             found = Coverage(start=start, end=window.end, uncovered=list(left))
             folder.write(
                 f"gate_delivery.{cluster}",
-                DeliveryGateResult(cluster=cluster, coverage=found, **common),
+                DeliveryGateResult(cluster=cluster, coverage=found, **of_run),
             )
 
     def add_lost(self, window: Window, step: str, lost: RecreatedTopic) -> None:
         """A run that fails at ``step`` on the cluster `near`, since a topic was created again."""
         self.add(window)
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
-        common: dict[str, Any] = {
-            "pipeline": "web",
-            "window_start": window.start,
-            "window_end": window.end,
-            "run_id": folder.run_id,
-            "started_at": window.end,
-            "finished_at": window.end,
-            "status": "failed",
-            "error": "lost",
-        }
+        of_run = common(window, folder.run_id) | {"status": "failed", "error": "lost"}
         clusters = [
             ClusterPlan(cluster="near", recreated=[lost] if step == "plan" else []),
             ClusterPlan(cluster="far"),
         ]
-        folder.write("plan", PlanResult(clusters=clusters, **common))
+        folder.write("plan", PlanResult(clusters=clusters, **of_run))
         if step == "ship":
-            folder.write("ship.near", ShipResult(cluster="near", recreated=[lost], **common))
+            folder.write("ship.near", ShipResult(cluster="near", recreated=[lost], **of_run))
         elif step == "gate_delivery":
             folder.write(
-                "gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **common)
+                "gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **of_run)
             )
 
     def gaps(self, last: int, held: Any = None, **since: int) -> list[tuple[str, int, str]]:
@@ -242,17 +226,10 @@ class TestNotAgain:
     def ship(self, runs: Runs, window: Window, *, final: bool, late: Window | None = None) -> None:
         runs.add(window)
         folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
-        common: dict[str, Any] = {
-            "pipeline": "web",
-            "window_start": window.start,
-            "window_end": window.end,
-            "run_id": folder.run_id,
-            "started_at": window.end,
-            "finished_at": window.end,
-        }
+        of_run = common(window, folder.run_id)
         folder.write(
             "ship.near",
-            ShipResult(cluster="near", status="failed", error="no", final=final, **common),
+            ShipResult(cluster="near", status="failed", error="no", final=final, **of_run),
         )
         file = PlannedFile(
             path="a.log",
@@ -262,7 +239,7 @@ class TestNotAgain:
             late_window=late and str(late),
             late_for=("near",),
         )
-        folder.write("plan", PlanResult(files=[file], **common))
+        folder.write("plan", PlanResult(files=[file], **of_run))
 
     def test_a_window_whose_source_gate_is_closed(self, runs: Runs) -> None:
         runs.add(hour(0), closed=True)

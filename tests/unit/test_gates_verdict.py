@@ -1,7 +1,6 @@
-import datetime as dt
-
 from shipper.driver.gate import close_if_needed, closed, closed_message
 from shipper.report.results import CheckResult, GateResult
+from tests.samples.results import common
 
 
 def result(check, passed=False, severity="block"):
@@ -27,16 +26,7 @@ def test_a_gate_without_a_result_is_closed():
 
 
 def test_a_closed_gate_is_asked_again_only_if_something_was_out_of_reach():
-    noon = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
-    gate = GateResult(
-        step="gate_source",
-        pipeline="web",
-        window_start=noon,
-        window_end=noon,
-        run_id="r",
-        started_at=noon,
-        finished_at=noon,
-    )
+    gate = GateResult(step="gate_source", **common())
     for checks, looked, found in (
         ([result("a")], True, ("failed", True)),
         ([result("a")], False, ("failed", False)),

@@ -21,6 +21,7 @@ from shipper.report.past_runs import find_retry_exclusions, run_ids, window_name
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, LeftFile, Uncovered
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
+from tests.samples.results import common
 
 PIPELINE = """\
 pipeline: web
@@ -69,15 +70,8 @@ class Past:
         window, at = day(ago), at or day(ago).end
         run_id = f"{at:%Y%m%dT%H%M%S}-{random.randbytes(3).hex()}"
         folder = RunFolder(self.runs, "web", window.start, window.end, run_id)
-        common: dict[str, Any] = {
-            "pipeline": "web",
-            "window_start": window.start,
-            "window_end": window.end,
-            "run_id": run_id,
-            "started_at": at,
-            "finished_at": at,
-        }
-        folder.write("gate_source", GateResult(step="gate_source", **common))
+        of_run = common(window, run_id, at)
+        folder.write("gate_source", GateResult(step="gate_source", **of_run))
         uncovered = [
             Uncovered(
                 window=str(day(one)),
@@ -90,7 +84,7 @@ class Past:
             coverage = Coverage(start=day(ago + back).start, end=window.end, uncovered=uncovered)
             folder.write(
                 f"gate_delivery.{cluster}",
-                DeliveryGateResult(cluster=cluster, coverage=coverage, **common),
+                DeliveryGateResult(cluster=cluster, coverage=coverage, **of_run),
             )
 
     def gaps(self) -> list[tuple[Any, ...]]:

@@ -18,6 +18,8 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.runner import REPORT
+from shipper.windows.window import Window
+from tests.samples.results import common
 from tests.samples.shipments import World, at
 
 RUN = "20261101T010000-abcdef"
@@ -35,15 +37,7 @@ def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFol
     """What a run to `near` alone leaves that is killed after its plan."""
     folder = RunFolder(str(world.runs), "web", at(0), at(1), RUN)
     asked = Asked(clusters=["near"], other_clusters=["far"])
-    common = {
-        "pipeline": "web",
-        "window_start": at(0),
-        "window_end": at(1),
-        "run_id": RUN,
-        "started_at": at(1),
-        "finished_at": at(1),
-    }
-    folder.write("plan", PlanResult(**common, asked=asked))
+    folder.write("plan", PlanResult(**common(Window(at(0), at(1)), RUN), asked=asked))
     note = {
         "host": host or socket.gethostname(),
         "pid": process.pid,

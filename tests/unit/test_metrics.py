@@ -14,17 +14,12 @@ from shipper.errors import UsageError
 from shipper.report.metrics import Metric, MetricsFile, metrics_of, metrics_of_run
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import CheckResult, Gap, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.windows.window import Window
+from tests.samples.results import common
 
 ROOT = Path(__file__).parents[2]
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-COMMON: dict[str, Any] = {
-    "pipeline": "web",
-    "window_start": SIX - dt.timedelta(hours=1),
-    "window_end": SIX,
-    "run_id": "r1",
-    "started_at": SIX,
-    "finished_at": SIX,
-}
+COMMON = common(Window(SIX - dt.timedelta(hours=1), SIX), "r1")
 
 
 def metrics(result: Any) -> dict[str, float]:

@@ -22,9 +22,9 @@ from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
-from shipper.windows.window import parse_moment
 from shipper.worker.assign import RecordLimits
 from tests.samples.config import pipeline_of
+from tests.samples.results import common
 
 SHORTEST = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"
@@ -149,14 +149,8 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
 ) -> None:
     pipeline = pipeline_of(quarantine={"topic": "q", "max_rate": 0.01})
     assert pipeline.quarantine is not None
-    moment = parse_moment("2026-11-01")
     result = ShipResult(
-        pipeline="web",
-        window_start=moment,
-        window_end=moment,
-        run_id="r",
-        started_at=moment,
-        finished_at=moment,
+        **common(),
         cluster="c",
         read=60,
         unread=40,
@@ -176,14 +170,8 @@ def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
     the rows that it swallowed."""
     pipeline = pipeline_of(quarantine={"topic": "q", "max_rate": 0.02})
     assert pipeline.quarantine is not None
-    moment = parse_moment("2026-11-01")
     result = ShipResult(
-        pipeline="web",
-        window_start=moment,
-        window_end=moment,
-        run_id="r",
-        started_at=moment,
-        finished_at=moment,
+        **common(),
         cluster="c",
         read=100,
         unread=1,

@@ -1,0 +1,27 @@
+"""What every result of a step has."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from shipper.windows.window import Window
+
+NOON = Window(*(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (12, 13)))
+
+
+def common(
+    window: Window = NOON,
+    run_id: str = "r",
+    at: dt.datetime | None = None,
+    pipeline: str = "web",
+) -> dict[str, Any]:
+    """``at``: when the step began and ended; when the window ended, unless given."""
+    return {
+        "pipeline": pipeline,
+        "window_start": window.start,
+        "window_end": window.end,
+        "run_id": run_id,
+        "started_at": at or window.end,
+        "finished_at": at or window.end,
+    }
