@@ -6,26 +6,19 @@
     ├── UsageError                  exit code 2: wrong configuration or arguments; nothing was tried
     │   ├── ConfigError             one or more faults in YAML files, all of them at once
     │   └── WindowError             a window that is empty, inverted or unreadable
-    ├── SourceError                 a file that is missing, unreadable or not what the plan saw
+    ├── SourceError                 a file that is missing, unreadable, not what the plan saw, or shipped in part under another transform
     │   └── SourceUnreachable       files that a later attempt may list or read: out of reach now, or replaced since the plan
-    ├── ClusterError                a cluster, topic or ledger that cannot be used as it is
-    │   ├── ClusterRefuses          what waiting does not change: credentials, ACLs, a limit of the broker's
+    ├── ClusterError                a cluster, topic or ledger that cannot be used as it is, or that another run ships to right now
+    │   ├── ClusterRefuses          what waiting does not change: credentials, ACLs, a limit of the broker's, a topic that was recreated
     │   ├── WrongProperties         a cluster's properties with which no client can be made
     │   ├── TopicMissing            a topic that is not there (yet)
-    │   ├── TopicRecreated          a topic that was deleted, or deleted and created again, and does not hold what the ledger says
-    │   ├── NoSuchPartition         a partition that a topic does not have, and `delivery.partitions` names
-    │   ├── ArchiveMissing          the archived part of a ledger is not where it was put, or damaged
     │   ├── LedgerDamaged           a record in a ledger that shipper did not write, or that cannot be right
     │   ├── LedgerOutdated          a ledger of a development version before format 1
-    │   └── LedgerGone              a ledger that is not there any more, or was made anew
-    ├── LeaseHeld                   another run of the same pipeline ships to the cluster right now
+    │   └── LedgerGone              a ledger, or its archive, that is not there any more, or was made anew
     ├── Superseded                  a later run took over; this one must not send another byte
-    ├── DigestChanged               a file was shipped in part under another transform
     ├── DeliveryError               records that were certainly not delivered
     │   ├── DeliveryTimedOut        no answer for as long as `delivery.metadata_wait` allows: a task's next attempt would only wait once more
-    │   ├── RecordTooLarge          a record that the topic does not take
-    │   └── RecordUnshippable       a record that cannot be parsed or has no topic, and no quarantine to go to
-    ├── TooManyQuarantined          more records went to quarantine than the pipeline allows
+    │   └── RecordUnshippable       a record that cannot be parsed, has no topic or does not fit it, and no quarantine to go to
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
     ├── SparkUnavailable            a Spark cluster that cannot be used: nobody listens at `runner.master`, or no `runner.archive`
     ├── JarsUnavailable             jars that could not be fetched, or did not arrive whole
@@ -103,21 +96,6 @@ class TopicMissing(ClusterError):
     code = "SHIP-403"
 
 
-class TopicRecreated(ClusterError):
-    code = "SHIP-404"
-    retriable = False
-
-
-class NoSuchPartition(ClusterError):
-    code = "SHIP-405"
-    retriable = False
-
-
-class ArchiveMissing(ClusterError):
-    code = "SHIP-504"
-    retriable = False
-
-
 def _ledger(pipeline: str, cluster: str, topic: str) -> str:
     where = f"cluster {cluster}: topic {topic}, " if cluster else ""
     return f"{where}the ledger of {pipeline}{',' if cluster else ''}"
@@ -181,17 +159,8 @@ class LedgerGone(ClusterError):
     retriable = False
 
 
-class LeaseHeld(ShipperError):
-    code = "SHIP-508"
-    retriable = True
-
-
 class Superseded(ShipperError):
     code = "SHIP-509"
-
-
-class DigestChanged(ShipperError):
-    code = "SHIP-309"
 
 
 class DeliveryError(ShipperError):
@@ -203,18 +172,9 @@ class DeliveryTimedOut(DeliveryError):
     code = "SHIP-602"
 
 
-class RecordTooLarge(DeliveryError):
-    code = "SHIP-603"
-    retriable = False
-
-
 class RecordUnshippable(DeliveryError):
     code = "SHIP-604"
     retriable = False
-
-
-class TooManyQuarantined(ShipperError):
-    code = "SHIP-605"
 
 
 class OutcomeUnknown(ShipperError):

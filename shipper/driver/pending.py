@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from shipper.errors import DigestChanged, SourceError
+from shipper.errors import SourceError
 from shipper.ledger.fold import Chunks, SplitState, standing_as_cut, standing_of
 from shipper.report.markup import plural
 from shipper.types import FileId, SplitId
@@ -81,7 +81,7 @@ def pending(
     shipped bytes of their predecessor.
 
     A complete file is done, under whatever transform it was shipped; a partly shipped file cannot
-    be finished under another transform. Raises DigestChanged, SourceError; then nothing may be
+    be finished under another transform. Raises SourceError; then nothing may be
     sent.
     """
     found = Pending()
@@ -168,7 +168,7 @@ def _raise_first(
     own: Mapping[_Obstacle, Sequence[FileId]], chunks: Chunks, spark: str | None
 ) -> None:
     """Raise the first error. ``own``: the window's own files that cannot be shipped. Raises
-    DigestChanged, SourceError."""
+    SourceError."""
     if wrong := own.get("misread"):
         raise SourceError(
             f"{_some(wrong)} shipped, but other bytes were read than the source has: "
@@ -178,16 +178,17 @@ def _raise_first(
             code="SHIP-307",
         )
     if changed := own.get("changed"):
-        raise DigestChanged(
+        raise SourceError(
             f"{_some(changed)} shipped in part under another transform: `format`, "
             "`split_size`, `records` or `routes` changed since. The ledger cannot tell which "
             "records of the new transform are delivered, so nothing was sent. Restore the "
             "earlier transform to finish the files, or re-ship them with `--reship`: "
-            "consumers will see duplicates."
+            "consumers will see duplicates.",
+            code="SHIP-309",
         )
     if other_spark := own.get("other Spark"):
         versions = sorted(set().union(*(chunks.sparks[file] for file in other_spark)) - {spark})
-        raise DigestChanged(
+        raise SourceError(
             f"{_some(other_spark)} shipped in part with Spark {' and '.join(versions)}, and "
             f"this is Spark {spark}, which may read other records from the same lines. Nothing "
             "was sent. Finish the files with the earlier Spark (`runner.python`), or re-ship "

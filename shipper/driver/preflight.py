@@ -17,7 +17,7 @@ from shipper.driver.tuning import (
     TuningOverrides,
     tune,
 )
-from shipper.errors import NoSuchPartition, TopicMissing
+from shipper.errors import ClusterRefuses, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit
@@ -149,9 +149,10 @@ def _check_partitions(
         if numbers
     ]
     if faults:
-        raise NoSuchPartition(
+        raise ClusterRefuses(
             f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names "
             f"partitions that do not exist: {'; '.join(faults)}. Nothing was sent. Correct the "
             "list in the pipeline's file, or add the partitions. The list holds for every "
-            "topic of the pipeline, and for its quarantine."
+            "topic of the pipeline, and for its quarantine.",
+            code="SHIP-405",
         )

@@ -12,7 +12,7 @@ from shipper.config.cluster import Cluster
 from shipper.config.rules import original
 from shipper.config.units import plural
 from shipper.driver.pending import Pending
-from shipper.errors import ClusterError, TopicRecreated
+from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
 from shipper.ledger.incarnations import Losses, gone_ids, losses, topics_with_ids, without
@@ -87,13 +87,14 @@ def look_again(found: Incarnations, cluster: Cluster) -> None:
 
 def error(
     cluster: str, pipeline: str, lost: Sequence[RecreatedTopic], sent: str = "Nothing was sent."
-) -> TopicRecreated:
+) -> ClusterRefuses:
     """Return the error. ``sent``: a sentence on the records sent so far."""
-    return TopicRecreated(
+    return ClusterRefuses(
         f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} To send exactly these records "
         f"again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and "
         "run the window again. Or re-ship whole files with `--reship`: consumers of the pipeline's "
-        "other topics will see duplicates."
+        "other topics will see duplicates.",
+        code="SHIP-404",
     )
 
 

@@ -203,7 +203,7 @@ def replay(
     say: Callable[[str], None],
 ) -> Replayed:
     """Send repaired records. Raises UsageError for a record that is not in quarantine, or a topic
-    that does not belong to the pipeline; then nothing was sent. Raises LeaseHeld, ClusterError,
+    that does not belong to the pipeline; then nothing was sent. Raises ClusterError,
     Superseded, OutcomeUnknown; then the same replay, run again, sends the rest."""
     _check_topics(pipeline.on(cluster.name), cluster, client.topics(), wanted)
     transactional = is_transactional(client, cluster, pipeline, ledger.topic)

@@ -37,13 +37,12 @@ from shipper.driver.unreadable import (
 )
 from shipper.errors import (
     ClusterError,
+    ClusterRefuses,
     DeliveryError,
     OutcomeUnknown,
     ShipperError,
     StepResultError,
-    TooManyQuarantined,
     TopicMissing,
-    TopicRecreated,
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.topics import TopicLookup, wait_for
@@ -586,7 +585,7 @@ class ClusterShip:
         self._result.later_generations.append(taken.generation)
         present = self._present(taken, self._client.present_ids(list(pipeline.needed_topics())))
         if self._result.status == "failed":
-            raise TopicRecreated(self._result.error or "")
+            raise ClusterRefuses(self._result.error or "", code="SHIP-404")
         return present
 
     def _note(self, note: str) -> None:
@@ -632,7 +631,7 @@ class ClusterShip:
             files = {file.id for file in self._files}
             behind = records_behind(result, files, (self._at_end or taken).chunks)
             if fault := too_many_quarantined(result, quarantine, behind):
-                self._failed(TooManyQuarantined(fault))
+                self._failed(ShipperError(fault, code="SHIP-605"))
 
     def draw_timeline(self, taken: Takeover) -> None:
         """Draw the timeline. It is a picture, and no reason to call a ship failed that delivered

@@ -60,7 +60,7 @@ def archive(
     run_id: str,
     say: Callable[[str], None],
 ) -> ArchiveResult:
-    """Move the records of windows that ended by ``before`` to the archive. Raises LeaseHeld,
+    """Move the records of windows that ended by ``before`` to the archive. Raises
     ClusterError, Superseded, OSError."""
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from shipper.errors import ClusterRefuses, LeaseHeld, ShipperError
+from shipper.errors import ClusterError, ClusterRefuses, ShipperError
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
@@ -74,12 +74,13 @@ class HeldLease:
                 break
             self._write(None)
             if time.monotonic() > deadline:
-                raise LeaseHeld(
+                raise ClusterError(
                     f"pipeline {self._ledger.pipeline} is being shipped by another run right "
                     f"now: run {holder.run_id} on host {holder.host}, process {holder.pid}, "
                     f"holds the lease in {self._ledger.topic}. This run waited "
                     f"{self._wait_seconds:g} s (`delivery.lease_wait`) and sent nothing. Let "
-                    "the other run finish, or stop it, and run again."
+                    "the other run finish, or stop it, and run again.",
+                    code="SHIP-508",
                 )
             if holder.run_id != told or time.monotonic() >= next_word:
                 told, next_word = holder.run_id, time.monotonic() + _WORD_EVERY_SECONDS

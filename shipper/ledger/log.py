@@ -32,10 +32,10 @@ from typing import Generic, NamedTuple, TypeVar
 from shipper.config.cluster import Cluster
 from shipper.config.units import plural
 from shipper.errors import (
-    ArchiveMissing,
     ClusterError,
     ClusterRefuses,
     LedgerDamaged,
+    LedgerGone,
     LedgerOutdated,
     OutcomeUnknown,
 )
@@ -283,7 +283,7 @@ class LedgerLog:
 
         ``after``: a record that this process wrote a moment ago, instead of a barrier. Raises
         ClusterError or OutcomeUnknown when `delivery.metadata_wait` is over, and at once for errors
-        that waiting does not change: LedgerDamaged, LedgerOutdated, ArchiveMissing. A missing right
+        that waiting does not change: LedgerDamaged, LedgerOutdated, LedgerGone. A missing right
         is waited for as long as one that a lane lacks (GRANT_SECONDS).
         """
         began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
@@ -313,7 +313,7 @@ class LedgerLog:
     def look(self, question: LedgerQuestion[T], wait_seconds: float | None = None) -> T:
         """Answer for a plan, a person or a picture: what can be read now. Nothing may be sent or
         left out by it. See ClusterClient.batches for ``wait_seconds``. Raises ClusterError,
-        OutcomeUnknown, ArchiveMissing, LedgerDamaged, LedgerOutdated."""
+        OutcomeUnknown, LedgerGone, LedgerDamaged, LedgerOutdated."""
         with self._named():
             return question.answer(self, wait_seconds)
 
@@ -568,7 +568,7 @@ class LedgerLog:
             "shipper would send their files again"
         )
         if self._folder is None:
-            raise ArchiveMissing(f"{problem}. Nothing was sent.")
+            raise LedgerGone(f"{problem}. Nothing was sent.", code="SHIP-504")
         try:
             store = self._folder.archives
             manifest = store.named(archive.manifest, archive.sha256)
@@ -578,9 +578,10 @@ class LedgerLog:
                 else store.records(manifest, wanted)
             )
         except SnapshotUnusable as why:
-            raise ArchiveMissing(
+            raise LedgerGone(
                 f"{problem}: {why}. Nothing was sent. Restore the folder from a backup, or let "
-                "`runs_uri` name the place where it is."
+                "`runs_uri` name the place where it is.",
+                code="SHIP-504",
             ) from why
 
     def _find_snapshot(self) -> Manifest | None:

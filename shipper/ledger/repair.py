@@ -82,7 +82,7 @@ def repair(
     say: Callable[[str], None],
 ) -> RepairResult:
     """Repair one damaged record. Raises UsageError for a record that is not damaged, or whose loss
-    would send data twice unless ``forget``; LeaseHeld, ClusterError, Superseded."""
+    would send data twice unless ``forget``; ClusterError, Superseded."""
     all_damage = damage(ledger)
     where = str(place)
     chosen = next((one for one in all_damage if one.place == place), None)

@@ -330,7 +330,7 @@ def sole_run(
     say: Callable[[str], None],
 ) -> Iterator[int]:
     """Run as a ship of no file, which writes to the ledger with one lane: hold the lease, and yield
-    the generation with the lanes of all earlier runs fenced. Raises LeaseHeld, ClusterError."""
+    the generation with the lanes of all earlier runs fenced. Raises ClusterError."""
     delivery = pipeline.delivery
     with HeldLease(
         ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say

@@ -31,8 +31,7 @@ from shipper.errors import (
     ClusterRefuses,
     DeliveryError,
     DeliveryTimedOut,
-    RecordTooLarge,
-    TopicRecreated,
+    RecordUnshippable,
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
@@ -314,7 +313,7 @@ class Lane(threading.Thread):
 
     def _ids_before(self, chunks: list[Chunk]) -> dict[str, str]:
         """Return the topics' ids as they were before the transaction's first record. Raises
-        TopicRecreated, KafkaFault."""
+        ClusterRefuses, KafkaFault."""
         watch = self._options.topic_ids
         if watch is None:
             return {}
@@ -343,10 +342,10 @@ class Lane(threading.Thread):
         return before.keys() - now.keys()
 
     def _refuse_gone(self, topic: str, topic_id: str) -> None:
-        """Raise TopicRecreated if a topic that the driver believed to be gone exists: a resend
+        """Raise ClusterRefuses if a topic that the driver believed to be gone exists: a resend
         would double its records."""
         if topic_id in self._options.gone_ids.get(topic, ()):
-            raise TopicRecreated(
+            raise ClusterRefuses(
                 f"topic {topic} has the id {topic_id}, but a moment ago a broker said that "
                 "this topic had been deleted. The metadata of one broker lag behind, and the "
                 "records were about to be sent again. Nothing more was sent. Run again when "
@@ -457,21 +456,23 @@ class Lane(threading.Thread):
         return [others] if others else []
 
 
-def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordTooLarge:
+def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordUnshippable:
     for chunk in chunks:
         if chunk.topic == fault.topic and fault.value in chunk.values:
             index = chunk.values.index(fault.value)
-            return RecordTooLarge(
+            return RecordUnshippable(
                 f"{chunk.label}: record number {index + 1} of this chunk has "
                 f"{plural(len(fault.value or b''), 'byte')} and does not fit topic "
                 f"{chunk.topic} even in a batch of its own: after compression, the record is "
                 "larger than the topic's max.message.bytes. Its chunk was not sent. Raise "
                 "that limit (kafka-configs --alter --add-config max.message.bytes=…) and run "
-                "again: only what is left is sent."
+                "again: only what is left is sent.",
+                code="SHIP-603",
             )
-    return RecordTooLarge(
+    return RecordUnshippable(
         f"topic {fault.topic}: a record does not fit even in a batch of its own: {fault}. "
-        "Raise the topic's max.message.bytes and run again."
+        "Raise the topic's max.message.bytes and run again.",
+        code="SHIP-603",
     )
 
 

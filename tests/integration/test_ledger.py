@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.errors import ArchiveMissing, ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
+from shipper.errors import ClusterError, ClusterRefuses, LedgerGone, OutcomeUnknown, Superseded
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, connection
 from shipper.kafka.producer import LaneSettings
@@ -247,7 +247,7 @@ class TestArchive:
         elif damage == "cut":
             [shard] = (folder / "shards").iterdir()
             shard.write_bytes(shard.read_bytes()[:-1])
-        with pytest.raises(ArchiveMissing, match=r"1 record in the archive.*Nothing was sent"):
+        with pytest.raises(LedgerGone, match=r"1 record in the archive.*Nothing was sent"):
             ledger_of(world, folder=damage != "no folder").look(ask_state(["old"]), 15)
 
     def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.errors import TopicRecreated
+from shipper.errors import ClusterRefuses
 from shipper.kafka.topic_ids import Looked, TopicIdLook, TopicIdWatch
 from shipper.worker.chunk import Chunk
 
@@ -105,7 +105,7 @@ def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_al
     with Pool(options, [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
         pool.open([topic])
         pool.submit([chunk(topic, topic.encode())])
-        with pytest.raises(TopicRecreated, match="about to be sent again"):
+        with pytest.raises(ClusterRefuses, match="about to be sent again"):
             pool.drain()
     watch.close()
     assert ids_in_ledger(ledger, topic.encode()) == [b""]

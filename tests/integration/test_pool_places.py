@@ -10,7 +10,7 @@ from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Sample, preflight
-from shipper.errors import NoSuchPartition, RecordTooLarge, TopicMissing
+from shipper.errors import ClusterRefuses, RecordUnshippable, TopicMissing
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.worker.chunk import Chunk
 from tests.waiting import wait_until
@@ -65,7 +65,7 @@ def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_s
     }
     refused = Pipeline.model_validate(spec | {"delivery": {"partitions": [0, 4, 5]}})
     with pytest.raises(
-        NoSuchPartition,
+        ClusterRefuses,
         match=r"five has 5 \(numbered from 0\), and no 5; one has 1 \(numbered from 0\), and no "
         r"4, 5",
     ):
@@ -173,7 +173,7 @@ def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledge
             ]
         )
         with pytest.raises(
-            RecordTooLarge, match="record number 301 of this chunk has 30,000 bytes"
+            RecordUnshippable, match="record number 301 of this chunk has 30,000 bytes"
         ):
             pool.drain()
     assert ledger.values("unknown") == noise

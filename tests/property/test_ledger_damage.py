@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.driver.pending import pending
-from shipper.errors import ArchiveMissing, DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
+from shipper.errors import LedgerDamaged, LedgerGone, LedgerOutdated, SourceError
 from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.inventory import Inventory, entries, figures, findings
@@ -155,7 +155,7 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
             inventory.add(of_path, "web")
         figures(state.chunks, [FILE], {0})
         pending({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
-    except (LedgerDamaged, LedgerOutdated, ArchiveMissing, DigestChanged, SourceError):
+    except (LedgerDamaged, LedgerOutdated, LedgerGone, SourceError):
         return
     assert all(
         tasks <= MOST_TASKS and lanes <= MOST_LANES for tasks, lanes in control.to_fence().values()

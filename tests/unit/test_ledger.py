@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shipper.driver.pending import pending
-from shipper.errors import DigestChanged, LedgerDamaged, LedgerOutdated, SourceError
+from shipper.errors import LedgerDamaged, LedgerOutdated, SourceError
 from shipper.ledger.codec import (
     decode,
     encode_attempt,
@@ -111,7 +111,7 @@ class TestRemaining:
         assert (found.left, found.partial, found.records_there) == ([FILE], [FILE], {FILE: 50})
 
     def test_a_file_begun_under_another_transform_is_refused(self):
-        with pytest.raises(DigestChanged, match=r"in part under another transform.*--reship"):
+        with pytest.raises(SourceError, match=r"in part under another transform.*--reship"):
             self.left(Chunks("web").feed(log(chunk(0, 50, 50))), digest="d2")
 
     def test_an_object_with_another_etag_is_another_file(self):
@@ -160,7 +160,7 @@ class TestRemaining:
     def test_a_file_begun_with_another_spark_is_refused_and_a_complete_one_is_not(self):
         begun = Chunks("web").feed(log(chunk(0, 50, 50, spark="4.1")))
         with pytest.raises(
-            DigestChanged, match=r"in part with Spark 4\.1, and this is Spark 4\.2.*SHIP-310"
+            SourceError, match=r"in part with Spark 4\.1, and this is Spark 4\.2.*SHIP-310"
         ):
             self.left(begun, spark="4.2")
         assert self.left(begun, spark="4.1").partial == [FILE]
