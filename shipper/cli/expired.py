@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from shipper.errors import ShipperError
 from shipper.kafka.admin import LogFacts
-from shipper.ledger.inventory import Entry, LedgerFinding
+from shipper.ledger.inventory import LedgerFinding
+from shipper.ledger.records import Entry
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import parse_window

@@ -47,7 +47,6 @@ from shipper.ledger.archive import archive as move_to_archive
 from shipper.ledger.codec import Damage
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.inventory import (
-    Entry,
     Inventory,
     LedgerFinding,
     Tally,
@@ -56,7 +55,7 @@ from shipper.ledger.inventory import (
     entries,
     findings,
 )
-from shipper.ledger.records import ChunkValue
+from shipper.ledger.records import ChunkValue, Entry
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
 from shipper.report.markup import plural

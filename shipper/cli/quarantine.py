@@ -144,7 +144,7 @@ def _rows(found: InQuarantine) -> list[QuarantineRow]:
             row.records += count
         row.topics = sorted({*row.topics, chunk.key.topic})
     for key in found.replays:
-        place = RecordPosition(key.split.file.path, key.split.start, key.ordinal + 1)
+        place = RecordPosition(key.split.file.path, key.split.start, key.first + 1)
         if quarantined := found.find(place):
             rows[quarantined.value.run_id, quarantined.key.split.file.path].replayed += 1
     return [rows[group] for group in sorted(rows)]

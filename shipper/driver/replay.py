@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -26,9 +25,9 @@ from shipper.kafka.connection import KafkaFault
 from shipper.kafka.transaction import Transactions
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.fold import LedgerRecords, invalidations_in, is_invalidated
-from shipper.ledger.intervals import Interval, decode_ordinals
+from shipper.ledger.intervals import decode_ordinals
 from shipper.ledger.log import LedgerLog, ask_files
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, ReplayKey, spark_hash
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Entry, spark_hash
 from shipper.ledger.roots import Roots
 from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import first_lane, lane_settings, within
@@ -70,37 +69,18 @@ class Repaired:
         return len(self.value or b"") + len(self.key or b"")
 
 
-@dataclass(frozen=True)
-class QuarantineChunk:
-    """Records of one split that were quarantined in one transaction, by the ledger."""
-
-    key: ChunkKey
-    value: ChunkValue
-
-    @property
-    def intervals(self) -> list[Interval]:
-        return decode_ordinals(self.value.ordinals or "")
-
-
-class SentReplay(NamedTuple):
-    """Latest replay of a record, by the ledger."""
-
-    topic: str
-    value: ChunkValue
-
-
 @dataclass
 class InQuarantine:
     """Records in one pipeline's quarantine on one cluster, by the ledger."""
 
-    chunks: list[QuarantineChunk] = field(default_factory=list)
-    replays: dict[ReplayKey, SentReplay] = field(default_factory=dict)
+    chunks: list[Entry] = field(default_factory=list)
+    """Each of records of one split that were quarantined in one transaction."""
+    replays: dict[ChunkKey, Entry] = field(default_factory=dict)
+    """Key of a record, without a topic → its latest replay."""
     roots: Roots = field(default_factory=Roots)
-    _of_split: dict[tuple[str, int], list[QuarantineChunk]] = field(
-        default_factory=dict, repr=False
-    )
+    _of_split: dict[tuple[str, int], list[Entry]] = field(default_factory=dict, repr=False)
 
-    def add(self, chunk: QuarantineChunk) -> None:
+    def add(self, chunk: Entry) -> None:
         self.chunks.append(chunk)
         split = chunk.key.split
         self._of_split.setdefault((split.file.path, split.start), []).append(chunk)
@@ -109,14 +89,17 @@ class InQuarantine:
     def topics(self) -> list[str]:
         return sorted({chunk.key.topic for chunk in self.chunks})
 
-    def find(self, place: RecordPosition) -> QuarantineChunk | None:
+    def find(self, place: RecordPosition) -> Entry | None:
         """Return the chunk with which the record was quarantined; the latest, if the file was
         replaced or re-shipped since."""
         ordinal = place.record - 1
         hits = [
             chunk
             for chunk in self._of_split.get((self.roots.now(place.file), place.split), ())
-            if any(part.first <= ordinal < part.end for part in chunk.intervals)
+            if any(
+                part.first <= ordinal < part.end
+                for part in decode_ordinals(chunk.value.ordinals or "")
+            )
         ]
         return max(hits, key=lambda chunk: chunk.value.generation, default=None)
 
@@ -126,8 +109,8 @@ class InQuarantine:
         return sent.value if sent else None
 
 
-def _key(chunk: QuarantineChunk, place: RecordPosition) -> ReplayKey:
-    return ReplayKey(chunk.key.split, place.record - 1)
+def _key(chunk: Entry, place: RecordPosition) -> ChunkKey:
+    return ChunkKey(chunk.key.split, place.record - 1, "")
 
 
 class KeptValues:
@@ -139,7 +122,7 @@ class KeptValues:
         self._hashes: dict[tuple[ChunkKey, int], dict[int, int]] = {}
         self._wrong: dict[tuple[ChunkKey, int], None] = {}
 
-    def add(self, chunk: QuarantineChunk, place: RecordPosition, value: bytes | None) -> None:
+    def add(self, chunk: Entry, place: RecordPosition, value: bytes | None) -> None:
         which, found = (chunk.key, chunk.value.generation), spark_hash(value)
         hashes = self._hashes.setdefault(which, {})
         if place.record in hashes:
@@ -168,17 +151,16 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
     found = InQuarantine(roots=read.roots)
     for of_path in read.by_path():
         invalidated = invalidations_in(of_path)
-        for _, entry in of_path:
-            match entry:
+        for record, decoded in of_path:
+            match decoded:
                 case (ChunkKey() as key, ChunkValue() as value):
                     if is_invalidated(key, value, invalidated):
                         continue
+                    entry = Entry(key, value, record.offset, record.timestamp_ms)
                     if value.replay:
-                        found.replays[ReplayKey(key.split, key.first)] = SentReplay(
-                            key.topic, value
-                        )
+                        found.replays[replace(key, topic="")] = entry
                     elif value.reasons is not None:
-                        found.add(QuarantineChunk(key, value))
+                        found.add(entry)
     return found
 
 
@@ -216,7 +198,7 @@ def replay(
         left, earlier = [], dict[RecordPosition, str]()
         for repaired in wanted:
             before = known.replays.get(_key(chunks[repaired.place], repaired.place))
-            if before is not None and (before.topic, before.value.checksum) == (
+            if before is not None and (before.key.topic, before.value.checksum) == (
                 repaired.topic,
                 spark_hash(repaired.value),
             ):
@@ -269,8 +251,8 @@ def _check_topics(
 
 def _chunks(
     known: InQuarantine, cluster: str, wanted: Iterable[Repaired]
-) -> dict[RecordPosition, QuarantineChunk]:
-    found: dict[RecordPosition, QuarantineChunk] = {}
+) -> dict[RecordPosition, Entry]:
+    found: dict[RecordPosition, Entry] = {}
     for repaired in wanted:
         place = repaired.place
         chunk = known.find(place)
@@ -299,7 +281,7 @@ def _send(
     ledger: LedgerLog,
     transactions: Transactions,
     pipeline: Pipeline,
-    chunks: Mapping[RecordPosition, QuarantineChunk],
+    chunks: Mapping[RecordPosition, Entry],
     left: Sequence[Repaired],
     run_id: str,
     found: Replayed,

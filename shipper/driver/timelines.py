@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
 from shipper.ledger.fold import Chunks
-from shipper.ledger.log import Committed
+from shipper.ledger.records import Entry
 from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
 from shipper.types import FileId
 from shipper.worker.receipt import LaneSample, Receipt
@@ -19,7 +19,7 @@ _MOST_POINTS = 600
 _Step = tuple[LaneSample, LaneSample]
 
 
-def timeline(committed: Sequence[Committed], generations: Collection[int]) -> list[TimelinePoint]:
+def timeline(committed: Sequence[Entry], generations: Collection[int]) -> list[TimelinePoint]:
     """Return what ``generations`` committed over time, in at most 600 intervals of a second or
     more, by the broker's timestamps."""
     points = [

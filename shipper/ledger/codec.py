@@ -153,12 +153,22 @@ _OF_NAME: dict[str, FieldCheck] = {
 }  # fmt: skip
 
 
-class ValueShape:
-    """Fields of one kind of record, and their valid values. Derived from the dataclass, so that a
-    new field is checked too."""
+class _Kind:
+    """One kind of record: the parts of its key, and the fields of its value with their valid
+    values. These are derived from the dataclass, so that a new field is checked too."""
 
-    def __init__(self, record: type) -> None:
+    def __init__(
+        self,
+        record: type,
+        key: tuple[FieldCheck, ...] = (),
+        *,
+        partition: int = CONTROL,
+        of_a_file: bool = False,
+    ) -> None:
+        """Make the kind. ``key``: a check for each part of the key behind format, kind and
+        pipeline. ``of_a_file``: True if these parts begin with a file."""
         hints = typing.get_type_hints(record)
+        self.key, self.partition, self.of_a_file = key, partition, of_a_file
         self._record = record
         self._checks = {
             field.name: _check(field.name, hints[field.name]) for field in fields(record)
@@ -281,29 +291,18 @@ def names_moved(record: LogRecord) -> bool:
     return record.value is not None and record.key.startswith(_MOVED_KEY)
 
 
-class _Kind(NamedTuple):
-    """Shape of one kind of record."""
-
-    value: ValueShape
-    key: tuple[FieldCheck, ...] = ()
-    """One check for each part of the key behind format, kind and pipeline."""
-    partition: int = CONTROL
-    of_a_file: bool = False
-    """True if these parts begin with a file."""
-
-
 _FILE = (is_path, is_count, is_moment)
 _CHUNK = (*_FILE, is_count, is_count, is_topic)
 _KINDS = {
-    "chunk": _Kind(ValueShape(ChunkValue), _CHUNK, partition=CHUNKS, of_a_file=True),
-    "moved": _Kind(ValueShape(MovedValue), _CHUNK, partition=CHUNKS, of_a_file=True),
-    "archive": _Kind(ValueShape(Archive), partition=CHUNKS),
-    "invalidation": _Kind(ValueShape(Invalidation), (*_FILE, is_count), of_a_file=True),
-    "generation": _Kind(ValueShape(Generation), (is_text, is_text)),
-    "lease": _Kind(ValueShape(Lease), (is_text,)),
-    "attempt": _Kind(ValueShape(Attempt), (is_count, is_count, is_count, _is_bool)),
-    "snapshot": _Kind(ValueShape(NamedSnapshot)),
-    "identity": _Kind(ValueShape(Identity)),
+    "chunk": _Kind(ChunkValue, _CHUNK, partition=CHUNKS, of_a_file=True),
+    "moved": _Kind(MovedValue, _CHUNK, partition=CHUNKS, of_a_file=True),
+    "archive": _Kind(Archive, partition=CHUNKS),
+    "invalidation": _Kind(Invalidation, (*_FILE, is_count), of_a_file=True),
+    "generation": _Kind(Generation, (is_text, is_text)),
+    "lease": _Kind(Lease, (is_text,)),
+    "attempt": _Kind(Attempt, (is_count, is_count, is_count, _is_bool)),
+    "snapshot": _Kind(NamedSnapshot),
+    "identity": _Kind(Identity),
 }
 _BEFORE_THE_PARTS = 3
 _PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(_KINDS["chunk"].key)
@@ -435,7 +434,7 @@ def decode(pipeline: str, record: LogRecord) -> Decoded | None:
             return GenerationKey(*rest), None
         return (rest[0], None) if kind == "lease" else None
     try:
-        value = _KINDS[kind].value.read(record.value)
+        value = _KINDS[kind].read(record.value)
         return _decoded(kind, rest, value)
     except Unsound as why:
         raise LedgerDamaged.at(pipeline, _KINDS[kind].partition, record.offset, str(why)) from why

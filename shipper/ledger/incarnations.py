@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
 from shipper.ledger.intervals import IntervalSet
-from shipper.ledger.inventory import Entries, Entry
-from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
+from shipper.ledger.inventory import Entries
+from shipper.ledger.records import ChunkKey, ChunkValue, Entry, Moved, MovedKey, MovedValue
 from shipper.types import FileId, PresentIds, SplitId
 
 GoneIds = Mapping[str, frozenset[str]]

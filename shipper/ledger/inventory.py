@@ -22,7 +22,7 @@ from shipper.ledger.fold import (
     standing_as_cut,
 )
 from shipper.ledger.intervals import Interval
-from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
+from shipper.ledger.records import ChunkKey, ChunkValue, Entry, Moved, MovedKey, MovedValue
 from shipper.types import FileId, LogRecord, SplitId
 
 _UINT64 = 1 << 64
@@ -163,20 +163,6 @@ def figures(
                         topic, value
                     )
     return found
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One chunk record."""
-
-    key: ChunkKey
-    value: ChunkValue
-    offset: int
-    timestamp_ms: int
-    """The broker's, when it was written."""
-    invalidated: bool
-    """True if the chunk's file was shipped again since, so that the chunk does not count."""
-    archived: bool
 
 
 class Entries(list[Entry]):

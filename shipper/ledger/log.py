@@ -61,6 +61,7 @@ from shipper.ledger.records import (
     Archive,
     ChunkKey,
     ChunkValue,
+    Entry,
     NamedSnapshot,
 )
 from shipper.ledger.roots import Roots
@@ -105,17 +106,6 @@ class Patience:
         return cls(transaction_timeout_seconds + 15, metadata_wait_seconds)
 
 
-class Committed(NamedTuple):
-    """A chunk that is on the cluster."""
-
-    key: ChunkKey
-    value: ChunkValue
-    offset: int
-    """Offset of the chunk's record in the ledger."""
-    timestamp_ms: int
-    """The broker's time of the commit's record, milliseconds since the epoch."""
-
-
 class CommittedKeys:
     """Keys of the chunks that are on the cluster. Only grows. A key is kept as 16 bytes of its
     BLAKE2b hash: a ship of 10 TB has a million."""
@@ -156,7 +146,7 @@ class LedgerQuestion(Generic[T]):
 CONTROL_NOW = LedgerQuestion((CONTROL,), lambda ledger, _: ledger._control_now())
 
 
-def ask_committed(start: int) -> LedgerQuestion[list[Committed]]:
+def ask_committed(start: int) -> LedgerQuestion[list[Entry]]:
     """Ask which chunks were committed from an offset on."""
     return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._committed_since(start, wait))
 
@@ -721,14 +711,14 @@ class LedgerLog:
             self._seen += _end_of(records, start) - start
         return records
 
-    def _committed_since(self, start: int, wait_seconds: float | None) -> list[Committed]:
-        damaged, found = dict[bytes, Damage](), list[Committed]()
+    def _committed_since(self, start: int, wait_seconds: float | None) -> list[Entry]:
+        damaged, found = dict[bytes, Damage](), list[Entry]()
         for record, entry in decode_sound(
             self.pipeline, CHUNKS, self._tail(start, wait_seconds), damaged
         ):
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    found.append(Committed(key, value, record.offset, record.timestamp_ms))
+                    found.append(Entry(key, value, record.offset, record.timestamp_ms))
         self._refuse(damaged)
         return found
 

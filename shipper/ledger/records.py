@@ -115,11 +115,18 @@ class ChunkValue:
     """Head of the file's content, see :func:`shipper.ledger.heads.head_of`."""
 
 
-class ReplayKey(NamedTuple):
-    """One record that was in quarantine. The ledger has the latest replay of it, for each topic."""
+class Entry(NamedTuple):
+    """One chunk record of a ledger."""
 
-    split: SplitId
-    ordinal: int
+    key: ChunkKey
+    value: ChunkValue
+    offset: int
+    """Offset of the record in the ledger."""
+    timestamp_ms: int
+    """The broker's time of the record, milliseconds since the epoch."""
+    invalidated: bool = False
+    """True if the chunk's file was shipped again since, so that the chunk does not count."""
+    archived: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,9 @@ from shipper.ledger.codec import encode_attempt, encode_generation
 from shipper.ledger.control import LaneCounts, ToFence, cover
 from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import CONTROL_NOW, Committed, LedgerLog, ask_committed, ask_state
-from shipper.ledger.records import Generation, GenerationKey
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
+from shipper.ledger.records import Entry, Generation, GenerationKey
 from shipper.ledger.rights import transactional_prefix
-from shipper.types import EncodedRecord
 
 if TYPE_CHECKING:
     from shipper.config.pipeline import Pipeline
@@ -89,7 +88,7 @@ class Takeover(LedgerState):
     """State of the run's files once no earlier run can write any more."""
 
     generation: int = -1
-    since: list[Committed] = field(default_factory=list)
+    since: list[Entry] = field(default_factory=list)
     """Chunks that were committed after the takeover and read since."""
 
     def read_on(self, ledger: LedgerLog) -> Takeover:
@@ -255,14 +254,6 @@ def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
     return ClusterError(f"{what}. Run again.")
 
 
-class Fenced(NamedTuple):
-    """A generation before which every lane is fenced."""
-
-    generation: int
-    forget: list[EncodedRecord]
-    """Tombstones of the generations before it, whose lanes need not be fenced again."""
-
-
 def fence_earlier_runs(
     ledger: LedgerLog,
     settings: LaneSettings,
@@ -273,7 +264,7 @@ def fence_earlier_runs(
     *,
     lease: HeldLease | None = None,
     fences: Fences | None = None,
-) -> Fenced:
+) -> Announced:
     """Announce this run, and fence every lane of earlier runs that is not fenced yet. ``lease`` as
     in :func:`announce`. Raises ClusterError."""
     if not settings.transactional:
@@ -302,20 +293,19 @@ def fence_earlier_runs(
         log.warning(
             "lanes of earlier runs that shipped exactly once cannot be fenced: %s", refusals[0]
         )
-        return Fenced(announced.generation, [])
+        return announced._replace(earlier=[])
     log.info("generation %d fenced %d lanes", announced.generation, len(fenced))
-    return Fenced(
-        announced.generation,
-        [encode_generation(ledger.pipeline, key, None) for key in announced.earlier],
-    )
+    return announced
 
 
-def _forget(ledger: LedgerLog, fenced: Fenced) -> None:
-    """Forget the fenced generations. Never raises: otherwise the next run fences these lanes once
-    more."""
+def _forget(ledger: LedgerLog, fenced: Announced) -> None:
+    """Write tombstones for the fenced generations. Never raises: otherwise the next run fences
+    these lanes once more."""
     try:
-        if fenced.forget:
-            ledger.write_control(fenced.forget)
+        if fenced.earlier:
+            ledger.write_control(
+                encode_generation(ledger.pipeline, key, None) for key in fenced.earlier
+            )
     except ShipperError as error:
         log.warning("the next run fences the lanes of earlier runs once more: %s", error)
 

@@ -20,9 +20,8 @@ from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
 from shipper.ledger.fold import covered
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
-from shipper.ledger.log import Committed
 from shipper.ledger.quarantine import QuarantineHeaders
-from shipper.ledger.records import ChunkKey, ChunkValue, spark_hash
+from shipper.ledger.records import ChunkKey, ChunkValue, Entry, spark_hash
 from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
 from shipper.worker.chunk import Chunk, LazyColumn, bundle_values, header_pairs
@@ -61,7 +60,7 @@ class AlreadyCommitted:
             if split.end_known:
                 self._ends_known.add(split.id)
 
-    def add(self, chunk: Committed) -> None:
+    def add(self, chunk: Entry) -> None:
         key, value = chunk.key, chunk.value
         there = self._intervals.setdefault((key.split, key.topic), IntervalSet())
         for first, end in covered(key.first, value):
@@ -119,7 +118,7 @@ class TaskShipment:
         lanes are busy."""
         self._order = order
         self._there = AlreadyCommitted(order.splits)
-        self._predecessors: list[Committed] = []
+        self._predecessors: list[Entry] = []
         self._limits = limits
         self._receipt = receipt
         self._submit = submit
@@ -128,7 +127,7 @@ class TaskShipment:
         """Gathered chunks, by lane if the order of files decides the lane."""
         self._busy_since = time.monotonic()
 
-    def begin(self, committed: Decided[list[Committed]]) -> None:
+    def begin(self, committed: Decided[list[Entry]]) -> None:
         """Begin, when the lanes are open. ``committed``: chunks committed since the run took
         over."""
         for chunk in committed.answer:

@@ -29,13 +29,12 @@ from shipper.kafka.transaction import RightToShip
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.log import (
     CONTROL_NOW,
-    Committed,
     LedgerLog,
     Patience,
     ask_committed,
     ask_committed_keys,
 )
-from shipper.ledger.records import CONTROL, Attempt, AttemptKey, ChunkValue
+from shipper.ledger.records import CONTROL, Attempt, AttemptKey, ChunkValue, Entry
 from shipper.ledger.takeover import transactional_id
 from shipper.types import Decided
 from shipper.worker.assign import RecordLimits
@@ -238,7 +237,7 @@ class TaskLanes:
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
 
-    def open(self) -> Decided[list[Committed]]:
+    def open(self) -> Decided[list[Entry]]:
         """Announce this attempt, open the lanes (which fences the task's earlier attempts), and
         return what is committed then.
 

@@ -28,13 +28,12 @@ from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.pending import Pending
-from shipper.driver.preflight import Sample
 from shipper.driver.recognise import Recognition
 from shipper.driver.recreated import Incarnations
 from shipper.errors import ClusterError, SourceError
 from shipper.ledger.fold import Chunks
-from shipper.ledger.inventory import Entries, Entry, Inventory
-from shipper.ledger.records import ChunkKey, ChunkValue, Moved, MovedKey, MovedValue
+from shipper.ledger.inventory import Entries, Inventory
+from shipper.ledger.records import ChunkKey, ChunkValue, Entry, Moved, MovedKey, MovedValue
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps, read_beginnings
 from shipper.report.past_runs import window_runs
@@ -203,8 +202,7 @@ class Place:
 
     def look_at(self, files: Sequence[PlannedFile]) -> None: ...
 
-    def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
-        return Sample()
+    def take_sample(self, plan: PlanResult) -> None: ...
 
 
 class Note(NamedTuple):

@@ -111,7 +111,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
     assert {lane for at, lane in fences.fenced if at == fenced.generation} == lanes
     assert fenced.generation == opened().look(CONTROL_NOW).generation
-    assert len(fenced.forget) == 2
+    assert len(fenced.earlier) == 2
 
 
 def test_what_was_fenced_once_is_not_fenced_by_each_later_run() -> None:
