@@ -9,7 +9,7 @@ from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.gate import close_if_needed
-from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
+from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.driver.pieces import etags_of
 from shipper.driver.recreated import judge
 from shipper.driver.timelines import last_commits
@@ -23,7 +23,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, apply_gate
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.readback import ReadBack
-from shipper.verify.reconcile import reconcile
+from shipper.verify.reconcile import Reconciliation, reconcile
 from shipper.verify.recount import look
 
 _LEDGER_WAIT_SECONDS = 60.0
@@ -59,25 +59,23 @@ def gate_delivery(
     ledger = figures(
         chunks, [id for file in files if (id := file.id) not in others], shipped.generations
     )
-    evidence = DeliveryEvidence(
-        reconcile(shipped, {file.path: file.id for file in files}, ledger), recreated=lost
-    )
+    account = reconcile(shipped, {file.path: file.id for file in files}, ledger)
     scope = f"the whole window, {plural(len(planned.own_files), 'file')}"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
     if checks := [check for check in pipeline.gates.delivery if isinstance(check, ReadBackCheck)]:
         with context.phases("reading back"):
-            scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, evidence)
+            scope += "; " + _read_back(checks[0], context, cluster, shipped, log, ledger, account)
     with context.phases("comparing"):
-        checks_found = evaluate_delivery(pipeline.gates.delivery, evidence)
+        checks_found = evaluate_delivery(pipeline.gates.delivery, account, lost)
     result = DeliveryGateResult(
         **context.common(GATE_DELIVERY, started_at),
         cluster=cluster_name,
         scope=scope,
         checks=checks_found,
         recreated=lost,
-        topics=evidence.account.topics,
-        account=evidence.account.counts,
+        topics=account.topics,
+        account=account.counts,
         coverage=Coverage(start=context.window.start, end=context.window.start)
         if context.named_files
         else coverage(
@@ -92,7 +90,7 @@ def gate_delivery(
         f"after shipping to {cluster_name}: do not trust this window before the difference is "
         "explained"
     )
-    return close_if_needed(result, meaning, looked=not evidence.read_back_passing)
+    return close_if_needed(result, meaning, looked=not account.read_back_passing)
 
 
 def _earlier(context: RunContext, cluster: str) -> Coverage | None:
@@ -108,26 +106,23 @@ def _read_back(
     shipped: ShipResult,
     log: LedgerLog,
     ledger: LedgerFigures,
-    evidence: DeliveryEvidence,
+    account: Reconciliation,
 ) -> str:
-    """Read the topics back, and put the findings, or why there are none, into the evidence. Returns
-    a description of the records read."""
+    """Read the topics back, and add the findings, or why there are none, to the account. Return a
+    description of the records read."""
     try:
-        looked = look(
+        return look(
             check,
             context.pipeline,
             shipped,
             ledger,
-            evidence.account,
+            account,
             ReadBack(cluster),
             lambda: _others(check, shipped, log),
         )
     except ShipperError as error:
-        evidence.read_back_fault, evidence.read_back_passing = error.message, error.retriable
+        account.read_back_fault, account.read_back_passing = error.message, error.retriable
         return "nothing read back"
-    evidence.read_back, evidence.partitions = looked.topics, looked.partitions
-    evidence.expired = looked.expired
-    return looked.scope
 
 
 def _others(check: ReadBackCheck, shipped: ShipResult, log: LedgerLog) -> str | None:

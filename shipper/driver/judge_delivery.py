@@ -4,8 +4,7 @@ A plain comparison decides (docs/adr/0018): it needs no library, and holds numbe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from shipper.config.checks import (
@@ -19,37 +18,21 @@ from shipper.driver.gate import rate, unevaluated
 from shipper.report.markup import plural
 from shipper.report.plan_result import RecreatedTopic
 from shipper.report.results import CheckResult
-from shipper.verify.reconcile import Observed, Reconciliation, Sum
-from shipper.verify.recount import Expired
+from shipper.verify.reconcile import Expired, Observed, Reconciliation, Sum
 
 #: Number of files to name, of thousands that do not add up.
 _MOST_OPEN = 20
 
 
-@dataclass
-class DeliveryEvidence:
-    """Evidence for the checks of one delivery gate."""
-
-    account: Reconciliation
-    read_back: list[Sum] = field(default_factory=list)
-    partitions: list[Sum] = field(default_factory=list)
-    read_back_fault: str | None = None
-    """Reason why the topics could not be read back."""
-    read_back_passing: bool = False
-    """True if they may be later."""
-    expired: list[Expired] = field(default_factory=list)
-    recreated: list[RecreatedTopic] = field(default_factory=list)
-    """Topics that do not hold what the ledger says."""
-
-
 def evaluate_delivery(
-    checks: Sequence[DeliveryCheck], evidence: DeliveryEvidence
+    checks: Sequence[DeliveryCheck],
+    account: Reconciliation,
+    recreated: Iterable[RecreatedTopic] = (),
 ) -> list[CheckResult]:
     """Return one result per check and sum, with all figures and their sources; the sums of files,
     and of partitions, that agree are one result together. A check without anything to compare
-    cannot be evaluated."""
-    results = [_recreated(lost) for lost in evidence.recreated]
-    account = evidence.account
+    cannot be evaluated. ``recreated``: topics that do not hold what the ledger says."""
+    results = [_recreated(lost) for lost in recreated]
     for check in checks:
         match check:
             case SumClosesCheck():
@@ -57,15 +40,15 @@ def evaluate_delivery(
             case ChecksumCheck():
                 results += _sums(check, account.checksums, {"files": account.file_checksums})
             case ReadBackCheck():
-                if evidence.read_back_fault is not None:
+                if account.read_back_fault is not None:
                     expected = "what was sent, as consumers see it"
-                    results.append(unevaluated("read_back", expected, evidence.read_back_fault))
+                    results.append(unevaluated("read_back", expected, account.read_back_fault))
                 else:
-                    if evidence.read_back or evidence.partitions or not evidence.expired:
+                    if account.read_back or account.partitions or not account.expired:
                         results += _sums(
-                            check, evidence.read_back, {"partitions": evidence.partitions}
+                            check, account.read_back, {"partitions": account.partitions}
                         )
-                    results += map(_expired, evidence.expired)
+                    results += map(_expired, account.expired)
             case QuarantineRateCheck():
                 results.append(_quarantine_rate(check, account))
             case _:

@@ -48,6 +48,19 @@ class Sum:
     """Explanation for the reader, besides the figures."""
 
 
+@dataclass(frozen=True)
+class Expired:
+    """Records of the ship that were deleted from the beginning of their partitions: by retention,
+    or by delete-records."""
+
+    name: str
+    """Topic, or topic and partition."""
+    sent: int
+    missing: int
+    where: str
+    """Log start offsets of the partitions at the time of the recount."""
+
+
 @dataclass
 class Reconciliation:
     """Figures of one ship from all places, by subject."""
@@ -59,6 +72,14 @@ class Reconciliation:
     files: list[Sum] = field(default_factory=list)
     checksums: list[Sum] = field(default_factory=list)
     file_checksums: list[Sum] = field(default_factory=list)
+    read_back: list[Sum] = field(default_factory=list)
+    """Sums of topics; ``partitions`` has those of their partitions."""
+    partitions: list[Sum] = field(default_factory=list)
+    expired: list[Expired] = field(default_factory=list)
+    read_back_fault: str | None = None
+    """Reason why the topics could not be read back."""
+    read_back_passing: bool = False
+    """True if they may be later."""
     read: int = 0
     """Lines that Spark read."""
     quarantined: int = 0

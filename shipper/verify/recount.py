@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from shipper.config.checks import ReadBackCheck
 from shipper.config.pipeline import Pipeline
@@ -25,34 +25,10 @@ from shipper.verify.readback import (
     take_quarantined,
     take_records,
 )
-from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, Observed, Reconciliation, Sum
+from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, Expired, Observed, Reconciliation, Sum
 
 _OFFSETS = "offsets further than before the ship"
 _SAMPLED_SHARE = 4
-
-
-@dataclass(frozen=True)
-class Expired:
-    """Records of the ship that were deleted from the beginning of their partitions: by retention,
-    or by delete-records."""
-
-    name: str
-    """Topic, or topic and partition."""
-    sent: int
-    missing: int
-    where: str
-    """Log start offsets of the partitions at the time of the recount."""
-
-
-@dataclass
-class ReadBackSums:
-    """Result of the read-back."""
-
-    topics: list[Sum] = field(default_factory=list)
-    partitions: list[Sum] = field(default_factory=list)
-    expired: list[Expired] = field(default_factory=list)
-    scope: str = ""
-    """Description of what was read, for people."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +59,22 @@ def look(
     pipeline: Pipeline,
     ship: ShipResult,
     ledger: LedgerFigures,
-    reconciliation: Reconciliation,
+    account: Reconciliation,
     reader: ReadBack,
     others: Callable[[], str | None],
-) -> ReadBackSums:
-    """Read back, and fill ``read_back`` of the reconciliation's topics and counts where everything
-    was read.
+) -> str:
+    """Read back, and add the sums to ``account``; fill ``read_back`` of its topics and counts where
+    everything was read. Return a description of what was read, for people.
 
     ``others``, asked after the reading: who else has written to the topics since the ship began, so
     that only *at least as many* can be checked. Raises StepResultError, ClusterError,
     OutcomeUnknown.
     """
-    topics = _topics(ship, reconciliation, ledger)
+    topics = _topics(ship, account, ledger)
     if not topics:
-        return ReadBackSums(
-            [Sum("all topics", (Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)))],
-            scope="nothing was sent",
-        )
+        figures = Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)
+        account.read_back.append(Sum("all topics", figures))
+        return "nothing was sent"
     if ship.ends_before is None:
         raise StepResultError(
             "the ends of the topics before the ship were not noted, because `gates.delivery` "
@@ -107,7 +82,7 @@ def look(
             "again.",
             code="SHIP-702",
         )
-    quarantine = {topic.topic for topic in reconciliation.topics if topic.quarantine}
+    quarantine = {topic.topic for topic in account.topics if topic.quarantine}
     ends = reader.ends(lambda name: name in topics)
     found = [
         _partitions(
@@ -122,7 +97,8 @@ def look(
         for topic in topics
     ]
     if check.mode == "offsets":
-        return _moved(found)
+        _compare_offsets(account, found)
+        return "offsets only; nothing was read back"
 
     def taker(topic: str) -> Taker:
         if topic in quarantine:
@@ -136,30 +112,29 @@ def look(
         for number in one.chosen
     }
     seen = reader.read(spans, taker, check.timeout_seconds)
-    looked, who = ReadBackSums(), others()
+    who = others()
     for one in found:
         of_topic = next(
-            (topic for topic in reconciliation.topics if topic.topic == one.topic),
+            (topic for topic in account.topics if topic.topic == one.topic),
             TopicAccount(topic=one.topic),
         )
         _hold_against(
-            looked, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine
+            account, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine
         )
     exact = [
         one for one in found if who is None or one.topic in quarantine
     ]  # of the others it is known only that all is there
-    _fill(reconciliation, exact, seen, ledger, looked)
+    _fill(account, exact, seen, ledger)
     total = sum(len(one.spans) for one in found)
-    looked.scope = (
+    scope = (
         f"{plural(sum(part.records for part in seen.values()), 'record')} read back from "
         f"{len(spans):,} of {plural(total, 'partition')}"
     )
-    looked.scope += f"; {who}, so only that there are at least as many was checked" if who else ""
-    return looked
+    return scope + (f"; {who}, so only that there are at least as many was checked" if who else "")
 
 
-def _topics(ship: ShipResult, reconciliation: Reconciliation, ledger: LedgerFigures) -> list[str]:
-    sent = {topic.topic for topic in reconciliation.topics if topic.delivered} | ledger.sent.keys()
+def _topics(ship: ShipResult, account: Reconciliation, ledger: LedgerFigures) -> list[str]:
+    sent = {topic.topic for topic in account.topics if topic.delivered} | ledger.sent.keys()
     return sorted(sent | (ship.ends_before or {}).keys()) if sent else []
 
 
@@ -218,31 +193,31 @@ def _sample(
     )
 
 
-def _moved(found: Sequence[_Partitions]) -> ReadBackSums:
+def _compare_offsets(account: Reconciliation, found: Sequence[_Partitions]) -> None:
     """Compare offsets. Control records and aborted records take offsets too, so a partition
     advances by at least the number of records sent to it."""
-    looked = ReadBackSums(scope="offsets only; nothing was read back")
     for one in found:
         total = sum(span.end - span.start for span in one.spans.values())
         expected = Observed(
             sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}"
         )
         moved = Observed(None, f"({one.fault})") if one.fault else Observed(total, _OFFSETS)
-        looked.topics.append(Sum(one.topic, (expected, moved), at_least=True, remark=one.remark))
+        account.read_back.append(
+            Sum(one.topic, (expected, moved), at_least=True, remark=one.remark)
+        )
         if one.placed and not one.fault:
             for number, span in one.spans.items():
                 sent = Observed(
                     one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}"
                 )
                 name = f"{one.topic}, partition {number}"
-                looked.partitions.append(
+                account.partitions.append(
                     Sum(name, (sent, Observed(span.end - span.start, _OFFSETS)), at_least=True)
                 )
-    return looked
 
 
 def _hold_against(
-    looked: ReadBackSums,
+    account: Reconciliation,
     one: _Partitions,
     seen: Mapping[PartitionId, SpanSums],
     topic: TopicAccount,
@@ -257,9 +232,9 @@ def _hold_against(
         for number, part in parts.items():
             name, sent = f"{one.topic}, partition {number}", one.sent.get(number, Tally())
             if gone := _expired(name, sent, {number: part}, one.spans):
-                looked.expired += [] if one.whole else [gone]
+                account.expired += [] if one.whole else [gone]
                 continue
-            looked.partitions += _records(
+            account.partitions += _records(
                 name,
                 [Observed(sent.records, LEDGER)],
                 sent,
@@ -271,15 +246,17 @@ def _hold_against(
         return
     places = [Observed(topic.delivered, RECEIPTS), Observed(ledger.records, LEDGER)]
     if one.fault:
-        looked.topics.append(Sum(one.topic, (*places, Observed(None, f"{TOPIC} ({one.fault})"))))
+        account.read_back.append(
+            Sum(one.topic, (*places, Observed(None, f"{TOPIC} ({one.fault})")))
+        )
         return
     whole = _together(parts.values())
     if gone := _expired(one.topic, ledger, parts, one.spans):
-        looked.expired.append(gone)
-        looked.topics.append(Sum(one.topic, tuple(places)))
+        account.expired.append(gone)
+        account.read_back.append(Sum(one.topic, tuple(places)))
         return
     remark = "; ".join(filter(None, (one.remark, _deleted(parts))))
-    looked.topics += _records(one.topic, places, ledger, whole, at_least, remark)
+    account.read_back += _records(one.topic, places, ledger, whole, at_least, remark)
 
 
 def _records(
@@ -342,17 +319,16 @@ def _deleted(parts: Mapping[int, SpanSums]) -> str:
 
 
 def _fill(
-    reconciliation: Reconciliation,
+    account: Reconciliation,
     found: Sequence[_Partitions],
     seen: Mapping[PartitionId, SpanSums],
     ledger: LedgerFigures,
-    looked: ReadBackSums,
 ) -> None:
-    """Fill the reconciliation's own fields for topics that were read completely."""
-    counts = {count.name: count for count in reconciliation.counts}
-    topics = {topic.topic: topic for topic in reconciliation.topics}
+    """Fill ``read_back`` of the topics and counts for topics that were read completely."""
+    counts = {count.name: count for count in account.counts}
+    topics = {topic.topic: topic for topic in account.topics}
     sent = ledger.reasons
-    expired = {gone.name for gone in looked.expired}
+    expired = {gone.name for gone in account.expired}
     for one in found:
         if one.fault or not one.whole or one.topic in expired:
             continue
@@ -363,7 +339,7 @@ def _fill(
             continue
         topic.read_back = whole.records
         if topic.quarantine:
-            looked.topics += [
+            account.read_back += [
                 Sum(
                     f"quarantined: {reason}",
                     (Observed(sent[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)),

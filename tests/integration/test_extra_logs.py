@@ -128,21 +128,3 @@ def world(tmp_path, kafka):
 def test_files_made_by_others_are_shipped_line_by_line_or_refused_by_name(world):
     count, refused = is_exact(world, Path(FOLDER or "").absolute())
     print(f"{count:,} lines; refused: {', '.join(refused) or 'none'}")
-
-
-@pytest.mark.long
-def test_that_this_test_finds_what_it_looks_for(world, tmp_path):
-    folder = tmp_path / "made by others"
-    (folder / "below" / ".hidden").mkdir(parents=True)
-    for path in sorted((Path(__file__).parents[1] / "data" / "formats").glob("[!r]*.log*")):
-        (folder / path.name).write_bytes(path.read_bytes())
-    (folder / "below" / "long ü.txt").write_bytes(
-        b"\xef\xbb\xbfshort\r\n\n" + b"x" * (MAX_LINE + 1) + b"\nno end"
-    )
-    (folder / "below" / "no packed.gz").write_bytes(b"text\n")
-    (folder / "below" / "cut.gz").write_bytes(gzip.compress(b"line\n" * 9)[:-9])
-    for name in (".hidden/a.log", "_SUCCESS", "x.tmp"):
-        (folder / "below" / name).write_bytes(b"no log\n")
-    count, refused = is_exact(world, folder)
-    assert [Path(path).name for path in refused] == ["cut.gz", "no packed.gz"]
-    assert count > 5_000

@@ -4,7 +4,7 @@ import pytest
 
 from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.gate import closed
-from shipper.driver.judge_delivery import DeliveryEvidence, evaluate_delivery
+from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.report.plan_result import RecreatedTopic
 from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
 
@@ -16,9 +16,7 @@ def sum_of(name, receipts, ledger, *more, **fields):
 
 
 def evaluate(*sums, check=SUM, files=()):
-    return evaluate_delivery(
-        [check], DeliveryEvidence(Reconciliation(sums=list(sums), files=list(files)))
-    )
+    return evaluate_delivery([check], Reconciliation(sums=list(sums), files=list(files)))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +58,7 @@ def test_a_figure_that_nobody_counted_blocks_even_if_the_check_would_only_warn()
     "check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")]
 )
 def test_no_figures_at_all_block(check):
-    (result,) = evaluate_delivery([check], DeliveryEvidence(Reconciliation()))
+    (result,) = evaluate_delivery([check], Reconciliation())
     assert closed([result])
     assert "no figures to compare" in result.observed
 
@@ -104,7 +102,8 @@ def test_a_file_that_nobody_counted_closes_a_gate_that_would_only_warn():
 def read_back(*sums, fault=None, partitions=()):
     check = ReadBackCheck(check="read_back", mode="full")
     return evaluate_delivery(
-        [check], DeliveryEvidence(Reconciliation(), list(sums), list(partitions), fault)
+        [check],
+        Reconciliation(read_back=list(sums), partitions=list(partitions), read_back_fault=fault),
     )
 
 
@@ -140,9 +139,7 @@ def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
 )
 def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
     check = QuarantineRateCheck(check="quarantine_rate", max_rate=0.001)
-    (result,) = evaluate_delivery(
-        [check], DeliveryEvidence(Reconciliation(read=read, quarantined=quarantined))
-    )
+    (result,) = evaluate_delivery([check], Reconciliation(read=read, quarantined=quarantined))
     assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
     assert result.expected == "≤ 0.1 % of the lines that were read"
 
@@ -152,8 +149,8 @@ def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
 )
 def test_a_topic_that_was_created_anew_closes_the_gate_by_name(now, observed):
     lost = RecreatedTopic(topic="logs.web", before="A", now=now, records=193_677, files=3)
-    evidence = DeliveryEvidence(Reconciliation(sums=[sum_of("lines", 5, 5)]), recreated=[lost])
-    (closing,) = closed(evaluate_delivery([SUM], evidence))
+    account = Reconciliation(sums=[sum_of("lines", 5, 5)])
+    (closing,) = closed(evaluate_delivery([SUM], account, [lost]))
     assert closing.check == "recreated(logs.web)"
     assert closing.expected == "topic logs.web with the id A, which took 193,677 records of 3 files"
     assert observed in closing.observed

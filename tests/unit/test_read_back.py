@@ -92,8 +92,8 @@ def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_thei
 
 def test_a_topic_that_got_nothing_is_read_too():
     reader = FakeReader({"t": [(2, SpanSums(1))], "errors": [(5, SpanSums(4))]})
-    found, _ = looked(reader, ship({"t": [0], "errors": [0]}, t=1), sent(t={0: (1, 0)}))
-    assert figures(found.topics)["errors"] == [0, 0, 4]
+    _, account = looked(reader, ship({"t": [0], "errors": [0]}, t=1), sent(t={0: (1, 0)}))
+    assert figures(account.read_back)["errors"] == [0, 0, 4]
 
 
 def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_for_another_window():  # noqa: E501
@@ -101,11 +101,11 @@ def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_
     reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
     chosen = []
     for hour in (0, 0, *range(1, 24)):
-        found, account = looked(reader, ship({"t": [0] * 8}, hour, t=40), sent(t=parts), "sample")
+        _, account = looked(reader, ship({"t": [0] * 8}, hour, t=40), sent(t=parts), "sample")
         chosen.append(tuple(number for _, number in reader.spans))
         assert len(chosen[-1]) == 2
-        assert len(found.partitions) == 4  # a count and a checksum each
-        assert found.topics == []
+        assert len(account.partitions) == 4  # a count and a checksum each
+        assert account.read_back == []
         assert account.topics[0].read_back is None
     assert chosen[0] == chosen[1]
     assert {number for numbers in chosen for number in numbers} == set(range(8))
@@ -113,38 +113,40 @@ def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_
 
 def test_with_others_at_least_as_many_and_no_checksum():
     reader = FakeReader({"t": [(99, SpanSums(50, 1))]})
-    found, _ = looked(
+    scope, account = looked(
         reader, ship({"t": [0]}, t=40), sent(t={0: (40, 7)}), others="somebody writes"
     )
-    assert all(one.at_least for one in [*found.topics, *found.partitions])
-    assert figures(found.topics) == {"t": [40, 40, 50]}
-    assert "somebody writes" in found.scope
+    assert all(one.at_least for one in [*account.read_back, *account.partitions])
+    assert figures(account.read_back) == {"t": [40, 40, 50]}
+    assert "somebody writes" in scope
 
 
 def test_offsets_reads_nothing():
     reader = FakeReader({"t": [(30, None), (7, None)]})
-    found, _ = looked(
+    _, account = looked(
         reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 0)}), "offsets"
     )
     assert reader.spans == {}
-    assert figures(found.topics) == {"t": [13, 22]}
-    assert figures(found.partitions) == {"t, partition 0": [10, 18], "t, partition 1": [3, 4]}
-    assert all(one.at_least for one in [*found.topics, *found.partitions])
+    assert figures(account.read_back) == {"t": [13, 22]}
+    assert figures(account.partitions) == {"t, partition 0": [10, 18], "t, partition 1": [3, 4]}
+    assert all(one.at_least for one in [*account.read_back, *account.partitions])
 
 
 @pytest.mark.parametrize("mode", ["offsets", "full"])
 def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
-    found, _ = looked(FakeReader({}), ship({"t": [0]}, t=13), sent(t={0: (13, 5)}), mode)
-    assert figures(found.topics)["t"][-1] == 0
-    assert "does not exist" in found.topics[0].remark
+    _, account = looked(FakeReader({}), ship({"t": [0]}, t=13), sent(t={0: (13, 5)}), mode)
+    assert figures(account.read_back)["t"][-1] == 0
+    assert "does not exist" in account.read_back[0].remark
 
 
 @pytest.mark.parametrize("mode", ["offsets", "full"])
 def test_an_end_that_nobody_knew_has_no_figure(mode):
     reader = FakeReader({"t": [(3, SpanSums(3)), (3, SpanSums(3))]})
-    found, _ = looked(reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode)
-    assert figures(found.topics)["t"][-1] is None
-    assert "partition 1 had no leader" in found.topics[0].figures[-1].where
+    _, account = looked(
+        reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode
+    )
+    assert figures(account.read_back)["t"][-1] is None
+    assert "partition 1 had no leader" in account.read_back[0].figures[-1].where
 
 
 def test_offsets_that_were_not_noted_cannot_be_guessed():
@@ -156,9 +158,9 @@ def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
     ledger = sent(q={0: (3, 9)})
     ledger.sent["q"][0].reasons.update({"too_large": 2, "unparseable": 1})
     reader = FakeReader({"q": [(99, SpanSums(3, 9, Counter(too_large=2, other=1)))]})
-    found, _ = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
-    assert not any(one.at_least for one in found.topics)
-    counted = figures(found.topics)
+    _, account = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
+    assert not any(one.at_least for one in account.read_back)
+    counted = figures(account.read_back)
     assert counted["q"] == [3, 3, 3]
     assert counted["quarantined: too_large"] == [2, 2]
     assert counted["quarantined: unparseable"] == [1, 0]
@@ -168,14 +170,14 @@ def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
 def test_more_is_missing_than_offsets_have_expired():
     """Records 0 to 4 may have expired; the others are missing for another reason."""
     reader = FakeReader({"t": [(30, SpanSums(1, 1, begins=17))]})
-    found, _ = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
-    assert not found.expired
-    assert figures(found.topics)["t"] == [10, 10, 1]
-    assert "are deleted" in found.topics[0].remark
+    _, account = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
+    assert not account.expired
+    assert figures(account.read_back)["t"] == [10, 10, 1]
+    assert "are deleted" in account.read_back[0].remark
 
 
 def test_expired_bundles_hold_more_lines_than_offsets():
     reader = FakeReader({"t": [(30, SpanSums(100, 1, begins=20))]})
     ledger = LedgerFigures(sent={"t": {0: Tally(records=1000, kafka_records=10, checksum=5)}})
-    found, _ = looked(reader, ship({"t": [12]}, t=1000), ledger)
-    assert [gone.missing for gone in found.expired] == [900]
+    _, account = looked(reader, ship({"t": [12]}, t=1000), ledger)
+    assert [gone.missing for gone in account.expired] == [900]
