@@ -26,7 +26,7 @@ from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
 from shipper.report.past_runs import window_runs
-from shipper.report.renamed import Earlier, perhaps_formerly
+from shipper.report.renamed import perhaps_formerly
 from shipper.report.results import Gap
 from shipper.report.standing import contains
 from shipper.windows.expression import FORMS
@@ -94,7 +94,8 @@ def gaps(
     first = dict.fromkeys(spec.clusters, asked.start) if asked else _since(spec, runs_uri, since)
     earlier = None if since or asked or spec.formerly else _earlier(config, spec, runs_uri)
     if earlier:  # the earlier pipeline may have left a gap that no run of this name knows
-        first = {cluster: min(at, earlier.until.get(cluster, at)) for cluster, at in first.items()}
+        ended = fresh_until(runs_uri, earlier, spec.clusters, dt.datetime.now(dt.UTC))
+        first = {cluster: min(at, ended.get(cluster, at)) for cluster, at in first.items()}
     until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [
         tick
@@ -135,7 +136,7 @@ def gaps(
             "since": {cluster: at.isoformat() for cluster, at in first.items()},
             "windows": len(windows),
             "gaps": [gap.model_dump() for gap in found],
-            "perhaps_formerly": earlier.pipeline if earlier else None,
+            "perhaps_formerly": earlier,
             "problems": problems,
         }
         print_json(document)
@@ -144,9 +145,9 @@ def gaps(
             _show(found, len(windows), min(first.values()))
             if earlier and found:
                 err.say(
-                    f"Pipeline {earlier.pipeline} has no file any more, and shipped the same "
+                    f"Pipeline {earlier} has no file any more, and shipped the same "
                     f"source. If {pipeline} is its new name, write `formerly: "
-                    f"{earlier.pipeline}` into its file before you run one of these windows. "
+                    f"{earlier}` into its file before you run one of these windows. "
                     "Then nothing is shipped twice."
                 )
             for problem in problems:
@@ -156,12 +157,12 @@ def gaps(
     raise typer.Exit(1 if found else 0)
 
 
-def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> Earlier | None:
+def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> str | None:
     """Return the earlier pipeline; None also if the folder of results cannot be listed: then the
     beginning is that of this name."""
     source, present = resolve_uri(config, spec.source.path), pipeline_names(config) or {spec.name}
     try:
-        return perhaps_formerly(runs_uri, source, spec.clusters, present, dt.datetime.now(dt.UTC))
+        return perhaps_formerly(runs_uri, source, present)
     except OSError:
         return None
 

@@ -11,9 +11,8 @@ import datetime as dt
 import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
-from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.plan_result import LeftOut, PlannedFile, PlanResult
 from shipper.report.results import Coverage, LeftFile, Uncovered
 from shipper.windows.window import Window, parse_window
 
@@ -31,15 +30,9 @@ def coverage(
     it. ``committed``: tick → commit time of the last record of the run's files, by the ledger.
     ``earlier``: the look of an earlier attempt whose delivery gate passed."""
     left = [
-        _Note(
-            file.window,
-            file.code,
-            file.reason,
-            LeftFile(path=path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
-        )
-        for file in plan.left_out
-        if file.warns and (not file.clusters or cluster in file.clusters)
-        for path in (file.path, *file.more)
+        entry
+        for entry in plan.left_out
+        if entry.warns and (not entry.clusters or cluster in entry.clusters)
     ]
     found = _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
     before = next(
@@ -73,39 +66,27 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
     found = coverage(plan, cluster, when_empty_fails=False)
     if plan.looked_back:
         found.start = min(found.start, plan.looked_back.start)
-    left = [
-        _Note(
-            tick_of(file, plan),
-            "",
-            "the run that should have shipped it failed, or has not ended",
-            LeftFile(path=file.path, size_bytes=file.size_bytes, modified_ms=file.modified_ms),
-        )
-        for file in plan.files
-        if cluster in file.missing_on
-    ]
+    why = "the run that should have shipped it failed, or has not ended"
+    left = [file.left_out(why) for file in plan.files if cluster in file.missing_on]
     found.uncovered += _coverage(plan, cluster, left).uncovered
     return found
 
 
-class _Note(NamedTuple):
-    tick: str | None
-    """Tick of the file; None: the run's window."""
-    code: str
-    why: str
-    file: LeftFile
-
-
 def _coverage(
-    plan: PlanResult, cluster: str, left: Iterable[_Note], empty: Iterable[str] = ()
+    plan: PlanResult, cluster: str, left: Iterable[LeftOut], empty: Iterable[str] = ()
 ) -> Coverage:
     own = str(Window(plan.window_start, plan.window_end))
     planned = next((found for found in plan.clusters if found.cluster == cluster), None)
     notes: dict[tuple[str, str], Uncovered] = {}
-    for tick, code, why, file in left:
-        window = tick or own
-        notes.setdefault((window, code or why), Uncovered(window=window, why=why)).files.append(
-            file
+    for entry in left:
+        window = entry.window or own
+        note = notes.setdefault(
+            (window, entry.code or entry.reason), Uncovered(window=window, why=entry.reason)
         )
+        note.files += [
+            LeftFile(path=path, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms)
+            for path in (entry.path, *entry.more)
+        ]
     for window in set(empty) - {window for window, _ in notes}:
         notes[window, ""] = Uncovered(window=window, why="it had no file")
     start = (planned and planned.looks_back_to) or plan.window_start

@@ -138,7 +138,7 @@ def causes(runs_uri: str, pipeline: str, gaps: Sequence[Gap]) -> list[str]:
 
 def _first_cause(runs_uri: str, pipeline: str, window: Window) -> str | None:
     folder = newest(runs_uri, pipeline, window)
-    report = _left(folder, REPORT, RunReport) if folder else None
+    report = left_result(folder, REPORT, RunReport) if folder else None
     return one_sentence(report.first_cause) if report and report.first_cause else None
 
 
@@ -154,7 +154,7 @@ def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
     there = [
         name
         for name in clusters
-        if _succeeded(_left(folder, f"{GATE_DELIVERY}.{name}", DeliveryGateResult))
+        if _succeeded(left_result(folder, f"{GATE_DELIVERY}.{name}", DeliveryGateResult))
     ]
     step, result = next(iter(_not_done(folder, clusters)), (REPORT, None))
     has = f"; {words(there)} {'has' if len(there) == 1 else 'have'} everything" if there else ""
@@ -172,7 +172,7 @@ def _not_done(folder: RunFolder, clusters: Sequence[str]) -> list[tuple[str, Ste
     steps: list[tuple[str, type[StepResult]]] = [(PLAN, PlanResult), (GATE_SOURCE, GateResult)]
     for name in clusters:
         steps += [(f"{SHIP}:{name}", ShipResult), (f"{GATE_DELIVERY}:{name}", DeliveryGateResult)]
-    found = [(step, _left(folder, step.replace(":", "."), kind)) for step, kind in steps]
+    found = [(step, left_result(folder, step.replace(":", "."), kind)) for step, kind in steps]
     return sorted(
         (each for each in found if not _succeeded(each[1])), key=lambda each: each[1] is None
     )
@@ -182,9 +182,9 @@ def _succeeded(result: StepResult | None) -> bool:
     return result is not None and result.status != "failed"
 
 
-def _left(folder: RunFolder, name: str, kind: type[R]) -> R | None:
-    """Read a step's result; None also if it cannot be read: details are worth less than the
-    notice."""
+def left_result(folder: RunFolder, name: str, kind: type[R]) -> R | None:
+    """Read a step's result; None also if it cannot be read: its details are worth less than what
+    they are for."""
     try:
         return folder.find(name, kind)
     except StepResultError:

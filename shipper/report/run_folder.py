@@ -92,12 +92,6 @@ class StepResult(Result):
     step that succeeded, and of its driver alone where Spark's tasks run in other processes."""
 
 
-class _Begin(BaseModel):
-    """Beginning of any step, as its result gives it."""
-
-    started_at: dt.datetime
-
-
 def write_whole(target: str, text: str) -> None:
     """Write a whole file to any URL that fsspec knows. On object stores a put is atomic; elsewhere
     a rename makes it so.
@@ -230,9 +224,8 @@ class RunFolder:
         there, if that one's clock was ahead."""
         with contextlib.suppress(StepResultError, ValidationError):
             if (text := self.read_text(f"{name}.json")) is not None:
-                return max(
-                    now, _Begin.model_validate_json(text).started_at + dt.timedelta(microseconds=1)
-                )
+                before = StepResult.model_validate_json(text, extra="ignore")
+                return max(now, before.started_at + dt.timedelta(microseconds=1))
         return now
 
     def write(self, name: str, result: StepResult) -> str:
