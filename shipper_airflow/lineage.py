@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shipper.config import load_cluster, resolve_uri
@@ -15,11 +15,6 @@ from shipper.windows.window import source_root
 
 if TYPE_CHECKING:
     from shipper.report.results import ShipResult
-
-
-class DatasetId(NamedTuple):
-    namespace: str
-    name: str
 
 
 def lineage(pipeline: Pipeline, config_dir: Path, ships: Iterable[ShipResult]) -> Any:
@@ -43,16 +38,18 @@ def lineage(pipeline: Pipeline, config_dir: Path, ships: Iterable[ShipResult]) -
     )
 
 
-def folder_id(pattern: str) -> DatasetId:
-    """Return the folder in front of the first placeholder or glob of ``pattern``."""
+def folder_id(pattern: str) -> tuple[str, str]:
+    """Return namespace and name of the folder in front of the first placeholder or glob of
+    ``pattern``."""
     folder = urlsplit(source_root(pattern))
     if folder.scheme in ("", "file"):
-        return DatasetId("file", folder.path.rstrip("/") or "/")
+        return "file", folder.path.rstrip("/") or "/"
     if folder.scheme in ("s3", "s3a", "s3n"):
-        return DatasetId(f"s3://{folder.netloc}", folder.path.strip("/") or "/")
-    return DatasetId(f"{folder.scheme}://{folder.netloc}", folder.path.rstrip("/") or "/")
+        return f"s3://{folder.netloc}", folder.path.strip("/") or "/"
+    return f"{folder.scheme}://{folder.netloc}", folder.path.rstrip("/") or "/"
 
 
-def topic_id(bootstrap: str, topic: str) -> DatasetId:
-    """Return the name of a topic. ``bootstrap``: HOST:PORT; only the first of several is used."""
-    return DatasetId(f"kafka://{bootstrap.split(',')[0].strip()}", topic)
+def topic_id(bootstrap: str, topic: str) -> tuple[str, str]:
+    """Return namespace and name of a topic. ``bootstrap``: HOST:PORT; only the first of several is
+    used."""
+    return f"kafka://{bootstrap.split(',')[0].strip()}", topic

@@ -26,38 +26,36 @@ _MOST = 5_000
 """Runs that are looked at for one request, the newest."""
 
 
-class AirflowsRuns:
-    """See :class:`shipper.shipments.unreported.Scheduler`."""
-
-    def unsuccessful(
-        self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False
-    ) -> Sequence[StartedRun]:
-        known = {one.pipeline: one for one in pipelines}
-        first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end))
-        # A run that was asked for a window by its conf may have any data interval, or none.
-        at = or_(
-            DagRun.run_type == "manual",
-            (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first),
-        )
-        wanted = (
-            select(DagRun)
-            .where(DagRun.dag_id.in_(known), DagRun.state.in_(_STATES), at)
-            .order_by(DagRun.run_after.desc())
-            .limit(_MOST)
-        )
-        with create_session() as session:
-            runs = [(run, window_of(run, known[run.dag_id])) for run in session.scalars(wanted)]
-            found = [
-                (run, window)
-                for run, window in runs
-                if window and window[0] < end and start < window[1]
-            ]
-            failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
-            causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
-            return [
-                _started(run, window, causes.get((run.dag_id, run.run_id), ""))
-                for run, window in reversed(found)
-            ]
+def unsuccessful(
+    pipelines: Collection[Known], start: int, end: int, tasks: bool
+) -> Sequence[StartedRun]:
+    """See :data:`shipper.shipments.unreported.Scheduler`."""
+    known = {one.pipeline: one for one in pipelines}
+    first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end))
+    # A run that was asked for a window by its conf may have any data interval, or none.
+    at = or_(
+        DagRun.run_type == "manual",
+        (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first),
+    )
+    wanted = (
+        select(DagRun)
+        .where(DagRun.dag_id.in_(known), DagRun.state.in_(_STATES), at)
+        .order_by(DagRun.run_after.desc())
+        .limit(_MOST)
+    )
+    with create_session() as session:
+        runs = [(run, window_of(run, known[run.dag_id])) for run in session.scalars(wanted)]
+        found = [
+            (run, window)
+            for run, window in runs
+            if window and window[0] < end and start < window[1]
+        ]
+        failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
+        causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
+        return [
+            _started(run, window, causes.get((run.dag_id, run.run_id), ""))
+            for run, window in reversed(found)
+        ]
 
 
 def window_of(run: DagRun, known: Known) -> Span | None:

@@ -28,7 +28,7 @@ from shipper.errors import ConfigError
 from shipper.shipments.feed import index_path
 from shipper.shipments.server import PageRequest, application
 from shipper_airflow.place import config_dir
-from shipper_airflow.runs import AirflowsRuns
+from shipper_airflow.runs import unsuccessful
 
 
 class PersonsRights:
@@ -76,7 +76,7 @@ def _asked(user: GetUserDep) -> PageRequest:
         index,
         PersonsRights(user),
         airflow=root(),
-        scheduler=AirflowsRuns(),
+        scheduler=unsuccessful,
         config_dir=config,
     )
 

@@ -43,7 +43,7 @@ def detail(
         else (runs[0]["run_id"] if runs else None)
     )
     report, problem = _report(known, window, looked_at) if looked_at else (None, None)
-    started = scheduler.unsuccessful([known], start, end, tasks=True) if scheduler else ()
+    started = scheduler([known], start, end, True) if scheduler else ()
     unreported = without_report(index, [run for run in started if run.window == (start, end)])
     return {
         "pipeline": known.pipeline,

@@ -56,9 +56,7 @@ def grid(
     known = index.pipelines(only)
     shown = [one for one in known if not cluster or cluster in one.clusters]
     first, running = index.beginnings(cluster), _running(index, cluster, now)
-    for run in (
-        without_report(index, scheduler.unsuccessful(shown, start, end)) if scheduler else ()
-    ):
+    for run in without_report(index, scheduler(shown, start, end, False)) if scheduler else ():
         if state := state_of(index, run, cluster):
             running.setdefault(run.pipeline, {})[run.window] = CODES[state]
     begin, days = start, (end - start) // DAY

@@ -7,8 +7,8 @@ its steps ever began.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from shipper.report.standing import FAILED, SHIPPING, WAITING
 from shipper.shipments.index import ALL, Index, Known, Span
@@ -29,14 +29,10 @@ class StartedRun(NamedTuple):
     """The first of its tasks that failed; empty: not asked, or none did."""
 
 
-class Scheduler(Protocol):
-    """The program that starts runs, such as Airflow."""
-
-    def unsuccessful(
-        self, pipelines: Collection[Known], start: int, end: int, *, tasks: bool = False
-    ) -> Sequence[StartedRun]:
-        """Return the runs over windows that touch [``start``, ``end``) that have not succeeded, by
-        time. ``tasks``: with the first that failed."""
+Scheduler = Callable[[Collection[Known], int, int, bool], Sequence[StartedRun]]
+"""Question to the program that starts runs, such as Airflow: (pipelines, start, end, with tasks) →
+the runs over windows that touch [start, end) that have not succeeded, by time; with the first task
+that failed, if asked for."""
 
 
 def without_report(index: Index, found: Iterable[StartedRun]) -> list[StartedRun]:
