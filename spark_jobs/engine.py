@@ -18,13 +18,13 @@ from shipper import s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Engine, FoundFile, Listed, Proof, ShipJob, SourceVerdict, ToProve
+from shipper.driver.engine import Engine, FoundFile, Listed, Proof, ShipJob, ToProve
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
-from shipper.driver.preflight import Sample
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
 from shipper.report.repaired import RepairedRecord
+from shipper.report.results import GateResult
 from shipper.types import FileId, Header
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
@@ -195,8 +195,8 @@ class SparkEngine(Engine):
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         return listing.look_for(self._hadoop, paths)
 
-    def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
-        return listing.take_sample(self._hadoop, files, self._pipeline)
+    def take_sample(self, plan: PlanResult) -> None:
+        listing.take_sample(self._hadoop, plan, self._pipeline)
 
     def source_requests(self) -> dict[str, int]:
         spark = self._session
@@ -232,17 +232,17 @@ class SparkEngine(Engine):
         left: Sequence[PlannedFile],
         runs_uri: str,
         phases: Phases,
+        result: GateResult,
         *,
         by_spark: bool,
-    ) -> SourceVerdict:
+    ) -> None:
         from spark_jobs.gates.source import judge_source
         from spark_jobs.gates.view import SourceView
 
         spark = self._spark if by_spark else None
-        return judge_source(
-            checks,
-            SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases),
-        )
+        view = SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases)
+        result.checks = judge_source(checks, view)
+        result.scans, result.scope = view.scans, view.scope
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
         from spark_jobs.frame import headers_of_files

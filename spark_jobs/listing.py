@@ -21,11 +21,10 @@ from shipper.driver.formats import (
     recognise_table,
     table_in_text,
 )
-from shipper.driver.preflight import Sample
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceUnreachable
 from shipper.ledger.heads import HEAD_BYTES, head_of
-from shipper.report.plan_result import PlannedFile
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
 from spark_jobs import packed
@@ -243,9 +242,10 @@ def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
     return looked
 
 
-def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline) -> Sample:
-    """Look at the beginning of a few files. A file that cannot be read is left out."""
-    source, codec = pipeline.source, pipeline.delivery.compression
+def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> None:
+    """Note the ratio of compression at the beginning of a few files, and whether there is a long
+    line. A file that cannot be read is left out."""
+    source, codec, files = pipeline.source, pipeline.delivery.compression, plan.files
     chosen = [
         PlannedFile(**vars(file))
         for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]
@@ -255,7 +255,7 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline
     found = [head for head in heads if isinstance(head, bytes)]
     size = sum(len(head) for head in found)
     if size == 0:
-        return Sample()
+        return
     import pyarrow as pa
 
     packed_size = (
@@ -266,12 +266,12 @@ def take_sample(hadoop: Hadoop, files: Sequence[PlannedFile], pipeline: Pipeline
         )
     )
     ends = b"" if source.format == "whole_file" else b"\n"
-    long = any(
+    plan.long_lines = any(
         len(record) > _LONG_LINE_BYTES
         for head in found
         for record in (head.split(ends) if ends else [head])
     )
-    return Sample(size / packed_size, long)
+    plan.sample_ratio = size / packed_size
 
 
 def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:

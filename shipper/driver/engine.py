@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from shipper.config.content_checks import SourceCheck
     from shipper.driver.files import ListedFile
     from shipper.driver.pieces import FilePiece, PieceReport
-    from shipper.driver.preflight import Sample
     from shipper.errors import ShipperError
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
     from shipper.report.repaired import RepairedRecord
-    from shipper.report.results import CheckResult
+    from shipper.report.results import GateResult
     from shipper.types import FileId, Header
     from shipper.windows.window import Window
     from shipper.worker.order import Part, ShipOrder
@@ -74,19 +73,6 @@ class Proof:
     problem: str = ""
     """Reason why the file cannot be read to its end; empty if it can."""
     passing: bool = False
-
-
-@dataclass(frozen=True)
-class SourceVerdict:
-    """Verdict of a source gate's checks."""
-
-    results: list[CheckResult]
-    """One per check, in their order."""
-    scans: int
-    """Number of times that lines were read: once for each scope that a check asks for, if nothing
-    goes wrong."""
-    scope: str = ""
-    """Description of the examined lines, for people."""
 
 
 @dataclass
@@ -188,8 +174,8 @@ class Engine(Protocol):
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         """Return the present file at each path. Raises SourceUnreachable."""
 
-    def take_sample(self, files: Sequence[PlannedFile]) -> Sample:
-        """Look at the beginning of a few files."""
+    def take_sample(self, plan: PlanResult) -> None:
+        """Look at the beginning of a few files, and note what the plan says of a sample."""
 
     def source_requests(self) -> Mapping[str, int]:
         """Return how often an object store was asked since the last call, by kind (`LIST`, `HEAD`,
@@ -206,13 +192,15 @@ class Engine(Protocol):
         left: Sequence[PlannedFile],
         runs_uri: str,
         phases: Phases,
+        result: GateResult,
         *,
         by_spark: bool,
-    ) -> SourceVerdict:
-        """Judge the listing, and lines of the files ``left``, by ``checks``. ``by_spark``: whether
-        a check needs Spark; if so, Spark is started. ``runs_uri``: where the reports of earlier
-        runs are; ``phases``: where the time of scans is noted. Never raises for a check that cannot
-        be evaluated: such a check blocks. Notes the faults of files that cannot be read."""
+    ) -> None:
+        """Judge the listing, and lines of the files ``left``, by ``checks``. Fill the checks, scans
+        and scope of ``result``. ``by_spark``: whether a check needs Spark; if so, Spark is started.
+        ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
+        noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes the
+        faults of files that cannot be read."""
 
     def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
         """Return URI → headers of the file's bundles; empty without bundles. Raises ConfigError for

@@ -68,10 +68,9 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     by_spark = asks_spark(context.pipeline, checks)
     if by_spark:
         context.start_spark_for_sql()
-    judged = context.engine.judge_source(
-        checks, planned, left, context.own_runs_uri, context.phases, by_spark=by_spark
+    context.engine.judge_source(
+        checks, planned, left, context.own_runs_uri, context.phases, result, by_spark=by_spark
     )
-    result.checks, result.scans, result.scope = judged.results, judged.scans, judged.scope
     looked = not any(file.problem and file.passing for file in left)
     return close_if_needed(result, "before the ship: nothing was sent", looked=looked)
 

@@ -130,22 +130,14 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
     )
 
 
-@dataclass
-class Late:
-    """Late files that the run ships."""
-
-    files: dict[FileId, list[str]]
-    """File → the clusters that get it, oldest window first."""
-    left_out: list[LeftOut]
-
-
 def late_files(
     context: RunContext, back: LookBack, pending: Mapping[str, Pending], own: Sequence[ListedFile]
-) -> Late:
-    """Choose late files. ``pending``: what each cluster that could be asked lacks, of the run's own
-    files too."""
+) -> dict[FileId, list[str]]:
+    """Choose the late files that the run ships: file → the clusters that get it, oldest window
+    first. The others are added to ``back.left_out``. ``pending``: what each cluster that could be
+    asked lacks, of the run's own files too."""
     wanted: dict[FileId, list[str]] = {}
-    left_out: list[LeftOut] = []
+    left_out = back.left_out
     for cluster, left in pending.items():
         for file in left.left:
             if file in back.files:
@@ -178,7 +170,7 @@ def late_files(
         for file in open_
         if file not in kept
     ]
-    return Late({file: wanted[file] for file in open_ if file in kept}, left_out)
+    return {file: wanted[file] for file in open_ if file in kept}
 
 
 def _left_out(back: LookBack, file: FileId, reason: str, clusters: list[str]) -> LeftOut:

@@ -7,7 +7,7 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
@@ -20,7 +20,7 @@ from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
 from shipper.driver.pieces import etags_of
-from shipper.driver.preflight import Sample, missing_topics, missing_topics_error, preflight
+from shipper.driver.preflight import missing_topics, missing_topics_error, preflight
 from shipper.driver.recognise import (
     Recognition,
     is_wanted,
@@ -161,19 +161,12 @@ def _and_back(back: LookBack | None) -> str:
     return f", and {folders}{plural(len(back.ticks.of), 'window')} before" if back else ""
 
 
-class _Looked(NamedTuple):
-    """Files of the run's own window, and the entries left out of it."""
-
-    files: list[ListedFile]
-    left_out: list[NotTaken]
-    empty: list[str]
-    """Ticks of the window, and before it, whose folders hold no file that is wanted."""
-
-
 def _list(
     context: RunContext, paths: Sequence[str], own: TickFolders, back: LookBack | None
-) -> _Looked:
-    """List the files. Files of the ticks before the window go into ``back``."""
+) -> tuple[list[ListedFile], list[NotTaken], list[str]]:
+    """Return the files of the run's own window; the entries left out of it; and the ticks of the
+    window, and before it, whose folders hold no file that is wanted. Files of the ticks before the
+    window go into ``back``."""
     source = context.pipeline.source
     listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
@@ -193,7 +186,7 @@ def _list(
         ]
         wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.waits)]
         empty |= back.ticks.of.keys() - back.ticks.with_a_file(wanted) - back.not_listed
-    return _Looked(files, left_out, [] if context.named_files else sorted(map(str, empty)))
+    return files, left_out, [] if context.named_files else sorted(map(str, empty))
 
 
 def _listed(
@@ -318,8 +311,8 @@ def _ask_clusters(
         late = late_files(
             context, back, {one.name: one.pending for one in asked if one.pending}, files
         )
-        result.left_out += [*back.left_out, *late.left_out]
-        for file, clusters in late.files.items():
+        result.left_out += back.left_out
+        for file, clusters in late.items():
             planned = _planned(context, back.files[file])
             planned.late_window = str(back.window_of(back.files[file]))
             planned.late_for = tuple(clusters)
@@ -335,8 +328,7 @@ def _ask_clusters(
         if context.ships:
             context.engine.begin(result.bytes_to_read, keep_java=True)
         with context.phases("looking into files"):
-            sample = context.engine.take_sample(result.files)
-        result.sample_ratio, result.long_lines = sample.ratio, sample.long_lines
+            context.engine.take_sample(result)
     result.clusters = of_each(AskedCluster.result, asked)
     _note_missing(context, result, asked)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
@@ -764,7 +756,8 @@ def _add_tuning(
         to.client,
         to.cluster,
         context.pipeline,
-        Sample(plan.sample_ratio, plan.long_lines, plan.bytes_to_read),
+        plan.sample_ratio,
+        plan.bytes_to_read,
         known=known,
     )
     tuning = ready.tuning

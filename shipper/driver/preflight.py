@@ -14,7 +14,6 @@ from shipper.driver.tuning import (
     SHORT_LANES,
     LinkProfile,
     Tuning,
-    TuningOverrides,
     tune,
 )
 from shipper.errors import ClusterRefuses, TopicMissing
@@ -24,17 +23,6 @@ from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.writing import lane_settings
 from shipper.worker.rate import PACED_SHARE
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Result of a look at the beginning of some files."""
-
-    ratio: float = 1.0
-    """Uncompressed bytes per compressed byte, with the pipeline's codec."""
-    long_lines: bool = False
-    bytes_to_send: int = 0
-    """Of the files that are left, unpacked, as far as the plan knows; 0: unknown."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +57,18 @@ def preflight(
     client: ClusterClient,
     cluster: Cluster,
     pipeline: Pipeline,
-    sample: Sample,
+    sample_ratio: float,
+    bytes_to_send: int = 0,
     *,
     known: Mapping[str, TopicFacts] | None = None,
 ) -> Preflight:
-    """Measure the way to the cluster and size the lanes. ``known``: facts of topics, if the cluster
-    was asked a moment ago. Raises TopicMissing, ClusterError."""
+    """Measure the way to the cluster and size the lanes. Raises TopicMissing, ClusterError.
+
+    Args:
+        sample_ratio: uncompressed bytes per compressed byte. bytes_to_send: of the files that are
+        left, unpacked, as far as the plan knows; 0: unknown. known: facts of topics, if the cluster
+        was asked a moment ago.
+    """
     if known is None:
         known = client.facts(list(pipeline.needed_topics()))
     known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
@@ -85,15 +79,12 @@ def preflight(
     limits = {topic: facts.limit for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.key))
     rtt_seconds = client.rtt_seconds(some_topic)
-    overrides = TuningOverrides(
-        delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes
-    )
+    lanes, batch, chunk = delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes
     if delivery.tuning == "off":
-        overrides = TuningOverrides(
-            overrides.lanes or SHORT_LANES,
-            overrides.batch_bytes
-            or min(SHORT_BATCH_BYTES, overrides.chunk_bytes or SHORT_BATCH_BYTES),
-            overrides.chunk_bytes or max(SHORT_CHUNK_BYTES, overrides.batch_bytes or 0),
+        lanes = lanes or SHORT_LANES
+        batch, chunk = (
+            batch or min(SHORT_BATCH_BYTES, chunk or SHORT_BATCH_BYTES),
+            chunk or max(SHORT_CHUNK_BYTES, batch or 0),
         )
     limit = min(
         (limits[topic].max_bytes for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES
@@ -103,10 +94,16 @@ def preflight(
     )
     paced_seconds = delivery.transaction_timeout_seconds * PACED_SHARE
     link = LinkProfile(
-        rtt_seconds, cluster.bandwidth, sample.ratio, limit, rate_limit, paced_seconds
+        rtt_seconds, cluster.bandwidth, sample_ratio, limit, rate_limit, paced_seconds
     )
     tuning = tune(
-        link, pipeline.tasks, delivery.memory_bytes, overrides, bytes_to_send=sample.bytes_to_send
+        link,
+        pipeline.tasks,
+        delivery.memory_bytes,
+        lanes=lanes,
+        batch_bytes=batch,
+        chunk_bytes=chunk,
+        bytes_to_send=bytes_to_send,
     )
     # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still
     # one request.

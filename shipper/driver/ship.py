@@ -20,7 +20,7 @@ from shipper.driver.engine import Scan
 from shipper.driver.gate import listed
 from shipper.driver.pending import Pending, pending, shipped_under_another
 from shipper.driver.pieces import broken_files, etags_of, file_pieces
-from shipper.driver.preflight import Preflight, Sample, preflight
+from shipper.driver.preflight import Preflight, preflight
 from shipper.driver.recognise import confirm, is_wanted, note_of
 from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
@@ -87,14 +87,15 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     client = connections.client
     planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)
     connections.begin_writing(planned.to_fence if planned else {})
-    sample = Sample(plan.sample_ratio, plan.long_lines, plan.bytes_to_read)
     folder = context.ledger_folder(cluster_name)
     ledger = context.ledger(cluster_name, plan.source_root)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):
         with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             exists = meanwhile.submit(_checked, ledger, identity)
-            found = preflight(client, cluster, context.pipeline, sample)
+            found = preflight(
+                client, cluster, context.pipeline, plan.sample_ratio, plan.bytes_to_read
+            )
         if not exists.result():
             ledger.create()
         connections.wait()

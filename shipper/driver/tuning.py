@@ -56,15 +56,6 @@ class LinkProfile:
 
 
 @dataclass(frozen=True)
-class TuningOverrides:
-    """Sizes that are set by hand; None: to be computed."""
-
-    lanes: int | None = None
-    batch_bytes: int | None = None
-    chunk_bytes: int | None = None
-
-
-@dataclass(frozen=True)
 class Tuning:
     """Sizes of each Spark task's lanes."""
 
@@ -83,22 +74,27 @@ def tune(
     link: LinkProfile,
     tasks: int,
     memory_bytes: int,
-    overrides: TuningOverrides = TuningOverrides(),
+    *,
+    lanes: int | None = None,
+    batch_bytes: int | None = None,
+    chunk_bytes: int | None = None,
     bytes_to_send: int = 0,
 ) -> Tuning:
     """Size each of ``tasks`` tasks so that the link is full, or what a cap leaves of it. A small
     window is divided among all lanes, or among as many as it has batches for.
 
     Args:
-        memory_bytes: most bytes of chunks under way in a task. bytes_to_send: of all tasks,
-        uncompressed, as far as known; 0: unknown.
+        memory_bytes: most bytes of chunks under way in a task. lanes, batch_bytes, chunk_bytes: set
+        by hand, or None: to be computed. bytes_to_send: of all tasks, uncompressed, as far as
+        known; 0: unknown.
     """
+    by_hand = lanes
     short = link.rtt_seconds < SHORT_LINK_SECONDS
     fits = int(
         max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN)
     )
-    batch = overrides.batch_bytes or min(
-        SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, overrides.chunk_bytes or fits
+    batch = batch_bytes or min(
+        SHORT_BATCH_BYTES if short else _LONG_BATCH_BYTES, fits, chunk_bytes or fits
     )
     rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
     most = memory_bytes
@@ -108,19 +104,19 @@ def tune(
         cap = link.cap_bytes_per_second * link.ratio
         rate = min(rate, cap)
         most = max(_LEAST_CHUNK_BYTES, int(cap / tasks * link.cap_seconds))
-        batch = overrides.batch_bytes or min(batch, most)
-    chunk = overrides.chunk_bytes or max(
+        batch = batch_bytes or min(batch, most)
+    chunk = chunk_bytes or max(
         batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch
     )
-    chunk = overrides.chunk_bytes or max(batch, min(chunk, most))
-    lanes = overrides.lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
-    if not overrides.chunk_bytes and lanes * chunk > memory_bytes:
+    chunk = chunk_bytes or max(batch, min(chunk, most))
+    lanes = lanes or max(1, min(_lanes(link, rate, batch, chunk), memory_bytes // chunk))
+    if not chunk_bytes and lanes * chunk > memory_bytes:
         chunk = max(batch, memory_bytes // lanes)
     if bytes_to_send and not short and not link.cap_bytes_per_second:
         share = math.ceil(bytes_to_send / tasks)
-        chunk = overrides.chunk_bytes or max(batch, min(chunk, math.ceil(share / lanes)))
+        chunk = chunk_bytes or max(batch, min(chunk, math.ceil(share / lanes)))
         most_chunks = math.ceil(_MORE_THAN_IT_SEEMS * share / chunk)
-        lanes = overrides.lanes or max(SHORT_LANES, min(lanes, most_chunks))
+        lanes = by_hand or max(SHORT_LANES, min(lanes, most_chunks))
     return Tuning(lanes, batch, chunk, _why(link, tasks, rate, Tuning(lanes, batch, chunk, "")))
 
 

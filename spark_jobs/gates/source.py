@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shipper.config.content_checks import ContentCheck, SourceCheck
-from shipper.driver.engine import SourceVerdict
 from shipper.driver.gate import listed
 from shipper.errors import SourceError, SparkUnavailable
 from shipper.report.results import CheckResult
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 _MOST_FILES = 3
 
 
-def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> SourceVerdict:
-    """Judge the source. A check that cannot be evaluated blocks. Raises SparkUnavailable if Spark's
-    Java process ended: then nothing is known of the lines.
+def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> list[CheckResult]:
+    """Judge the source: one result per check. A check that cannot be evaluated blocks. Raises
+    SparkUnavailable if Spark's Java process ended: then nothing is known of the lines.
 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark
     job. If that fails, as it does when a column's expression fails on a record, each check is
@@ -57,7 +56,7 @@ def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> SourceVerdi
             if one.at_fault and _is_judged_wrong(looked[index], results[index])
         }
         _say_where(scope, wrong, results, view)
-    return SourceVerdict(results, view.scans, view.scope)
+    return results
 
 
 def _is_judged_wrong(check: Unjudged, result: CheckResult) -> bool:

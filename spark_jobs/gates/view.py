@@ -28,7 +28,7 @@ from spark_jobs.duplicates import duplicates
 from spark_jobs.gates.content import Scope
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.reader import LineLimits, count_records, reading
-from spark_jobs.sample import SampleRange, sample_ranges, to_read
+from spark_jobs.sample import sample_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ class SourceView:
     """Number of times that lines were read."""
 
     @cached_property
-    def sample(self) -> list[SampleRange]:
+    def sample(self) -> list[FilePiece]:
         gates: Gates = self.pipeline.gates
         files = [file for file in self.left if file.size_bytes] or self.left
         at_any_line = (
@@ -69,7 +69,7 @@ class SourceView:
             and self.pipeline.records.starts_with is None
         )
         cut_bytes = gates.sample_piece_bytes if at_any_line else WHOLE_FILES_BYTES
-        return sample_ranges(files, gates.sample_files, gates.sample_piece_bytes, cut_bytes)
+        return sample_pieces(files, gates.sample_files, gates.sample_piece_bytes, cut_bytes)
 
     def measure(self, scope: Scope, figures: Mapping[str, str]) -> dict[str, Any]:
         """Measure all figures in one scan. Raises what Spark raises, and SourceError for files that
@@ -150,7 +150,7 @@ class SourceView:
         self.scans += 1
         if scope == "sample":
             size = self.pipeline.gates.sample_piece_bytes
-            return to_read(self.sample, self.left, size), size
+            return self.sample, size
         size = self.pipeline.split_size_bytes
         return list(file_pieces(self.left, size)), size
 
@@ -196,7 +196,7 @@ class SourceView:
         if "sample" in self.looked_at:
             said.append(
                 f"sample: {plural(len(self.sample), 'piece')} of "
-                f"{len({piece.path for piece in self.sample}):,} of {files}"
+                f"{len({piece.file.path for piece in self.sample}):,} of {files}"
             )
         if "full" in self.looked_at:
             said.append(f"full: all {files}")

@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import SourceVerdict
 from shipper.driver.files import split_starts
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import CheckResult
 from shipper.runner import READER_JAR
 from spark_jobs.gates.source import judge_source
 from spark_jobs.gates.view import SourceView
@@ -122,7 +122,7 @@ class Logs:
 
     def evaluation(
         self, checks: Sequence[Any], plan: PlanResult | None = None
-    ) -> tuple[SourceVerdict, SourceView]:
+    ) -> tuple[list[CheckResult], SourceView]:
         """``checks`` as in a pipeline's file."""
         view = self.view(checks, plan)
         return judge_source(view.pipeline.gates.source, view), view

@@ -182,8 +182,8 @@ class World:
         evaluation, _ = logs.evaluation(
             [{**check, "on": "full"} if check["check"] in OF_LINES else check for check in checks]
         )
-        assert len(evaluation.results) == len(checks)
-        return {result.check: result.observed for result in closed(evaluation.results)}
+        assert len(evaluation) == len(checks)
+        return {result.check: result.observed for result in closed(evaluation)}
 
 
 @dataclass(frozen=True)

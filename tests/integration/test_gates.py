@@ -46,7 +46,7 @@ def logs(spark: SparkSession, tmp_path: Path) -> Logs:
 def evaluate(
     logs: Logs, *checks: dict[str, Any], plan: PlanResult | None = None
 ) -> list[CheckResult]:
-    return logs.evaluation(checks, plan)[0].results
+    return logs.evaluation(checks, plan)[0]
 
 
 def rows(**fields: object) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
         ),
     ]
     evaluation, view = logs.evaluation([check for check, _ in checks])
-    assert [result.observed for result in evaluation.results] == [said for _, said in checks]
-    assert [result.passed for result in evaluation.results] == [True, False] * 4
-    assert evaluation.scans == 2
+    assert [result.observed for result in evaluation] == [said for _, said in checks]
+    assert [result.passed for result in evaluation] == [True, False] * 4
+    assert view.scans == 2
     assert view.scope == (
         "sample: 1 piece of 1 of 2 files left to ship; full: all 2 files left to ship"
     )

@@ -9,7 +9,7 @@ import pytest
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.pipeline import Pipeline
-from shipper.driver.preflight import Sample, preflight
+from shipper.driver.preflight import preflight
 from shipper.errors import ClusterRefuses, RecordUnshippable, TopicMissing
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.worker.chunk import Chunk
@@ -69,9 +69,9 @@ def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_s
         match=r"five has 5 \(numbered from 0\), and no 5; one has 1 \(numbered from 0\), and no "
         r"4, 5",
     ):
-        preflight(ledger.client, ledger.cluster, refused, Sample())
+        preflight(ledger.client, ledger.cluster, refused, 1.0)
     taken = Pipeline.model_validate(spec | {"delivery": {"partitions": [0]}})
-    limits = preflight(ledger.client, ledger.cluster, taken, Sample()).limits
+    limits = preflight(ledger.client, ledger.cluster, taken, 1.0).limits
     assert {topic: limit.max_bytes for topic, limit in limits.items()} == dict.fromkeys(
         ("five", "one"), TopicLimit().max_bytes
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import LinkProfile, TuningOverrides, tune
+from shipper.driver.tuning import LinkProfile, tune
 
 _links = st.builds(
     LinkProfile,
@@ -79,7 +79,9 @@ def test_what_is_set_by_hand_stays() -> None:
         link,
         2,
         192_000_000,
-        TuningOverrides(lanes=5, batch_bytes=700_000, chunk_bytes=3_000_000),
+        lanes=5,
+        batch_bytes=700_000,
+        chunk_bytes=3_000_000,
         bytes_to_send=1000,
     )
     assert (found.lanes, found.batch_bytes, found.chunk_bytes) == (5, 700_000, 3_000_000)

@@ -98,7 +98,7 @@ def gate(
 
 
 def one(checked, *args, **options):
-    (result,) = gate([checked], *args, **options).results
+    (result,) = gate([checked], *args, **options)
     return result.passed, result.expected, result.observed
 
 
@@ -202,7 +202,7 @@ def past(*sizes):
 def test_size_against_the_median_of_earlier_runs(sizes, fields, passed, observed):
     planned = plan(*[1] * 15)
     checked = check("size_vs_history", **fields)
-    (result,) = gate([checked], planned, history=past(*sizes)).results
+    (result,) = gate([checked], planned, history=past(*sizes))
     assert (result.passed, result.observed) == (passed, observed)
     assert result.expected.startswith("median of the last 10 runs ± ")
     assert result.history == [
@@ -253,8 +253,8 @@ def test_results_come_in_the_order_of_the_checks_and_each_scope_is_read_once():
         "not_null(value)",
         "not_null(host)",
     ]
-    assert [result.check for result in found.results] == names
-    assert [result.passed for result in found.results] == [
+    assert [result.check for result in found] == names
+    assert [result.passed for result in found] == [
         False,
         True,
         True,
@@ -275,7 +275,7 @@ def test_zero_rows_fail_every_check_but_the_count_with_their_own_severity():
         check("route_rate", topics={"logs.web": {}}),
     ]
     warned = [kind.model_copy(update={"severity": "warn"}) for kind in kinds]
-    first, *others = gate([rows(min=0), *warned], measure=lines).results
+    first, *others = gate([rows(min=0), *warned], measure=lines)
     assert first.passed
     assert [(result.passed, result.severity) for result in others] == [(False, "warn")] * 4
     assert {result.observed for result in others} == {"0 rows in the sample: nothing to judge by"}
@@ -286,7 +286,7 @@ def test_a_figure_that_is_null_or_missing_blocks_even_if_the_check_would_only_wa
         (result,) = gate(
             [check("line_length", min="1B", max="1kB", severity="warn")],
             measure=Lines(5, **figures),
-        ).results
+        )
         assert closed([result]) == [result]
         assert result.observed.startswith("could not be evaluated, so it blocks: ")
 
@@ -312,8 +312,8 @@ def test_a_column_that_fails_on_a_record_takes_no_other_check_with_it():
     found = gate(
         [rows(), not_null(column="bad", severity="warn"), not_null(column="fine")], measure=measure
     )
-    assert [result.passed for result in found.results] == [True, False, True]
-    (closing,) = closed(found.results)
+    assert [result.passed for result in found] == [True, False, True]
+    (closing,) = closed(found)
     assert closing.check == "not_null(bad)"
     assert closing.observed.startswith(
         "could not be evaluated, so it blocks: Spark stopped with CAST_INVALID_INPUT"
@@ -332,8 +332,8 @@ def test_a_file_that_cannot_be_read_is_not_read_again_for_every_check():
     found = gate(
         [rows(), not_null(column="a"), not_null(column="b", severity="warn")], measure=measure
     )
-    assert len(closed(found.results)) == 3
-    assert all("/logs/a.gz" in result.observed for result in found.results)
+    assert len(closed(found)) == 3
+    assert all("/logs/a.gz" in result.observed for result in found)
     assert calls == ["sample"]
 
 
@@ -343,7 +343,7 @@ def test_a_history_or_a_comparison_that_cannot_be_had_blocks():
 
     kinds = ("size_vs_history", "duplicate_files", "no_bom")
     checks = [*(check(kind, severity="warn") for kind in kinds), files()]
-    found = gate(checks, history=denied, duplicates=denied, marked=denied).results
+    found = gate(checks, history=denied, duplicates=denied, marked=denied)
     assert closed(found) == found[:3]
     assert {result.observed for result in closed(found)} == {
         "could not be evaluated, so it blocks: runs: permission denied"
@@ -351,12 +351,10 @@ def test_a_history_or_a_comparison_that_cannot_be_had_blocks():
 
 
 def test_a_check_of_severity_quarantine_is_reported_and_never_closes_the_gate():
-    (result,) = gate(
-        [not_null(column="a", severity="quarantine")], measure=Lines(3, good=1)
-    ).results
+    (result,) = gate([not_null(column="a", severity="quarantine")], measure=Lines(3, good=1))
     assert (result.passed, result.severity) == (False, "quarantine")
     assert closed([result]) == []
-    (result,) = gate([not_null(column="typo", severity="quarantine")], measure=Failing()).results
+    (result,) = gate([not_null(column="typo", severity="quarantine")], measure=Failing())
     assert closed([result]) == [result], "unless it cannot be evaluated"
 
 
@@ -417,9 +415,9 @@ def test_a_check_that_does_not_hold_says_in_which_files():
     checks = [check("not_null", column="a"), check("matches", column="value", regex="x")]
     figures = {"rows": 10, "0.good": 10, "1.good": 4}
     found = gate(checks, measure=lambda scope, wanted: {n: figures[n] for n in wanted}, where=where)
-    assert [result.passed for result in found.results] == [True, False]
-    assert "most in" not in found.results[0].observed
-    assert found.results[1].observed.endswith(
+    assert [result.passed for result in found] == [True, False]
+    assert "most in" not in found[0].observed
+    assert found[1].observed.endswith(
         "; most in /logs/b.log (3), /logs/a.log (1), /logs/c.log (1) and 1 more"
     )
     [(scope, conditions)] = asked
@@ -435,4 +433,4 @@ def test_where_the_faults_are_is_a_help_and_no_more():
         measure=lambda scope, wanted: {"rows": 10, "0.good": 4},
         where=where,
     )
-    assert found.results[0].observed.startswith("6 of 10 rows null")
+    assert found[0].observed.startswith("6 of 10 rows null")

@@ -87,8 +87,8 @@ def look(tmp_path: Path, engine: Listing) -> tuple[list[str], dict[str, str | No
         ["/0/", "/1/"],
         {"c": MIDNIGHT},
     )
-    found = _list(context, own.paths, own, back)
-    folders = [file.under for file in (*found.files, *back.files.values())]
+    files, *_ = _list(context, own.paths, own, back)
+    folders = [file.under for file in (*files, *back.files.values())]
     return sorted(set(folders)), {left.path: left.window for left in back.left_out}
 
 
@@ -144,8 +144,8 @@ def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_pat
     found = late_files(
         context, back, {"c": Pending(left=late)}, [ListedFile(FileId("own", 90, 3), "")]
     )
-    assert [file.path for file in found.files] == [f"small{n}" for n in range(5)]
-    reasons = {left.path: left.reason for left in found.left_out}
+    assert [file.path for file in found] == [f"small{n}" for n in range(5)]
+    reasons = {left.path: left.reason for left in back.left_out}
     assert reasons.keys() == {"old and large", "never", "small5"}
     assert reasons["never"] != reasons["old and large"] == reasons["small5"], (
         "it says that no run takes it"
