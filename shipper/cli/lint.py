@@ -15,7 +15,6 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from shipper.config import ConfigFault, LoadedConfig, locate
 from shipper.windows.fit import misfits
@@ -23,26 +22,20 @@ from shipper.windows.fit import misfits
 _SECONDS = 120.0
 
 
-class Checked(NamedTuple):
-    """Result of the check."""
-
-    faults: dict[str, list[ConfigFault]]
-    """Pipeline → its faults, without pipelines that have none."""
-    why_not: str | None
-    """Reason why notifiers could not be checked; None if they were, or if there are none."""
-
-
-def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
-    """Import every notifier that a pipeline names."""
+def check_notifiers(
+    config_dir: Path, loaded: LoadedConfig
+) -> tuple[dict[str, list[ConfigFault]], str | None]:
+    """Import every notifier that a pipeline names. Return the faults of each pipeline that has
+    some, and the reason why notifiers could not be checked, if they could not."""
     named = [
         (name, index, entry)
         for name, pipeline in loaded.pipelines.items()
         for index, entry in enumerate(pipeline.notify)
     ]
     if not named:
-        return Checked({}, None)
+        return {}, None
     if find_spec("airflow") is None:
-        return Checked({}, "Airflow is not installed here")
+        return {}, "Airflow is not installed here"
     asked = json.dumps([[entry.notifier, dict.fromkeys(entry.with_)] for _, _, entry in named])
     with tempfile.TemporaryDirectory(prefix="shipper-airflow-") as folder:
         # Airflow writes its configuration into a home that does not exist yet.
@@ -64,13 +57,10 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
             )
             answers = json.loads(done.stdout)
         except subprocess.CalledProcessError as error:
-            return Checked(
-                {},
-                "Airflow does not start here: "
-                f"{(error.stderr.strip().splitlines() or ['it does not say why'])[-1]}",
-            )
+            last = (error.stderr.strip().splitlines() or ["it does not say why"])[-1]
+            return {}, f"Airflow does not start here: {last}"
         except (subprocess.TimeoutExpired, ValueError):
-            return Checked({}, "Airflow does not answer here")
+            return {}, "Airflow does not answer here"
     faults = dict[str, list[ConfigFault]]()
     for (name, index, entry), fault in zip(named, answers, strict=True):
         if fault:
@@ -78,7 +68,7 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> Checked:
                 config_dir, name, f"notify[{index}].notifier", f"{entry.notifier}: {fault}"
             )
             faults.setdefault(name, []).append(found)
-    return Checked(faults, None)
+    return faults, None
 
 
 def source_warnings(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:

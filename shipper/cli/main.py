@@ -218,7 +218,7 @@ def validate(
         loaded = _only(loaded, config, pipeline)
     refused = _refused_properties(config, loaded)
     warnings = [*loaded.warnings, *source_warnings(config, loaded)]
-    notifiers = check_notifiers(config, loaded)
+    notifiers, not_checked = check_notifiers(config, loaded)
     sql_checked, wrong = bool(sql and loaded.pipelines), dict[str, list[ConfigFault]]()
     if sql_checked:
         err.say("Spark analyses the SQL expressions …", "dim")
@@ -227,9 +227,9 @@ def validate(
         *loaded.faults,
         *refused.values(),
         *case_faults(config, loaded, pipeline),
-        *chain.from_iterable([*wrong.values(), *notifiers.faults.values()]),
+        *chain.from_iterable([*wrong.values(), *notifiers.values()]),
     ]
-    pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.faults.keys())
+    pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.keys())
     clusters = sorted(loaded.clusters.keys() - refused.keys())
     if as_json:
         print_json(
@@ -240,7 +240,7 @@ def validate(
                 "pipelines": pipelines,
                 "clusters": clusters,
                 "sql_checked": sql_checked,
-                "notifiers_checked": notifiers.why_not is None,
+                "notifiers_checked": not_checked is None,
             }
         )
     else:
@@ -258,9 +258,7 @@ def validate(
             err.say(with_code(counts, ConfigError.code), "bold red")
         else:
             unchecked = [] if sql_checked else ["SQL expressions were not analysed"]
-            unchecked += (
-                [f"notifiers were not checked: {notifiers.why_not}"] if notifiers.why_not else []
-            )
+            unchecked += [f"notifiers were not checked: {not_checked}"] if not_checked else []
             out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
     raise typer.Exit(2 if faults else NEEDS_A_LOOK if strict and warnings else 0)
 

@@ -19,6 +19,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,7 +48,7 @@ from shipper.errors import ShipperError
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP, help_of
 from shipper_airflow.dags import docs
 from shipper_airflow.dags.faults import LastGood, keep_faults, removed
-from shipper_airflow.dags.notice import RunEnded, RunTimedOut, check_notifiers, run_is_late
+from shipper_airflow.dags.notice import RunEnded, check_notifiers, run_is_late, run_timed_out
 from shipper_airflow.dags.operators import (
     RESOLVE_WINDOW,
     BrokenConfig,
@@ -369,11 +370,12 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
     after = pipeline.schedule and pipeline.schedule.give_up_after_seconds
     if not after:
         return {}
-    ended = RunTimedOut(pipeline, config_dir)
     return {
         "dagrun_timeout": dt.timedelta(seconds=pipeline.source.settle_seconds + after)
         + 2 * _TO_STOP,
-        "on_failure_callback": ended if pipeline.notify else None,
+        "on_failure_callback": partial(run_timed_out, pipeline, config_dir)
+        if pipeline.notify
+        else None,
     }
 
 

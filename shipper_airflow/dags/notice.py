@@ -162,29 +162,22 @@ class RunEnded:
             )
 
 
-class RunTimedOut:
-    """The DAG's own callback, for a run that Airflow ended because it took too long. Its report did
-    not run, so this speaks for it."""
-
-    def __init__(self, pipeline: Pipeline, config_dir: Path) -> None:
-        self.pipeline = pipeline
-        self.config_dir = config_dir
-
-    def __call__(self, context: Context) -> None:
-        if context.get("reason") != "timed_out":
-            return
-        run: Any = context.get("dag_run")
-        window = _window_of(self.pipeline, run, None)
-        cause = (
-            "Airflow ended the run, because it had not ended within `schedule.give_up_after`. A "
-            "task may wait for a worker or a pool."
-        )
-        link = run_page(run.dag_id, run.run_id) if run else None
-        headline = "Failed: given up"
-        notice = _notice(
-            self.pipeline, window, "failure", headline, cause, at=moment(_now()), log=link
-        )
-        tell_once(self.pipeline, self.config_dir, notice, window, context)
+def run_timed_out(pipeline: Pipeline, config_dir: Path, context: Context) -> None:
+    """Send a notice for a run that Airflow ended because it took too long; the DAG's own callback.
+    The run's report did not run."""
+    if context.get("reason") != "timed_out":
+        return
+    run: Any = context.get("dag_run")
+    window = _window_of(pipeline, run, None)
+    cause = (
+        "Airflow ended the run, because it had not ended within `schedule.give_up_after`. A task "
+        "may wait for a worker or a pool."
+    )
+    link = run_page(run.dag_id, run.run_id) if run else None
+    notice = _notice(
+        pipeline, window, "failure", "Failed: given up", cause, at=moment(_now()), log=link
+    )
+    tell_once(pipeline, config_dir, notice, window, context)
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
