@@ -36,6 +36,7 @@ def run_kafka_tool(
     jars = resolve_jars(JARS)
     name = main_class.rpartition(".")[2]
     class_data = ClassData(jars, java, name)
+    called = f"Kafka's {name} {' '.join(word for word in args if 'password=' not in word)}"
     options = [*QUICK_JVM, "-Xmx512m", *class_data.options(), "-cp", f"{jars}/*"]
     options += [f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
     try:
@@ -48,13 +49,10 @@ def run_kafka_tool(
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        raise DevServerError(
-            f"Kafka's {name} did not end within {timeout_seconds:.0f} s."
-        ) from late
+        raise DevServerError(f"{called} did not end within {timeout_seconds:.0f} s.") from late
     finally:
         class_data.keep()
     if done.returncode != 0:
-        # Without the arguments: they may hold a password.
         said = (done.stdout + done.stderr).decode(errors="replace").strip()
-        raise DevServerError(f"Kafka's {name} failed (exit code {done.returncode}): {said[-2000:]}")
+        raise DevServerError(f"{called} failed (exit code {done.returncode}): {said[-2000:]}")
     return done.stdout
