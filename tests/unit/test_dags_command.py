@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,17 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert "shipper_dags.py" in refused.exception.message
     assert (tmp_path / "shipper_dags.py").read_text() == "mine = 1\n"
     assert not (tmp_path / "shipper_faults.py").exists(), "all or nothing"
+
+
+def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "write_text", refuse)  # root may write into any folder
+    refused = install(tmp_path / "dags")
+    assert isinstance(refused.exception, UsageError)
+    assert refused.exception.code == "SHIP-104"
+    assert f"{tmp_path / 'dags'} " in refused.exception.message
 
 
 @pytest.mark.parametrize("command", ["dev", "demo", "bench"])
