@@ -139,7 +139,6 @@ ROUTES = [
 ]
 GOOD_AND_BAD = [
     ({"check": "matches", "regex": r"^\S+ .*'?$", "min_rate": 0.99}, LINES, LINES + b"it's\n" * 3),
-    ({"check": "json"}, JSON, JSON + b'["a list"]\n'),
     (
         {"check": "allowed", "column": "status", "values": [200, "500", "it's"]},
         LINES,
@@ -160,14 +159,12 @@ GOOD_AND_BAD = [
         LINES + b"x" * 2000,
         LINES + b"\n",
     ),
-    ({"check": "route_rate"}, LINES, LINES.replace(b" 500", b" 200")),
     ({"check": "route_rate", "min_share": 0.1}, LINES, LINES + LINES.replace(b" 500", b" 200")),
     (
         {"check": "route_rate", "topics": {"errors.web": {"max": 0.1}, "logs.web1": {"min": 0.2}}},
         LINES,
         LINES.replace(b"web1", b"web2"),
     ),
-    ({"check": "schema", "fields": ["id", "host"]}, JSON, JSON + b'{"id": 7}\n'),
     (
         {"check": "schema", "fields": ["id"], "optional": ["host"]},
         JSON,
@@ -177,11 +174,6 @@ GOOD_AND_BAD = [
         {"check": "schema", "fields": ["id"], "new_fields": "allow"},
         JSON,
         JSON.replace(b'"id"', b'"ID"'),
-    ),
-    (
-        {"check": "condition", "name": "low", "sql": "status < 501 OR host = 'x'"},
-        LINES,
-        LINES + b"web1 at 501\n",
     ),
     (
         {"check": "condition", "name": "low", "sql": "status < 501", "min_rate": 0.99},
