@@ -19,6 +19,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
+from tests.samples.results import common
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -73,21 +74,16 @@ class Runs:
 
         pipeline = load_pipeline(self.config.folder, "web")
         folder = RunFolder(self.uri, "web", end - HOUR, end, run_id)
-        common: dict[str, Any] = {
-            "pipeline": "web",
-            "window_start": end - HOUR,
-            "window_end": end,
-            "run_id": run_id,
-        }
-        common |= {"started_at": end + took - MINUTE, "finished_at": end + took}
-        folder.write("gate_source", GateResult(step="gate_source", **common))
+        of_run = common(Window(end - HOUR, end), run_id, end + took)
+        of_run["started_at"] -= MINUTE
+        folder.write("gate_source", GateResult(step="gate_source", **of_run))
         at = end + (took if committed is None else committed)
         known = {} if empty else {str(Window(end - HOUR, end)): at}
         gates = [
             DeliveryGateResult(
                 cluster=cluster,
                 coverage=Coverage(start=end - HOUR, end=end, committed=known),
-                **common,
+                **of_run,
             )
             for cluster in (("far",) if fault else ("near", "far"))
         ]
@@ -101,7 +97,7 @@ class Runs:
                 delivery_gates=gates,
                 first_cause=fault or None,
                 page=folder.path("report.html"),
-                **common,
+                **of_run,
             ),
         )
         xcom = {
@@ -288,20 +284,13 @@ def test_a_late_run_says_where_it_stands(
     folder = RunFolder(
         runs.uri, "web", FIVE_TO_SIX.start, FIVE_TO_SIX.end, "20261101T060005-abcdef"
     )
-    common: dict[str, Any] = {
-        "pipeline": "web",
-        "window_start": FIVE_TO_SIX.start,
-        "window_end": SIX,
-        "run_id": folder.run_id,
-        "started_at": SIX,
-        "finished_at": SIX,
-    }
-    folder.write("plan", PlanResult(**common))
-    folder.write("gate_source", GateResult(step="gate_source", **common))
-    folder.write("ship.far", ShipResult(cluster="far", **common))
-    folder.write("gate_delivery.far", DeliveryGateResult(cluster="far", **common))
+    of_run = common(FIVE_TO_SIX, folder.run_id)
+    folder.write("plan", PlanResult(**of_run))
+    folder.write("gate_source", GateResult(step="gate_source", **of_run))
+    folder.write("ship.far", ShipResult(cluster="far", **of_run))
+    folder.write("gate_delivery.far", DeliveryGateResult(cluster="far", **of_run))
     if near:
-        folder.write("ship.near", ShipResult(cluster="near", status="failed", error=near, **common))
+        folder.write("ship.near", ShipResult(cluster="near", status="failed", error=near, **of_run))
     deadline(config)
     assert (
         f"Look at: The run is running since 2026-11-01 06:00:04 UTC; {says}\n"

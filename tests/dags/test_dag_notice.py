@@ -109,47 +109,38 @@ def test_failed_run_is_told_with_first_cause_and_links(
     assert found["Owner"] == "edge-team"
 
 
-def test_closed_gate_is_told_by_the_check_that_does_not_hold(
-    notify: Callable[..., None], notices: Path, spark: FakeSpark
-) -> None:
-    notify(entry(notices, text="{{ notice.title }}", fields={"cause": "{{ notice.cause }}"}))
-    spark.script(gate_source=["fail"], report=["gather"])
-    run()
-    (notice,) = told(notices)
-    assert notice["text"] == f"web {WINDOW}: Failed at the source gate: nothing was sent"
-    assert notice["cause"] == "Source gate: files: expected >= 1, observed 1"
-
-
 @pytest.mark.parametrize(
-    ("on", "events"), [("failure", []), ("warning", []), ("success", ["success"])]
+    ("gate", "told_to", "title"),
+    [
+        ("ok", {"success", "both"}, "Shipped 7 records to each of near and far\n"),
+        ("warn", {"success", "warning", "both"}, ""),
+    ],
 )
-def test_good_run_is_told_to_those_who_want_to_hear_it(
-    on: str, events: list[str], notify: Callable[..., None], notices: Path
+def test_a_good_run_is_told_once_to_those_who_want_to_hear_it(
+    gate: str,
+    told_to: set[str],
+    title: str,
+    notify: Callable[..., None],
+    notices: Path,
+    spark: FakeSpark,
 ) -> None:
-    notify(entry(notices, on))
+    people = {
+        "failure": ["failure"],
+        "warning": ["warning"],
+        "success": ["success"],
+        "both": ["warning", "success"],
+    }
+    notify(*(entry(notices.with_name(who), *on) for who, on in people.items()))
+    spark.script(gate_source=[gate], report=["gather"])
     assert run().state == "success"
-    assert [notice["event"] for notice in told(notices)] == events
-    if events:
-        assert told(notices)[0]["text"].startswith(
-            f"web {WINDOW}: Shipped 7 records to each of near and far\n"
-        )
-
-
-@pytest.mark.parametrize(
-    ("on", "count"),
-    [(["warning"], 1), (["success"], 1), (["warning", "success"], 1), (["failure"], 0)],
-)
-def test_run_with_a_warning_is_told_once(
-    on: list[str], count: int, notify: Callable[..., None], notices: Path, spark: FakeSpark
-) -> None:
-    notify(entry(notices, *on))
-    spark.script(gate_source=["warn"], report=["gather"])
-    assert run().state == "success"
-    found = told(notices)
-    assert [notice["event"] for notice in found] == ["warning"] * count
-    assert all(
-        "Look at: Source: files: expected >= 1, observed 1" in notice["text"] for notice in found
-    )
+    found = {who: told(notices.with_name(who)) for who in people}
+    assert {who for who, heard in found.items() if heard} == told_to
+    for who in told_to:
+        (notice,) = found[who]
+        assert notice["event"] == ("success" if gate == "ok" else "warning")
+        assert notice["text"].startswith(f"web {WINDOW}: {title}")
+        look = "Look at: Source: files: expected >= 1, observed 1"
+        assert (look in notice["text"]) == (gate == "warn")
 
 
 @pytest.mark.parametrize(

@@ -102,33 +102,34 @@ def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
     assert [str(path) for path in kept if b"canary-" in path.read_bytes()] == []
 
 
-def test_params_choose_another_window_and_reship(spark: FakeSpark) -> None:
+def test_what_a_run_is_asked_for_reaches_every_step_with_the_reason_and_who_gave_it(
+    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
+) -> None:
     dag_run = run(
         window_start="2026-10-01T00:00:00Z",
         window_end="2026-10-03T12:00:00+02:00",
         reship=True,
         reship_reason="wrong codec",
+        new_ledger=True,
+        rate_limit="5MB/s",
+        skip_checks=["rows"],
+        skip_reason="a  half hour\nis right",
     )
     assert dag_run.state == "success"
-    assert {call["window"] for call in spark.calls} == {
-        "2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"
-    }
-    assert all(call["reship"] for call in spark.calls)
-    assert all("wrong codec" in call["reship_reason"] for call in spark.calls)
-    assert not any(call["new_ledger"] for call in spark.calls)
+    for call in spark.calls:
+        assert call["window"] == "2026-10-01T00:00:00+00:00/2026-10-03T10:00:00+00:00"
+        assert (call["reship"], call["new_ledger"]) == (True, True)
+        assert "wrong codec" in call["reship_reason"]
+        assert (call["rate_limit"], call["skip_checks"]) == ("5MB/s", ["rows"])
+        assert call["skip_reason"] == (f"a half hour is right (dag_test, DAG run {dag_run.run_id})")
+    assert len({call["reship_id"] for call in spark.calls}) == 1
+    assert (
+        "at most 5MB/s to each cluster; without the source checks rows: a half hour is right"
+        in "".join(capsys.readouterr())
+    )
 
 
-def test_a_person_may_say_that_the_old_ledger_is_given_up(spark: FakeSpark) -> None:
-    asked = {
-        "window_start": "2026-10-01T00:00:00Z",
-        "window_end": "2026-10-02T00:00:00Z",
-        "new_ledger": True,
-    }
-    assert run(**asked).state == "success"
-    assert [call["step"] for call in spark.calls if not call["new_ledger"]] == []
-
-
-def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark) -> None:
+def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship() -> None:
     from airflow.sdk.api.datamodels._generated import DagRun as Seen
 
     from shipper_airflow.dags.operators import reship_of
@@ -148,8 +149,6 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
         == reship_of(again, "x")["reship_id"]
         != reship_of(other, "x")["reship_id"]
     )
-    run(**asked)
-    assert len({call["reship_id"] for call in spark.calls}) == 1
 
 
 @pytest.mark.parametrize(
@@ -157,9 +156,6 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship(spark: FakeSpark
     [
         ({"windw_start": "2026-10-01T00:00:00Z"}, "did you mean 'window_start'"),
         ({"reship": True}, "Give the reason in `reship_reason`"),
-        ({"skip_checks": ["rows"]}, "Give it in `skip_reason`"),
-        ({"plan_only": True, "rate_limit": "1MB/s"}, "`plan_only` sends nothing"),
-        ({"window_start": "2026-10-01T00:00:00Z"}, "SHIP-224"),
     ],
 )
 def test_what_nobody_can_have_meant_is_refused(
@@ -267,24 +263,6 @@ def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(
     assert [path.name for path in runs.iterdir()] == ["_dry_runs"]
 
 
-def test_a_cap_and_checks_that_are_left_out_reach_every_step_with_the_reason_and_who_gave_it(
-    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dag_run = run(rate_limit="5MB/s", skip_checks=["rows"], skip_reason="a  half hour\nis right")
-    assert dag_run.state == "success"
-    assert all(
-        (call["rate_limit"], call["skip_checks"]) == ("5MB/s", ["rows"]) for call in spark.calls
-    )
-    assert all(
-        call["skip_reason"] == f"a half hour is right (dag_test, DAG run {dag_run.run_id})"
-        for call in spark.calls
-    )
-    assert (
-        "at most 5MB/s to each cluster; without the source checks rows: a half hour is right"
-        in "".join(capsys.readouterr())
-    )
-
-
 def test_a_run_by_hand_without_a_logical_date_ships_the_last_window_that_had_closed(
     spark: FakeSpark,
 ) -> None:
@@ -313,25 +291,12 @@ def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(
     assert spark.steps.count("report") == 1
 
 
-def test_a_retry_may_succeed(spark: FakeSpark, capsys: pytest.CaptureFixture[str]) -> None:
-    spark.script(ship_near=["killed", "silent", "ok"])
-    dag_run = run()
-    assert dag_run.state == "success"
-    of = "of window 2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
-    printed = "".join(capsys.readouterr())
-    assert [f"ship:near {of}{more}" in printed for more in ("", ", attempt 2", ", attempt 3")] == [
-        True
-    ] * 3
-    assert "Results: " in printed
-    assert spark.steps.count("ship:near") == 3
-    assert len({call["run_id"] for call in spark.calls}) == 1
-
-
 def test_every_task_survives_a_kill(spark: FakeSpark) -> None:
     steps = ("plan", "gate_source", "ship_near", "gate_delivery_near", "report")
     spark.script(**{step: ["killed", "ok"] for step in steps})
     assert run().state == "success"
     assert {spark.steps.count(step.replace("_near", ":near")) for step in steps} == {2}
+    assert len({call["run_id"] for call in spark.calls}) == 1
 
 
 def test_what_a_retry_cannot_help_fails_at_once(spark: FakeSpark) -> None:
@@ -340,92 +305,9 @@ def test_what_a_retry_cannot_help_fails_at_once(spark: FakeSpark) -> None:
     assert spark.steps == ["plan", "report"]
 
 
-def test_a_closed_source_gate_ships_nothing_and_is_not_asked_again(spark: FakeSpark) -> None:
-    spark.script(gate_source=["fail"])
-    dag_run = run()
-    assert dag_run.state == "failed"
-    assert spark.steps == ["plan", "gate_source", "report"]
-
-
-def test_a_closed_delivery_gate_is_not_asked_again_nor_is_its_data_sent_again(
-    spark: FakeSpark,
-) -> None:
-    spark.script(gate_delivery_near=["fail", "ok"])
-    assert run().state == "failed"
-    assert (spark.steps.count("ship:near"), spark.steps.count("gate_delivery:near")) == (1, 1)
-
-
 def test_a_report_that_is_not_written_fails_the_run(spark: FakeSpark) -> None:
     spark.script(report=["silent"])
     assert run().state == "failed"
-
-
-def test_the_steps_own_words_and_its_log_are_in_the_tasks_log(
-    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spark.script(gate_source=["fail"])
-    run()
-    printed = "".join(capsys.readouterr())
-    assert "fake gate_source at work" in printed
-    assert "gate_source says why it failed" in printed
-    assert "Task exited" in printed
-    assert "Traceback" not in printed, "the frames are Airflow's and ours, and say nothing"
-
-
-def test_each_task_has_buttons_to_report_and_window(
-    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.models.xcom import XComModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/team/")
-    spark.script(gate_source=["fail"])
-    dag_run = run()
-    with create_session() as session:
-        wanted = (XComModel.run_id == dag_run.run_id) & XComModel.key.in_(
-            ["_link_ReportLink", "_link_WindowLink"]
-        )
-        found = (
-            session.execute(select(XComModel.task_id, XComModel.key, XComModel.value).where(wanted))
-            .tuples()
-            .all()
-        )
-    links = {
-        (task, key): json.loads(link) if link.startswith('"') else link for task, key, link in found
-    }
-    at = "https://airflow.example/team/shipper"
-    report = f"{at}/api/report/web/20261101T050000Z--20261101T060000Z/{spark.calls[0]['run_id']}"
-    window = f"{at}/shipments?dag_id=web&window=web%202026-11-01T05%3A00%3A00Z%2F2026-11-01T06%3A00%3A00Z"  # noqa: E501
-    tasks = ("resolve_window", "plan", "gate_source", "report")
-    urls = {"_link_ReportLink": report, "_link_WindowLink": window}
-    assert links == {(task, key): url for task in tasks for key, url in urls.items()}
-
-
-def test_a_delivered_window_is_an_asset_event(spark: FakeSpark) -> None:
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    spark.script(gate_delivery_near=["fail"])
-    started = dt.datetime.now(dt.UTC)
-    run()
-    with create_session() as session:
-        of_asset = select(AssetModel.uri, AssetEvent.extra).join(
-            AssetModel, AssetModel.id == AssetEvent.asset_id
-        )
-        events = session.execute(of_asset.where(AssetEvent.timestamp >= started)).all()
-    assert [uri for uri, _ in events] == ["shipper://far/web"]
-    extra = events[0][1]
-    assert extra["window_end"] == SIX.isoformat()
-    assert extra["records"] == extra["sent"] == {"logs.web": 7}
-    assert (extra["cluster"], extra["before"], extra["checks"]) == (
-        "far",
-        {"logs.web": 0},
-        {"files": "passed"},
-    )
-    assert Path(extra["report"]).name == "report.html"
-    assert Path(extra["report"]).with_name("report.json").exists()
 
 
 def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_settled(
@@ -458,3 +340,69 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
     settles = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2)
     assert resolved(settles - dt.timedelta(minutes=10))
     assert dt.datetime.now(dt.UTC) >= settles
+
+
+def test_a_closed_source_gate_ships_nothing_and_each_task_says_why_and_leads_to_report_and_window(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/team/")
+    spark.script(gate_source=["fail"])
+    dag_run = run()
+    assert dag_run.state == "failed"
+    assert spark.steps == ["plan", "gate_source", "report"], "it is not asked again"
+    printed = "".join(capsys.readouterr())
+    assert "fake gate_source at work" in printed
+    assert "gate_source says why it failed" in printed
+    assert "Task exited" in printed
+    assert "Traceback" not in printed, "the frames are Airflow's and ours, and say nothing"
+    with create_session() as session:
+        wanted = (XComModel.run_id == dag_run.run_id) & XComModel.key.in_(
+            ["_link_ReportLink", "_link_WindowLink"]
+        )
+        found = (
+            session.execute(select(XComModel.task_id, XComModel.key, XComModel.value).where(wanted))
+            .tuples()
+            .all()
+        )
+    links = {
+        (task, key): json.loads(link) if link.startswith('"') else link for task, key, link in found
+    }
+    at = "https://airflow.example/team/shipper"
+    report = f"{at}/api/report/web/20261101T050000Z--20261101T060000Z/{spark.calls[0]['run_id']}"
+    window = f"{at}/shipments?dag_id=web&window=web%202026-11-01T05%3A00%3A00Z%2F2026-11-01T06%3A00%3A00Z"  # noqa: E501
+    tasks = ("resolve_window", "plan", "gate_source", "report")
+    urls = {"_link_ReportLink": report, "_link_WindowLink": window}
+    assert links == {(task, key): url for task in tasks for key, url in urls.items()}
+
+
+def test_a_closed_delivery_gate_is_not_asked_again_and_what_was_delivered_is_an_asset_event(
+    spark: FakeSpark,
+) -> None:
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    spark.script(gate_delivery_near=["fail", "ok"])
+    started = dt.datetime.now(dt.UTC)
+    assert run().state == "failed"
+    assert (spark.steps.count("ship:near"), spark.steps.count("gate_delivery:near")) == (1, 1)
+    with create_session() as session:
+        of_asset = select(AssetModel.uri, AssetEvent.extra).join(
+            AssetModel, AssetModel.id == AssetEvent.asset_id
+        )
+        events = session.execute(of_asset.where(AssetEvent.timestamp >= started)).all()
+    assert [uri for uri, _ in events] == ["shipper://far/web"]
+    extra = events[0][1]
+    assert extra["window_end"] == SIX.isoformat()
+    assert extra["records"] == extra["sent"] == {"logs.web": 7}
+    assert (extra["cluster"], extra["before"], extra["checks"]) == (
+        "far",
+        {"logs.web": 0},
+        {"files": "passed"},
+    )
+    assert Path(extra["report"]).name == "report.html"
+    assert Path(extra["report"]).with_name("report.json").exists()

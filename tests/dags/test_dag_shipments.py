@@ -13,7 +13,7 @@ import pytest
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.shipments.feed import begin, feed
+from shipper.shipments.feed import begin
 from shipper.windows.window import Window
 from tests.samples.shipments import World, at
 
@@ -39,7 +39,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         world.pipeline(name)
         world.beginning(name)
         report = world.report(0, "r1", name, failed=("far",))
-        feed(world.config, load_pipeline(world.config, name, EVERYTHING), str(world.runs), report)
+        world.feed(report)
     monkeypatch.setenv("SHIPPER_CONFIG", str(world.config))
     return world
 
@@ -335,7 +335,7 @@ def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
     ask: Callable[..., Any], world: World
 ) -> None:
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
-    feed(world.config, pipeline, str(world.runs), world.report(1, "r1"))
+    world.feed(world.report(1, "r1"))
     dag_run(1, "failed", began=2.5)
     begin(world.config, pipeline, str(world.runs), Window(at(2), at(3)), "dead", at(3.1))
     dag_run(2, "failed", began=3.05)

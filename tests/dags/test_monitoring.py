@@ -120,7 +120,9 @@ def questions() -> Iterator[str]:
         yield f"{rule['expr']} {' '.join(rule['annotations'].values())}"
 
 
-def test_dashboard_and_alerts_ask_for_what_a_run_sends(sent: Sent) -> None:
+def test_dashboard_and_alerts_ask_for_what_a_run_sends_and_a_textfile_has_it_too(
+    sent: Sent, config: Config, tmp_path: Path
+) -> None:
     asked = list(questions())
     assert len(asked) > 15
     for question in asked:
@@ -143,11 +145,6 @@ def test_dashboard_and_alerts_ask_for_what_a_run_sends(sent: Sent) -> None:
         counters = set(re.findall(r"(?:increase|rate)\((\w+)", question))
         assert all(name.endswith("_total") for name in counters), question
     assert len(rules()) == 5
-
-
-def test_a_textfile_has_the_series_that_come_by_statsd(
-    sent: Sent, config: Config, tmp_path: Path
-) -> None:
     reports = sorted((config.folder.parent / "runs" / "web").glob("*/*/report.json"))
     path = tmp_path / "shipper.prom"
     for report in reports:
