@@ -10,10 +10,10 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.report.results import GateResult
 from tests.waiting import wait_until
 
-from .world import WINDOW, World, lines_of
+from .world import World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -270,36 +270,21 @@ def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, ka
     assert world.ledger_count() == expected.total()
 
 
-def test_two_runs_at_once_share_the_work_without_doubling_any(tmp_path, kafka):
-    world = World(tmp_path, kafka.bootstrap)
-    small_steps(world)
-    expected = numbered_lines(world, files=4, lines=100_000)
-    runs = [
-        subprocess.Popen(
-            world.command("run", world.name, "--window", WINDOW),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    outcomes = [(run.communicate(timeout=300), run.returncode) for run in runs]
-    assert [code for _, code in outcomes] == [0, 0], "\n".join(said for (_, said), _ in outcomes)
-    assert any("which holds the lease" in stderr for (_, stderr), _ in outcomes) or any(
-        "nothing to ship" in e for (_, e), _ in outcomes
-    )
-    assert world.read() == expected
-
-
-def test_a_run_that_finds_the_lease_held_stops_and_says_by_whom(tmp_path, kafka):
+def test_a_run_that_finds_the_lease_held_waits_for_it_or_stops_and_says_by_whom(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     small_steps(world, delivery={"lease_wait": "1s"})
     world.write_log("a.log", b"one\n")
     ledger = LedgerLog(world.client, world.cluster, world.name)
     ledger.create()
-    with HeldLease(ledger, "the-first-run", 5.0, 5.0, print):
-        world.fails(
-            code=1, says=rf"run the-first-run on host \S+, process {os.getpid()}, holds the lease"
-        )
-    assert world.nothing_was_sent()
-    assert world.run()["delivered"] == 1
+    with ThreadPoolExecutor() as pool:
+        with HeldLease(ledger, "the-first-run", 5.0, 5.0, print):
+            world.fails(
+                code=1,
+                says=rf"run the-first-run on host \S+, process {os.getpid()}, holds the lease",
+            )
+            small_steps(world)
+            waits = pool.submit(world.run)
+            time.sleep(5)
+            assert not waits.done()
+            assert world.nothing_was_sent()
+        assert waits.result()["delivered"] == 1

@@ -165,7 +165,6 @@ def raw_lines(said: Iterable[str]) -> list[str]:
     ]
 
 
-@pytest.mark.cold
 def test_a_cluster_that_the_plan_found_dead_is_not_waited_for_as_long_again_and_floods_no_terminal(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:

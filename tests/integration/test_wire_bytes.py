@@ -17,12 +17,15 @@ from .world import World
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-@pytest.fixture
-def link(tmp_path: Path) -> Iterator[tuple[KafkaServer, FaultProxy]]:
+@pytest.fixture(scope="module")
+def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, FaultProxy]]:
     port = free_port()
     with (
         KafkaServer(
-            tmp_path / "kafka", java_options=SHORT_LIVED, die_with_parent=True, far_port=port
+            tmp_path_factory.mktemp("kafka"),
+            java_options=SHORT_LIVED,
+            die_with_parent=True,
+            far_port=port,
         ) as kafka,
         FaultProxy(kafka.far_listener, port) as proxy,
     ):
