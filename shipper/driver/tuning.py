@@ -114,7 +114,9 @@ def tune(
         chunk = max(batch, memory_bytes // lanes)
     if bytes_to_send and not short and not link.cap_bytes_per_second:
         share = math.ceil(bytes_to_send / tasks)
-        chunk = chunk_bytes or max(batch, min(chunk, math.ceil(share / lanes)))
+        rounds = math.ceil(share / (lanes * chunk))
+        batches = math.ceil(share / (lanes * rounds * batch))
+        chunk = chunk_bytes or min(chunk, batches * batch)
         most_chunks = math.ceil(_MORE_THAN_IT_SEEMS * share / chunk)
         lanes = by_hand or max(SHORT_LANES, min(lanes, most_chunks))
     return Tuning(lanes, batch, chunk, _why(link, tasks, rate, Tuning(lanes, batch, chunk, "")))
