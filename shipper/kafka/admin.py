@@ -116,7 +116,7 @@ class ClusterAdmin(ClientOwner):
         self._rtt = -math.inf, 0.0
         """Time of the measurement, and the round trip in seconds."""
         self._addresses: list[str] = []
-        """Of the brokers, as the last answer had them."""
+        """Addresses of the brokers, as the last answer had them."""
 
     def topics(self) -> dict[str, int]:
         """Return topic → number of partitions. Raises ClusterRefuses for wrong credentials,

@@ -85,7 +85,7 @@ def is_text(value: Any, most: int = _LONGEST_TEXT) -> bool:
 
 
 def is_topic(value: Any) -> bool:
-    """Empty for a chunk that is in none."""
+    """Return True for a topic's name; a chunk that is in no topic has an empty one."""
     return is_text(value, _LONGEST_NAME)
 
 

@@ -96,7 +96,7 @@ def _know(
 
 
 def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
-    """Empty if unknown: then no window is called missing."""
+    """Return when each cluster's first window began. Without that no window is called missing."""
     try:
         return read_beginnings(runs_uri, pipeline)
     except (OSError, ShipperError):
