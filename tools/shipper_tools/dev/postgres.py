@@ -80,7 +80,7 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """For SQLAlchemy. Holds the password."""
+        """Address of the database for SQLAlchemy, with the password."""
         return f"postgresql+psycopg2://{USER}:{self._password.read_text().strip()}@{self.address}/postgres"
 
     @property

@@ -141,7 +141,7 @@ class SecuredKafka(KafkaServer):
 
     @property
     def bootstrap(self) -> str:
-        """Of the listener that wants TLS and a login."""
+        """Address of the listener that wants TLS and a login."""
         return self.at("SECURE")
 
     def at(self, listener: str) -> str:
