@@ -28,18 +28,29 @@ from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
 _ANEW_SECONDS = 86_400.0
-#: What a run allocates dies at once, and what lives is small. So one thread collects it in
-#: milliseconds, the heap does not grow, and no barrier costs CPU (docs/adr/0035: 280 MB less than
-#: G1, and a tenth of Java's CPU).
-_LEAN_HEAP = "-XX:+UseSerialGC"
-#: Options for work that takes seconds. C2's optimised code pays after some ten seconds of the same
-#: work, and until then its threads take the CPU that the work needs.
-FAST_START = ("-XX:TieredStopAtLevel=1", _LEAN_HEAP)
+#: Options of every JVM that is started here, whatever the window turns out to hold.
+#:
+#: * The serial collector. What a run allocates dies at once, and what lives is small. So one thread
+#:   collects it in milliseconds, the heap does not grow, and no barrier costs CPU (docs/adr/0035:
+#:   280 MB less than G1, and a tenth of Java's CPU).
+#: * C2 compiles what has run a hundred times as often as Java's own choice asks for, and C1 what
+#:   has run twice as often. Else starting alone takes 4 CPU s of compilers, for code that is hardly
+#:   used again, while the loops over records pass these marks within a second (docs/adr/0014).
+OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:Tier3InvocationThreshold=400",
+    "-XX:Tier3MinInvocationThreshold=200",
+    "-XX:Tier3CompileThreshold=4000",
+    "-XX:Tier4InvocationThreshold=500000",
+    "-XX:Tier4MinInvocationThreshold=60000",
+    "-XX:Tier4CompileThreshold=1500000",
+    "-XX:Tier4BackEdgeThreshold=4000000",
+)
 #: Without this, a JVM with an unusable archive would report it on standard output.
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
 
-def options(settings: Mapping[str, str], archive: Path | None, *, much_work: bool) -> list[str]:
+def options(settings: Mapping[str, str], archive: Path | None) -> list[str]:
     """Return the options with which a JVM starts fast. A user's own setting of the garbage
     collector is kept."""
     theirs = (
@@ -48,7 +59,7 @@ def options(settings: Mapping[str, str], archive: Path | None, *, much_work: boo
     )
     found: list[str] = []
     if not any("-XX" in words for words in theirs):
-        found = [_LEAN_HEAP] if much_work else [*FAST_START]
+        found = [*OPTIONS]
     if archive is not None and not any(
         "-Xshare" in words or "SharedArchiveFile" in words for words in theirs
     ):

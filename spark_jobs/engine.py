@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STOPS_WITHIN_SECONDS = 4.0
-_MUCH_BYTES = 1 << 30
-"""Size above which another JVM pays, which optimises its code (docs/adr/0014): 240 MB cost 25 CPU s
-without and 32 with it."""
 
 
 class SparkEngine(Engine):
@@ -64,7 +61,6 @@ class SparkEngine(Engine):
         self._begun: threading.Thread | None = None
         self._stopped: threading.Event | None = None
         """Set when Spark has started; None if no step has asked for Spark."""
-        self._ends_java = False
         self._is_sql_safe = False
         self._requests: dict[str, int] = {}
 
@@ -73,8 +69,6 @@ class SparkEngine(Engine):
     @property
     def _hadoop(self) -> Hadoop:
         """Access to files; it needs no Spark."""
-        if self._begun is not None and self._ends_java:
-            self._begun.join()  # there is to be one JVM
         if (found := self._files) is None:
             if (spark := self._session) is not None:
                 found = Hadoop.of(spark)
@@ -96,31 +90,29 @@ class SparkEngine(Engine):
     def start_java(self) -> None:
         assert self._hadoop
 
-    def begin(self, bytes_to_read: int, *, keep_java: bool = False) -> None:
+    def begin(self) -> None:
         def try_to_start() -> None:
             with contextlib.suppress(Exception):
-                self._start(bytes_to_read)
+                self._start()
 
-        ends_java = bytes_to_read > _MUCH_BYTES
-        if self._session is None and self._begun is None and not (keep_java and ends_java):
-            self._ends_java = ends_java
+        if self._session is None and self._begun is None:
             self._begun = threading.Thread(target=try_to_start, name="start Spark", daemon=True)
             self._begun.start()
 
-    def start(self, bytes_to_read: int) -> None:
+    def start(self) -> None:
         if self._begun is not None:
             self._begun.join()
         if self._session is None:
-            self._start(bytes_to_read)
+            self._start()
 
-    def _start(self, bytes_to_read: int) -> None:
+    def _start(self) -> None:
         if self._judges:
             # Great Expectations takes seconds to import, and so does Java to start, in another
             # process. What is wrong with the import is said where the gate imports it.
             threading.Thread(target=_import_gates, name="import gates").start()
         from spark_jobs.session import session
 
-        self._started = spark = session(self._pipeline, much_work=bytes_to_read > _MUCH_BYTES)
+        self._started = spark = session(self._pipeline)
         if self._ships:
             from spark_jobs.sink import start_workers
 

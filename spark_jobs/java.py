@@ -37,8 +37,6 @@ class _Jvm:
     folder: Path
     """Folder with the file that the JVM writes when Python may connect."""
     has_archive: bool
-    much_work: bool
-    """True if it was started for work that takes longer than some seconds."""
     address: tuple[int, str] | None = None
     """Port and secret."""
 
@@ -58,7 +56,7 @@ def log_settings() -> Path:
 
 
 def begin_java(
-    settings: Mapping[str, str], *, much_work: bool = False, options: Sequence[str] | None = None
+    settings: Mapping[str, str], *, options: Sequence[str] | None = None
 ) -> None:
     """Start the JVM if there is none, and do not wait for it: Python has enough to import
     meanwhile. Does nothing if `spark-submit` starts the JVM, or if one is running already.
@@ -66,17 +64,16 @@ def begin_java(
     global _jvm
     with _starts:
         if _jvm is None and _gateway is None and _PORT not in os.environ:
-            _jvm = _begin(settings, options, class_data.archive(), much_work)
+            _jvm = _begin(settings, options, class_data.archive())
 
 
 def _begin(
     settings: Mapping[str, str],
     options: Sequence[str] | None,
     archive: Path | None,
-    much_work: bool,
 ) -> _Jvm | None:
     if options is None:
-        options = class_data.options(settings, archive, much_work=much_work)
+        options = class_data.options(settings, archive)
     command = java_command.command(settings, options)
     if command is None:
         return None
@@ -93,20 +90,20 @@ def _begin(
             ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
             env=environment, stdin=subprocess.PIPE, stdout=ours, stderr=ours,
         )  # fmt: skip
-    return _Jvm(process, folder, archive is not None, much_work)
+    return _Jvm(process, folder, archive is not None)
 
 
-def _address(settings: Mapping[str, str], *, much_work: bool = False) -> tuple[int, str] | None:
+def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
     """Return where the JVM listens that was begun, before or now; None for none, or if it died
     before that."""
     global _jvm
     with _starts:
-        begin_java(settings, much_work=much_work)
+        begin_java(settings)
         if _jvm is not None and _jvm.address is None:
             _jvm.address = _wait_for(_jvm)
             if _jvm.address is None and _jvm.has_archive:
                 # Whatever is wrong with the archive, it is only a way to be fast.
-                _jvm = _begin(settings, None, None, _jvm.much_work)
+                _jvm = _begin(settings, None, None)
                 if _jvm is not None:
                     _jvm.address = _wait_for(_jvm)
         if _jvm is None or _jvm.address is None:
@@ -160,18 +157,15 @@ def _connected(port: int, secret: str) -> Any:
     )
 
 
-def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None:
-    """Return a gateway for a SparkContext in that JVM; with ``much_work`` in one that was started
-    for it, instead of another that was not. None where pyspark finds it itself: in the environment,
-    or since it has one."""
+def spark_gateway(settings: Mapping[str, str]) -> Any | None:
+    """Return a gateway for a SparkContext in that JVM. None where pyspark finds it itself: in the
+    environment, or since it has one."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None or _PORT in os.environ:
         return None
-    if much_work and _jvm is not None and not _jvm.much_work:
-        forget_java()
-    if (address := _address(settings, much_work=much_work)) is None:
+    if (address := _address(settings)) is None:
         return _gateway if _gateway is not None else _launched(settings)
     # As pyspark is told of a JVM that is there. Nothing that Spark starts shall believe that it is
     # told.
@@ -183,13 +177,6 @@ def spark_gateway(settings: Mapping[str, str], *, much_work: bool) -> Any | None
     assert _jvm is not None
     gateway.proc = _jvm.process
     return gateway
-
-
-def forget_java() -> None:
-    """End the JVM, in which nothing runs; objects that came from it are worthless then."""
-    global _jvm, _gateway
-    end_java()
-    _jvm, _gateway = None, None
 
 
 def _launched(settings: Mapping[str, str]) -> Any:

@@ -122,7 +122,7 @@ def main() -> int:
             _small_run(
                 Path(logs),
                 [
-                    *class_data.FAST_START,
+                    *class_data.OPTIONS,
                     f"-XX:ArchiveClassesAtExit={made}",
                     "-Xlog:disable",
                     "-Xlog:all=error:stderr",

@@ -28,12 +28,9 @@ from spark_jobs.settings import set_environment, spark_settings
 _STOPS = "stop pyspark"
 
 
-def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
-    """Return the session for the pipeline's steps, one per process. ``much_work``: for longer than
-    some seconds.
-
-    Raises SparkUnavailable if the master cannot be reached.
-    """
+def session(pipeline: Pipeline) -> SparkSession:
+    """Return the session for the pipeline's steps, one per process. Raises SparkUnavailable if the
+    master cannot be reached."""
     if why := why_no_spark(
         pipeline.runner
     ):  # Spark itself would try for a minute, and say that it was shut down
@@ -59,7 +56,7 @@ def session(pipeline: Pipeline, *, much_work: bool = False) -> SparkSession:
         set_environment(pipeline)
         if (
             SparkContext._active_spark_context is None
-            and (gateway := spark_gateway(settings, much_work=much_work)) is not None
+            and (gateway := spark_gateway(settings)) is not None
         ):
             SparkContext(
                 conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=gateway

@@ -44,8 +44,6 @@ class RunContext(JobOptions):
     """The pipeline's, also of a replay, which runs by none."""
     ships: bool = False
     """True if a ship is among the steps that this process runs."""
-    bytes_to_read: int = 0
-    """Bytes left to ship, unpacked, as far as the plan knows once it is made."""
     phases: Phases = field(default_factory=Phases, repr=False)
     """Phases of the step that is being run."""
     _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
@@ -64,7 +62,7 @@ class RunContext(JobOptions):
     def start_spark(self) -> None:
         """Start Spark; a step that finds nothing to do does not call this."""
         with self.phases("starting Spark"):
-            self.engine.start(self.bytes_to_read)
+            self.engine.start()
 
     def start_spark_for_sql(self) -> None:
         """Start Spark for SQL of the pipeline. Raises ConfigError for SQL that breaks promises."""

@@ -132,13 +132,12 @@ class Engine(Protocol):
     def start_java(self) -> None:
         """Start Java, or wait for it if it is starting."""
 
-    def begin(self, bytes_to_read: int, *, keep_java: bool = False) -> None:
+    def begin(self) -> None:
         """Start Spark in a thread, for a step that will most likely need it and has other work
         meanwhile. Questions about files are answered as before. A failed start raises when Spark is
-        needed. ``bytes_to_read``: estimated size when unpacked; it decides how Java optimises, and
-        so whether Spark gets another Java. ``keep_java``: then do nothing."""
+        needed."""
 
-    def start(self, bytes_to_read: int) -> None:
+    def start(self) -> None:
         """Start Spark if it has not been started, and wait for it. Raises Spark's own errors."""
 
     def begin_to_stop(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 from shipper.config.checks import ListingCheck
-from shipper.config.content_checks import ContentCheck
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import asks_spark
 from shipper.driver.gate import close_if_needed
@@ -63,8 +62,6 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
             else "late files alone, and no check looks into files"
         )  # fmt: skip
         return result
-    if any(isinstance(check, ContentCheck) and check.on == "full" for check in checks):
-        context.bytes_to_read = planned.bytes_to_read
     by_spark = asks_spark(context.pipeline, checks)
     if by_spark:
         context.start_spark_for_sql()

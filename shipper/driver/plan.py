@@ -112,7 +112,6 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         _look_at_files(context, result)
     else:
         _ask_clusters(context, result, files, back)
-    context.bytes_to_read = result.bytes_to_read
     return result
 
 
@@ -326,7 +325,7 @@ def _ask_clusters(
     _refuse_unreadable(context, result)
     if any(file.left for file in result.files):
         if context.ships:
-            context.engine.begin(result.bytes_to_read, keep_java=True)
+            context.engine.begin()
         with context.phases("looking into files"):
             context.engine.take_sample(result)
     result.clusters = of_each(AskedCluster.result, asked)

@@ -485,8 +485,6 @@ def _prove(context: RunContext, cluster: Cluster, candidates: Sequence[_Candidat
             parts.setdefault(begins, []).append(_part(of, value, shift))
         read = file.model_copy(update={"uri": original.uri}) if apart else file
         wanted.append(ToProve(read, parts, original.whole))
-    reads = {(one.file.path, one.file.uri, one.whole): one.file.size_bytes for one in wanted}
-    context.bytes_to_read = max(context.bytes_to_read, sum(reads.values()))
     context.start_spark()
     with context.phases("recognising files"):
         proofs = context.engine.prove(cluster, schema_ids(cluster, context.pipeline), wanted)

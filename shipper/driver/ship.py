@@ -79,10 +79,9 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             "Start the run again from the plan.",
             code="SHIP-006",
         )
-    context.bytes_to_read = plan.bytes_to_read
     cluster = context.clusters[cluster_name]
     if any(file.left for file in plan.files_for(cluster_name)):
-        context.engine.begin(context.bytes_to_read)
+        context.engine.begin()
     connections = context.connections(cluster_name)
     client = connections.client
     planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)

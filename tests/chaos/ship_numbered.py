@@ -90,10 +90,10 @@ class NumberedEngine:
     def __init__(self, numbered: Numbered, run_tasks: RunTasks) -> None:
         self._numbered, self._run_tasks = numbered, run_tasks
 
-    def begin(self, bytes_to_read: int, *, keep_java: bool = False) -> None:
+    def begin(self) -> None:
         pass
 
-    def start(self, bytes_to_read: int) -> None:
+    def start(self) -> None:
         pass
 
     def abandon(self) -> None:

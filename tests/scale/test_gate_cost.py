@@ -95,7 +95,7 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
     config = world.root / "config"
     pipeline, window = load_pipeline(config, world.name), parse_window(WINDOW)
     clusters = {"local": load_cluster(config, "local")}
-    spark = session(pipeline, much_work=True)
+    spark = session(pipeline)
     took = {"sample": [], "full": [], "ship": []}
     for _ in range(WARM_UP + ROUNDS):
         folder = RunFolder(

@@ -78,7 +78,7 @@ def _spark(files: Files) -> Iterator[SparkSession]:
     pipeline = load_pipeline(files.config, files.pipelines[0])
     os.environ.update(runner.environment(pipeline.runner))
     logging.getLogger("shipper").setLevel(logging.WARNING)
-    spark = session(pipeline, much_work=True)
+    spark = session(pipeline)
     try:
         yield spark
     finally:
