@@ -23,7 +23,6 @@ from pathlib import Path
 import xxhash
 
 from shipper.cache import cache_folder
-from shipper.runner import READER_JAR
 from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
@@ -133,8 +132,8 @@ def key() -> str:
     home = java_command.spark_home()
     binary = java_command.java()
     real = binary.resolve() if binary else home
-    jars = sorted((home / "jars").glob("*.jar"))
-    for path in (real, real.parents[1] / "release", *jars, READER_JAR):
+    jars = map(Path, java_command.class_path(home).split(os.pathsep))
+    for path in (real, real.parents[1] / "release", *jars):
         with contextlib.suppress(FileNotFoundError):
             found = path.stat()
             digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())

@@ -68,6 +68,9 @@ _THEIRS = (
 )
 _THEIR_FILES = ("spark-defaults.conf", "spark-env.sh", "java-opts")
 _CLASS_PATH = "spark.driver.extraClassPath"
+#: Jars of Spark's that are left out. With the library for machine learning on the class path, every
+#: new session registers its functions, which takes a second of CPU (docs/adr/0014).
+_LEFT_OUT = re.compile(r"spark-mllib_.*\.jar")
 _THEIR_SETTINGS = ("spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions")
 #: Appended to the class path, as the launcher does.
 _HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -94,13 +97,9 @@ def class_path(home: Path) -> str:
     """Return the class path of every driver on this machine, so that one class-data archive fits
     them all: further entries may only be appended. The reader's jar is in it too, since only
     classes that this loader has loaded can be archived."""
-    return os.pathsep.join(
-        [
-            *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
-            str(home / "jars" / "*"),
-            str(READER_JAR),
-        ]
-    )
+    jars = [jar for jar in sorted((home / "jars").glob("*.jar")) if not _LEFT_OUT.match(jar.name)]
+    first = [jar for jar in jars if jar.name.startswith("slf4j-api-")]
+    return os.pathsep.join(map(str, [*first, *jars, READER_JAR]))
 
 
 def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[str] | None:

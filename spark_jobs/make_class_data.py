@@ -29,6 +29,7 @@ from spark_jobs.listing import list_files, look_at, qualified_folder
 from spark_jobs.reader import LineLimits, count_records, reading
 from spark_jobs.session import session
 from spark_jobs.settings import set_environment, spark_settings
+from spark_jobs.sink import nothing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +102,7 @@ def _small_run(folder: Path, options: list[str]) -> None:
             records(read.frame, pipeline, Observation("dispositions")),
             blocks(read.frame),
         ):
-            made.coalesce(2).mapInArrow(_take, "nothing boolean").write.format("noop").mode(
+            made.coalesce(2).mapInArrow(_take, nothing()).write.format("noop").mode(
                 "overwrite"
             ).save()
         read.reports()

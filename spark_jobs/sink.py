@@ -28,6 +28,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from shipper.config.cluster import Cluster
     from shipper.worker.order import ProofOrder, ShipOrder
@@ -47,12 +48,20 @@ _TELLS_SECONDS = 0.5
 """Time that a task of :func:`look_at_executors` takes, so that no executor gets two of them."""
 
 
+def nothing() -> StructType:
+    """Return the schema of a job whose answer is not its rows. As text (`nothing boolean`), Spark
+    would start its parser of SQL for it, which a pipeline without SQL never needs."""
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    return StructType([StructField("nothing", BooleanType())])
+
+
 def start_workers(spark: SparkSession, tasks: int) -> None:
     """Have Spark start the Python processes of ``tasks`` tasks, which import the modules for
     shipping: the first transaction then need not wait a second for them, if there is other work
     meanwhile. To be called in a thread. Never raises; a ship starts its own processes."""
     with contextlib.suppress(Exception):
-        spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, "nothing boolean").collect()
+        spark.range(0, tasks, 1, tasks).mapInArrow(_get_ready, nothing()).collect()
 
 
 def look_at_executors(spark: SparkSession) -> list[dict[str, Any]]:
@@ -122,7 +131,7 @@ class Sink:
 
         self._receipts = frame.sparkSession.sparkContext.accumulator([], _Listed())
         shipped = frame.mapInArrow(
-            functools.partial(_ship, self._packed, code_digest(), self._receipts), "nothing boolean"
+            functools.partial(_ship, self._packed, code_digest(), self._receipts), nothing()
         )
         # Not `collect`: when a signal interrupts it, it calls Java once more, on the connection
         # that waits for an answer, and hangs.
@@ -147,7 +156,7 @@ def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
 
     told: Accumulator[list[str]] = frame.sparkSession.sparkContext.accumulator([], _Listed())
     summed = frame.mapInArrow(
-        functools.partial(_sum, pickle.dumps(order), code_digest(), told), "nothing boolean"
+        functools.partial(_sum, pickle.dumps(order), code_digest(), told), nothing()
     )
     summed.write.format("noop").mode("overwrite").save()
     return {
