@@ -27,7 +27,6 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
-from typer.rich_utils import rich_format_error
 
 from shipper import runner
 from shipper.asked import steps_of
@@ -517,6 +516,8 @@ def main() -> None:
         if _wants_json():
             code = _failed(with_code(error.format_message(), UsageError.code), error.exit_code)
         else:
+            from typer.rich_utils import rich_format_error  # a twentieth of a second
+
             rich_format_error(error)
             code = error.exit_code
     except typer.Abort:
