@@ -55,9 +55,7 @@ def log_settings() -> Path:
     )
 
 
-def begin_java(
-    settings: Mapping[str, str], *, options: Sequence[str] | None = None
-) -> None:
+def begin_java(settings: Mapping[str, str], *, options: Sequence[str] | None = None) -> None:
     """Start the JVM if there is none, and do not wait for it: Python has enough to import
     meanwhile. Does nothing if `spark-submit` starts the JVM, or if one is running already.
     ``options`` replace the options for a fast start."""
