@@ -66,14 +66,13 @@ def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
     full, found = (tune(link, tasks, 80_000_000, bytes_to_send=each) for each in (0, bytes_to_send))
     assert found.batch_bytes == full.batch_bytes <= found.chunk_bytes <= full.chunk_bytes
     assert 1 <= found.lanes <= full.lanes
-    if link.rtt_seconds > 0.003:
-        share = bytes_to_send / tasks
-        rounds = math.ceil(share / (full.lanes * full.chunk_bytes))
-        assert full.lanes * found.chunk_bytes * rounds >= share
-        assert (found.chunk_bytes - 1) // found.batch_bytes * full.lanes * rounds < share / (
-            found.batch_bytes
-        ) + full.lanes * rounds
-        assert found.lanes <= max(2, 2 * share / found.batch_bytes + 1)
+    share = bytes_to_send / tasks
+    rounds = math.ceil(share / (full.lanes * full.chunk_bytes))
+    assert full.lanes * found.chunk_bytes * rounds >= share
+    assert (found.chunk_bytes - 1) // found.batch_bytes * full.lanes * rounds < share / (
+        found.batch_bytes
+    ) + full.lanes * rounds
+    assert found.lanes <= max(2, 2 * share / found.batch_bytes + 1)
 
 
 def test_what_is_set_by_hand_stays() -> None:
