@@ -83,7 +83,7 @@ class Delivery(Model):
     """Batch that a lane sends to a partition at a time, in uncompressed bytes. The broker compares
     the compressed batch with the topic's `max.message.bytes`; a batch that is too large is halved
     and resent. Sized by `tuning` if not given. May change from run to run."""
-    memory_bytes: Bytes = Field(default=120_000_000, alias="memory", ge=1_000_000)
+    memory_bytes: Bytes = Field(default=160_000_000, alias="memory", ge=1_000_000)
     """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 590 MB
     over a long link (measured with 20 lanes), 240 MB over a short one."""
     partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"

@@ -115,9 +115,12 @@ def tune(
         chunk = max(batch, memory_bytes // lanes)
     if bytes_to_send and not link.cap_bytes_per_second:
         share = math.ceil(bytes_to_send / tasks)
-        rounds = math.ceil(share / (lanes * chunk))
+        # Over a distance, a share that memory can hold goes in one transaction of each lane.
+        whole = not short and share <= memory_bytes
+        largest = max(chunk, memory_bytes // lanes) if whole else chunk
+        rounds = math.ceil(share / (lanes * largest))
         batches = math.ceil(share / (lanes * rounds * batch))
-        chunk = chunk_bytes or min(chunk, batches * batch)
+        chunk = chunk_bytes or min(largest, batches * batch)
         most_chunks = math.ceil(_MORE_THAN_IT_SEEMS * share / chunk)
         lanes = by_hand or max(SHORT_LANES, min(lanes, most_chunks))
     return Tuning(lanes, batch, chunk, _why(link, tasks, rate, Tuning(lanes, batch, chunk, "")))

@@ -312,10 +312,12 @@ class ClusterAdmin(ClientOwner):
         ``refused``. Return None if it knows all, or did not answer: then no client gets a wrong
         answer from it either."""
         while True:
-            # A new client asks its bootstrap broker; once it knows the others, any of them.
-            client = make_client(
-                AdminClient, self._name, {**self._connection, "bootstrap.servers": address}, {}
-            )
+            # A new client asks its bootstrap broker; once it knows the others, any of them. Without
+            # others, the client that is connected already asks the same broker.
+            client = self._client
+            if len(self._addresses) > 1:
+                asked = {**self._connection, "bootstrap.servers": address}
+                client = make_client(AdminClient, self._name, asked, {})
             try:
                 metadata = client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
             except KafkaException as error:
