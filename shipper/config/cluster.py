@@ -85,7 +85,7 @@ class Delivery(Model):
     and resent. Sized by `tuning` if not given. May change from run to run."""
     memory_bytes: Bytes = Field(default=160_000_000, alias="memory", ge=1_000_000)
     """Most bytes of chunks under way in one Spark task. Its Python worker then takes some 590 MB
-    over a long link (measured with 20 lanes), 240 MB over a short one."""
+    over a long link (measured with 20 lanes), 260 MB over a short one."""
     partitions: Literal["all", "share"] | tuple[StrictInt, ...] = "all"
     """Partitions for records without a key. `all`: all partitions in turn, chunk by chunk. A list:
     only these, which every topic of the pipeline must have. `share`: every lane keeps to its own
