@@ -45,7 +45,7 @@ routes:
   - topic: logs.web
 clusters:
   - local
-delivery: {tuning: auto, memory: 120MB, metadata_wait: 600s}
+delivery: {tuning: auto, memory: 160MB, metadata_wait: 600s}
 """
     assert load_pipeline(config, "web").model_dump() == load(config, long).model_dump()
 
