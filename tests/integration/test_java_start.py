@@ -181,6 +181,17 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(
     assert (ours[1], ours[3]) == ("-cp", "-Xmx1g")
 
 
+def test_the_archive_of_class_data_fits_the_jvm_that_is_started(world: World) -> None:
+    """One that does not fit is left out without a word, and each start takes two seconds more."""
+    found = class_data.archive()
+    assert found is not None, "`make setup` makes it"
+    options = [*class_data.OPTIONS, f"-XX:SharedArchiveFile={found}", "-Xshare:on", "-version"]
+    command = java_command.command(spark_settings(world.pipeline), options)
+    assert command is not None
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> None:
     said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True).stdout
