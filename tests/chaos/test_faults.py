@@ -102,7 +102,7 @@ def test_the_ledger_alone_has_too_few_replicas_in_sync(new_pipe: New):
     """The data could be written. The ship ends, says that it is the ledger, and everything is there
     once it is well."""
     pipe = new_pipe(
-        tasks=1, lanes=1, delivery={"metadata_wait": "10s", "transaction_timeout": "10s"}
+        tasks=1, lanes=1, delivery={"metadata_wait": "30s", "transaction_timeout": "10s"}
     )
     kafka, ledger = pipe.site.kafka, pipe.numbered().cluster.ledger_topic(pipe.name)
     kafka.create_topic(
