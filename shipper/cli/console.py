@@ -18,7 +18,10 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
+from typer.core import TyperGroup
 
+from shipper.config import retired
+from shipper.errors import UsageError
 from shipper.terminal import visible
 
 _WIDTH_OF_A_PIPE = 200
@@ -113,10 +116,33 @@ out, err = Terminal(), Terminal(stderr=True)
 """Standard output, for results, and standard error, for progress and problems."""
 
 
+class Commands(TyperGroup):
+    """A group of commands, which names the successor of a retired one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            refuse_retired(ctx, args)
+        return super().resolve_command(ctx, args)
+
+
+def refuse_retired(ctx: Any, arguments: list[str]) -> None:
+    """Raise UsageError if ``arguments``, behind the commands of ``ctx``, begin with something that
+    was retired."""
+    above = list[str]()
+    while ctx.parent:
+        ctx, above = ctx.parent, [ctx.info_name, *above]
+    if found := retired.instead_of_command(["shipper", *above, *arguments]):
+        command, instead = found
+        raise UsageError(
+            f"`{command}` no longer exists. Nothing was done. {instead}", code=retired.CODE
+        )
+
+
 def new_app(name: str, about: str = "") -> typer.Typer:
     """Return the Typer of a command or, with ``about``, of a group of commands."""
     return typer.Typer(
         name=name,
+        cls=Commands,
         help=about or None,
         no_args_is_help=bool(about),
         add_completion=False,

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
 
 from shipper import runner
 from shipper.asked import steps_of
 from shipper.cli.console import (
     NEEDS_A_LOOK,
+    Commands,
     Config,
     Json,
     PipelineName,
@@ -39,6 +39,7 @@ from shipper.cli.console import (
     err,
     out,
     print_json,
+    refuse_retired,
 )
 from shipper.cli.lint import check_notifiers, source_warnings
 from shipper.cli.run_options import (
@@ -88,7 +89,7 @@ _TOOLS = {
 }
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     """The commands. Modules of most are imported when they are asked for: a run need not wait for
     what benchmarks and servers need."""
 
@@ -130,6 +131,7 @@ class _Commands(TyperGroup):
                 code="SHIP-110",
             )
         if args and self.get_command(ctx, args[0]) is None:
+            refuse_retired(ctx, args)
             # Names the command that was probably meant.
             late = {name: self.get_command(ctx, name) for name in self.elsewhere}
             self.commands = {**self.commands, **late}
@@ -283,6 +285,7 @@ def _place(fault: ConfigFault) -> dict[str, str | int | None]:
         "column": fault.column,
         "path": fault.field,
         "message": fault.message,
+        "code": fault.code or ConfigError.code,
     }
 
 
@@ -513,18 +516,26 @@ def main() -> None:
     except ShipperError as error:
         code = _failed(error.message, error.exit_code)
     except _WrongUsage as error:
-        if _wants_json():
-            code = _failed(with_code(error.format_message(), UsageError.code), error.exit_code)
-        else:
-            from typer.rich_utils import rich_format_error  # a twentieth of a second
-
-            rich_format_error(error)
-            code = error.exit_code
+        code = _wrong_usage(error)
     except typer.Abort:
         code = 1
     except OSError as error:
         code = _output_is_gone(error)
     sys.exit(code)
+
+
+def _wrong_usage(error: Any) -> int:
+    try:
+        if option := getattr(error, "option_name", None):
+            refuse_retired(error.ctx, [option])
+    except UsageError as retired:
+        return _failed(retired.message, retired.exit_code)
+    if _wants_json():
+        return _failed(with_code(error.format_message(), UsageError.code), error.exit_code)
+    from typer.rich_utils import rich_format_error  # a twentieth of a second
+
+    rich_format_error(error)
+    return int(error.exit_code)
 
 
 def _wants_json() -> bool:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Secret, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from shipper.config import retired
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, Fault, suggestion
 from shipper.config.units import Unit, written
@@ -36,9 +37,13 @@ def faults_of(error: ValidationError, model: type[BaseModel], file: YamlFile) ->
         spot = _spot(location[:-1] if of_key else location, model, file.data)
         if fault := _fault(details, spot, file):
             path, why = fault
-            of_key = of_key or details["type"] == "extra_forbidden"
+            unknown = details["type"] == "extra_forbidden"
+            of_key = of_key or unknown
             position = file.position(path, of_key=True) if of_key and file.is_own(path) else None
-            found.append(file.fault(path, why, position))
+            code = None
+            if unknown and (instead := retired.instead_of_key(path)):
+                why, code = f"this key no longer exists. {instead}", retired.CODE
+            found.append(file.fault(path, why, position, code=code))
     return list(dict.fromkeys(found))
 
 

@@ -23,6 +23,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
+from shipper.error_codes import with_code
+
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
 
@@ -61,6 +63,8 @@ class ConfigFault:
     repeats: bool = False
     """True if it tells of a fault in another file, which is listed by itself where all files
     are."""
+    code: str | None = None
+    """Code of a fault whose remedy is not that of all faults in files."""
 
     @classmethod
     def of_file(cls, file: str, message: str) -> ConfigFault:
@@ -71,9 +75,8 @@ class ConfigFault:
         place = ":".join(
             str(part) for part in (self.file, self.line, self.column) if part is not None
         )
-        return (
-            f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
-        )
+        field = f"{self.field}: " if self.field else ""
+        return with_code(f"{place}: {field}{self.message}", self.code)
 
 
 def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
@@ -163,14 +166,16 @@ class YamlFile:
         position: Position | None = None,
         *,
         repeats: bool = False,
+        code: str | None = None,
     ) -> ConfigFault:
         """Make a fault of one key or value, or, with an explicit ``position``, of the text."""
         if position is None and path in self.written and not self.is_own(path):
             place = self.written[path]
             message += f" (as a default of {self.shown})" if self.shown else ""
-            return ConfigFault(place.file, *(place.value or place.key), dotted(place.path), message)
+            found = place.value or place.key
+            return ConfigFault(place.file, *found, dotted(place.path), message, code=code)
         line, column = position or (self.position(path) if self.parsed else (None, None))
-        return ConfigFault(self.shown, line, column, dotted(path), message, repeats)
+        return ConfigFault(self.shown, line, column, dotted(path), message, repeats, code)
 
 
 def read_yaml(path: Path, shown: str) -> YamlFile:

@@ -25,12 +25,12 @@ from shipper.report.message import one_sentence
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
-#: Every code that was ever given. A code is added at the end, and none is taken away: people search
-#: for it, and alerts name it.
+#: Every code that was ever given. A code is added at the end, and none is given again: people
+#: search for it, and alerts name it.
 _GIVEN = """
 001 002 003 004 005 006 007
 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118
-201 202 203 204 205 206 207 208
+201 202 203 204 205 206 207 208 209
 221 222 223 224
 301 302 303 304 305 306 307 308 309 310 311 312
 401 402 403 404 405 406 407 408 409 410
@@ -40,6 +40,8 @@ _GIVEN = """
 801 802 803 804 805 806
 901 902 903
 """
+#: Codes whose errors can no longer happen.
+_RETIRED = ""
 
 
 def _kinds(error: type[ShipperError] = ShipperError) -> Iterator[type[ShipperError]]:
@@ -66,7 +68,8 @@ def _sources() -> Iterator[tuple[Path, str]]:
 
 
 def test_codes_are_those_that_were_given() -> None:
-    assert list(CODES) == [f"SHIP-{number}" for number in _GIVEN.split()]
+    given = [number for number in _GIVEN.split() if number not in _RETIRED.split()]
+    assert list(CODES) == [f"SHIP-{number}" for number in given]
 
 
 def test_each_code_has_a_title_a_meaning_for_the_data_and_a_remedy() -> None:
