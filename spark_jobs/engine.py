@@ -25,7 +25,7 @@ from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
 from shipper.report.repaired import RepairedRecord
 from shipper.report.results import GateResult
-from shipper.types import FileId, Header
+from shipper.types import FileId
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
@@ -235,11 +235,6 @@ class SparkEngine(Engine):
         view = SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases)
         result.checks = judge_source(checks, view)
         result.scans, result.scope = view.scans, view.scope
-
-    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
-        from spark_jobs.frame import headers_of_files
-
-        return headers_of_files(self._spark, self._pipeline, uris)
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         from spark_jobs.reader import LineLimits, reading

@@ -17,7 +17,7 @@ from shipper.config.records import Parse
 from shipper.config.rules import original, sql_column
 from shipper.errors import ConfigError
 from spark_jobs.avro import schema_fault
-from spark_jobs.frame import LINES, find_line_headers, with_parsed, with_window
+from spark_jobs.frame import LINES, with_parsed, with_window
 from spark_jobs.reason import first_line
 from spark_jobs.sql_rules import Analysed, regex_fault, why_not_analysed
 
@@ -121,11 +121,6 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
         expression for expression in expressions(pipeline) if expression.field not in wrong
     )  # a check's own pattern is in its SQL
     faults += filter(None, (_fault(spark, frame, expression) for expression in sound))
-    if pipeline.records.bundle is not None and not faults:
-        faults = [
-            SqlFault(field, why)
-            for field, why in find_line_headers(spark, pipeline).headers.items()
-        ]
     return faults
 
 

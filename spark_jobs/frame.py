@@ -8,10 +8,10 @@ be counted where the chunks are cut.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
@@ -19,15 +19,12 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.records import UNROUTABLE, Parse, Route
 from shipper.config.rules import (
     PathTime,
-    original,
     pattern_of_source,
     regex_groups,
     reserved_topics,
     sql_column,
 )
 from shipper.driver.dispositions import fixed_topics, names, quarantine_checks
-from shipper.errors import ConfigError
-from shipper.types import Header
 from shipper.worker.marks import (
     BLOCK,
     END,
@@ -165,7 +162,7 @@ def records(
         )
     if mapping.key is not None:
         columns.append(leaving(mapping.key).alias("key"))
-    if mapping.headers and mapping.bundle is None:
+    if mapping.headers:
         fields = [leaving(expression).alias(name) for name, expression in mapping.headers.items()]
         columns.append(F.struct(*fields).alias("headers"))
     if mapping.timestamp is not None:
@@ -191,89 +188,6 @@ def blocks(frame: DataFrame) -> DataFrame:
     column = {"value": BLOCK, "ends": ENDS, "hashes": HASHES, "checksum": SUM}
     return frame.select(
         "split", *[F.col(sql_column(of)).alias(name) for name, of in column.items()]
-    )
-
-
-def headers_of_files(
-    spark: SparkSession, pipeline: Pipeline, uris: Sequence[str]
-) -> dict[str, tuple[Header, ...]]:
-    """Return URI → headers of the file's bundles; empty without bundles. Raises ConfigError for a
-    header that depends on the line."""
-    mapping = pipeline.records
-    if mapping.bundle is None or not mapping.headers:
-        return {}
-    line_columns, faults = find_line_headers(spark, pipeline)
-    if faults:
-        raise ConfigError(
-            "\n".join(
-                f"pipelines/{original(pipeline.name)}.yaml: {field}: {message}"
-                for field, message in faults.items()
-            ),
-            code="SHIP-205",
-        )
-    named = [(uri, uri.rpartition("/")[2]) for uri in uris]  # as Spark names them in `_metadata`
-    frame = with_window(spark.createDataFrame(named, _FILES), pipeline)
-    for name, expression in mapping.columns.items():
-        frame = frame if name in line_columns else frame.withColumn(name, F.expr(expression))
-    leaving = _leaving(frame, pipeline)
-    fields = [
-        leaving(expression).alias(f"{index}")
-        for index, expression in enumerate(mapping.headers.values())
-    ]
-    rows = frame.select("file_path", *fields).collect()
-    return {
-        uri: tuple(
-            (n, bytes(v)) for n, v in zip(mapping.headers, values, strict=True) if v is not None
-        )
-        for uri, *values in rows
-    }
-
-
-class LineHeaders(NamedTuple):
-    """Headers that depend on the line, and not on its file alone."""
-
-    columns: set[str]
-    headers: Mapping[str, str]
-    """Field of the pipeline → why it may not, since a bundle holds many lines."""
-
-
-def find_line_headers(spark: SparkSession, pipeline: Pipeline) -> LineHeaders:
-    """Find what depends on the line. Reads no data. Raises what Spark raises for an expression that
-    it cannot analyse."""
-    frame = with_parsed(spark.createDataFrame([], LINES), pipeline)
-    found = {
-        "value",
-        "split",
-        RECORD_NUMBER,
-        SPLIT_START,
-        *(pipeline.records.parse.columns if pipeline.records.parse else ()),
-    }
-    for name, sql in pipeline.records.columns.items():
-        if _uses(frame, sql, found):
-            found.add(name)
-        frame = frame.withColumn(name, F.expr(sql))
-    message = (
-        "`headers` and `bundle` contradict each other: {!r} depends on the line, and a bundle "
-        "holds many. Use file_path, file_name and columns made of these only; or remove this "
-        "header, or `bundle`"
-    )
-    headers = pipeline.records.headers.items()
-    faults = {
-        f"records.headers.{name}": message.format(sql)
-        for name, sql in headers
-        if _uses(frame, sql, found)
-    }
-    return LineHeaders(found, faults)
-
-
-def _uses(frame: DataFrame, sql: str, columns: set[str]) -> bool:
-    """Return True if the expression uses any of ``columns``, or may give another value each time
-    (as input_file_name() does). Asked of Spark, which alone knows that ``user`` is a function where
-    there is no such column."""
-    plan = frame.select(F.expr(sql))._jdf.queryExecution().analyzed()
-    used = plan.references().toSeq()
-    return not plan.deterministic() or any(
-        used.apply(index).name() in columns for index in range(used.size())
     )
 
 

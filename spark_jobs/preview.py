@@ -13,10 +13,10 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.records import TOO_LARGE, UNENCODABLE, UNROUTABLE
 from shipper.config.rules import sql_column
 from shipper.driver.dispositions import fixed_topics, reasons, rules
-from shipper.driver.pieces import FilePiece, broken_files, uri_of
+from shipper.driver.pieces import FilePiece, broken_files
 from shipper.report.preview import PreviewedLine
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
-from spark_jobs.frame import MISFIT, headers_of_files, records
+from spark_jobs.frame import MISFIT, records
 from spark_jobs.reader import LineLimits, reading
 
 _SHOWN_BYTES = 65_536
@@ -28,7 +28,6 @@ def preview(
 ) -> dict[int, list[PreviewedLine]]:
     """Return the lines of each piece by the piece's split, in the order of the pieces. Notes what
     is wrong with files that cannot be read."""
-    of_file = headers_of_files(spark, pipeline, [uri_of(piece.file) for piece in pieces])
     # Rows are in the order of the pieces and none is left out, so the rows of two reads match one
     # by one.
     with reading(spark, pieces, LineLimits.of(pipeline), partition_bytes=_ONE_TASK) as read:
@@ -45,8 +44,6 @@ def preview(
         lines = found[decode_mark(line.split, found).split]
         one = _previewed(pipeline, line, row, shown)
         one.record = len(lines) + 1
-        if pipeline.records.bundle is not None:
-            one.headers = {name: _text(value) for name, value in of_file.get(line.file_path, ())}
         lines.append(one)
     return found
 

@@ -469,19 +469,6 @@ class Pipeline(Model):
             refuse([(("topic",), why)])
         return quarantine
 
-    @field_validator("delivery")
-    @classmethod
-    def _bundle_fits_chunk(cls, delivery: Delivery, info: ValidationInfo) -> Delivery:
-        records: Records | None = info.data.get("records")
-        bundle = records.bundle if records else None
-        chunk = delivery.chunk_size_bytes
-        if chunk and bundle and "max_bytes" in bundle.model_fields_set and bundle.max_bytes > chunk:
-            raise ValueError(
-                "`records.bundle.max_bytes` is larger than `delivery.chunk_size`: such a bundle "
-                "could never fill"
-            )
-        return delivery
-
     @field_validator("gates")
     @classmethod
     def _checks_fit_the_pipeline(cls, gates: Gates, info: ValidationInfo) -> Gates:
@@ -579,10 +566,9 @@ class Pipeline(Model):
     def transform_digest(self) -> str:
         """Return 12 hex digits over all settings that decide which records a file becomes and where
         they go. A partly shipped file is refused under another digest unless the run says `reship`.
-        The digest does not cover how lines are packed into bundles (ADR 5), nor the records that go
-        to quarantine, since the ledger has these one by one (ADR 9); so neither does it cover the
-        topics that a route allows. An unused part of a pipeline is left out, so that a newer
-        shipper does not take older files for changed."""
+        The digest does not cover the records that go to quarantine, since the ledger has these one
+        by one (ADR 9); so neither does it cover the topics that a route allows. An unused part of a
+        pipeline is left out, so that a newer shipper does not take older files for changed."""
         unused = {
             name for name in ("parse", "drop", "starts_with") if not getattr(self.records, name)
         }
@@ -591,7 +577,7 @@ class Pipeline(Model):
         decides = {
             **deciding_format(self.source.format, self.source.codec, self.source.csv),
             "split_size": self.split_size_bytes,
-            "records": self.records.model_dump(exclude={"bundle", "redact", "avro", *unused}),
+            "records": self.records.model_dump(exclude={"redact", "avro", *unused}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],
         }
         if self.records.redact:

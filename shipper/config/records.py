@@ -32,8 +32,6 @@ from shipper.config.units import Bytes, BytesPerSecond
 #: Columns that every line has before `records.columns`. The last one is shipper's own: the split
 #: that the line lies in.
 GIVEN_COLUMNS = ("value", "file_path", "file_name", "split")
-#: Header of a bundle: how many lines it holds, in decimal digits.
-LINES_HEADER = "shipper-lines"
 #: Rules and reasons share a byte per record.
 MOST_RULES = 60
 #: Reasons of records in quarantine, besides the names of checks with severity `quarantine`.
@@ -145,19 +143,6 @@ def ddl_names(schema: str) -> list[str]:
     return names
 
 
-class Bundle(Model):
-    """Many lines in one Kafka record: joined by `\\n`, their number in the header `shipper-lines`.
-    Lines without a key travel and are stored at a fraction of the cost; consumers must take the
-    bundles apart (docs/reference/consumer-contract.md says how). Everything is still counted in
-    lines. May be changed, or removed, from run to run: it decides how lines are packed, not
-    which."""
-
-    max_bytes: Bytes = Field(default=64_000, ge=1_000, le=64_000_000)
-    """Most bytes in a bundle, uncompressed, `\\n` included. A longer line, or a value without a
-    line's form (null, or with a `\\n` in it), is a bundle of its own. Larger bundles than 64kB gain
-    little; the topic's `max.message.bytes` is their limit, as for any record."""
-
-
 class Records(Model):
     """Rules that make a Kafka record of a line. Each rule is a Spark SQL expression over `value`
     (the line), `file_path`, `file_name`, `window_start` (the time in the file's path),
@@ -194,8 +179,7 @@ class Records(Model):
     """The record's value. The default ships the line's bytes untouched; any string function reads
     them as UTF-8."""
     avro: Avro | None = None
-    """Ship values as Avro, by a schema that the cluster's Schema Registry knows. Not with
-    `bundle`."""
+    """Ship values as Avro, by a schema that the cluster's Schema Registry knows."""
     redact: tuple[Redaction, ...] = Field(
         default=(), max_length=MOST_RULES, examples=[["email", "ipv4"]]
     )
@@ -206,9 +190,7 @@ class Records(Model):
     """Key of the record. A compacted topic takes no record without a key: a record whose key is
     null goes to quarantine as `without_key`, or fails the run without a quarantine. A record with a
     key goes to the partition that Java's default partitioner (murmur2) would choose."""
-    headers: dict[str, str] = Field(
-        default_factory=dict, json_schema_extra={"propertyNames": {"not": {"enum": [LINES_HEADER]}}}
-    )
+    headers: dict[str, str] = Field(default_factory=dict)
     """Header name → expression. A null leaves the header out of that record."""
     timestamp: str | None = None
     """Timestamp of the record (type TIMESTAMP). Without it, or if it is null, the record gets
@@ -218,10 +200,6 @@ class Records(Model):
     as `timestamp`, or fails the run without a quarantine. A topic with
     `message.timestamp.type=LogAppendTime` has no such bounds, and the broker sets all
     timestamps."""
-    bundle: Bundle | None = None
-    """Ship many lines in one Kafka record. Not with `key` or `timestamp`, which belong to one line.
-    `headers` may then depend on the file only (`file_path`, `file_name`, columns made of these): a
-    bundle never holds lines of two files."""
 
     @field_validator("starts_with")
     @classmethod
@@ -266,26 +244,6 @@ class Records(Model):
                 why = f"{name!r} is {other} already, by the case of SQL; choose another name"
                 faults.append(((name, THE_KEY), why))
         refuse(faults)
-        return value
-
-    @field_validator("headers")
-    @classmethod
-    def _count_header_is_ours(cls, value: dict[str, str]) -> dict[str, str]:
-        if LINES_HEADER in value:
-            why = f"{LINES_HEADER!r} is set by shipper: how many lines a bundle holds"
-            refuse([((LINES_HEADER, THE_KEY), f"{why}; choose another name")])
-        return value
-
-    @field_validator("bundle")
-    @classmethod
-    def _bundled_lines_have_nothing_of_their_own(
-        cls, value: Bundle | None, info: ValidationInfo
-    ) -> Bundle | None:
-        refuse(
-            ((), f"`bundle` and `{name}` contradict each other: a bundle is many lines of text")
-            for name in ("key", "timestamp", "avro")
-            if value is not None and info.data.get(name) is not None
-        )
         return value
 
     @property

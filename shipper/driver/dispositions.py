@@ -57,11 +57,7 @@ def crosses_in_blocks(pipeline: Pipeline) -> bool:
     """Return whether no expression looks at a record: they leave as they were read, to one
     topic."""
     mapping = pipeline.records
-    looked_at = (
-        mapping.key is not None
-        or mapping.timestamp is not None
-        or bool(mapping.headers and mapping.bundle is None)
-    )
+    looked_at = mapping.key is not None or mapping.timestamp is not None or bool(mapping.headers)
     return (
         mapping.ships_lines
         and not looked_at

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shipper.report.preview import PreviewedLine
     from shipper.report.repaired import RepairedRecord
     from shipper.report.results import GateResult
-    from shipper.types import FileId, Header
+    from shipper.types import FileId
     from shipper.windows.window import Window
     from shipper.worker.order import Part, ShipOrder
     from shipper.worker.receipt import Receipt, SplitSums
@@ -200,10 +200,6 @@ class Engine(Protocol):
         ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
         noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes the
         faults of files that cannot be read."""
-
-    def headers_of_files(self, uris: Sequence[str]) -> Mapping[str, tuple[Header, ...]]:
-        """Return URI → headers of the file's bundles; empty without bundles. Raises ConfigError for
-        a header that depends on the line."""
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Read files to their end, and note why some cannot be read."""

@@ -727,7 +727,7 @@ def moved_records(
             found.append(Moved(MovedKey(SplitId(one.id, begins), ordinals[0].first, topic), value))
     base = found[0].value
     none_of_these: dict[str, Any] = dict.fromkeys(
-        ("partition", "bundles", "topic_id", "reasons", "swallowed", "filtered")
+        ("partition", "topic_id", "reasons", "swallowed", "filtered")
     )
     for begins, lines, read in zip(starts, one.lines, one.read, strict=True):
         if _end_at(original, begins, context.split_starts(original.id), len(starts)) == lines:
@@ -767,7 +767,6 @@ class _Group:
                 records=before.records + value.records,
                 bytes=before.bytes + value.bytes,
                 checksum=(before.checksum + value.checksum) % _UINT64,
-                bundles=None if value.bundles is None else value.bundles + (before.bundles or 0),
                 reasons=None
                 if value.reasons is None
                 else dict(Counter(before.reasons) + Counter(value.reasons)),

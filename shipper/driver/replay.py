@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import LINES_HEADER, UNREADABLE
+from shipper.config.records import UNREADABLE
 from shipper.config.units import plural
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, UsageError
@@ -286,16 +286,19 @@ def _send(
     run_id: str,
     found: Replayed,
 ) -> None:
-    headers = [(LINES_HEADER, b"1")] if pipeline.records.bundle is not None else []
     for batch in _batches(left):
         until = within(_LANE_SECONDS)
         lane = transactions.begin(until)
         with lane.faults():
             for repaired in batch:
-                own = [*headers, *repaired.headers]
                 at = repaired.timestamp_ms or 0  # librdkafka reads 0 as "now"
                 lane.produce_patiently(
-                    until, repaired.topic, repaired.value, repaired.key, headers=own, timestamp=at
+                    until,
+                    repaired.topic,
+                    repaired.value,
+                    repaired.key,
+                    headers=repaired.headers,
+                    timestamp=at,
                 )
         lane.flush(until)
         with lane.faults():

@@ -16,7 +16,7 @@ from shipper.ledger.records import CHUNKS
 from shipper.ledger.takeover import Takeover
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.types import SplitId
-from shipper.worker.order import BundleOrder, LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
+from shipper.worker.order import LaneOptions, OrderedSplit, QuarantineOrder, ShipOrder
 
 
 def ship_order(
@@ -28,10 +28,9 @@ def ship_order(
     files: Sequence[PlannedFile],
     schema_ids: Mapping[str, int],
 ) -> ShipOrder:
-    """Make the order. ``files``: those that are left. Raises ConfigError for a header of a bundle
-    that depends on the line, SourceError."""
+    """Make the order. ``files``: those that are left. Raises SourceError."""
     pipeline = context.pipeline
-    bundle, delivery, quarantine = pipeline.records.bundle, pipeline.delivery, pipeline.quarantine
+    delivery, quarantine = pipeline.delivery, pipeline.quarantine
     return ShipOrder(
         pipeline=pipeline.key,
         cluster=cluster.name,
@@ -56,9 +55,6 @@ def ship_order(
         listed=frozenset(pipeline.listed_topics()),
         max_topics=pipeline.limits.max_topics,
         splits=_splits(context, taken, files),
-        bundle=BundleOrder(bundle.max_bytes, all_lines=pipeline.records.ships_lines)
-        if bundle
-        else None,
         rules=rules(pipeline),
         reasons=reasons(pipeline),
         quarantine=QuarantineOrder(quarantine.topic, quarantine.keep_bytes) if quarantine else None,
@@ -78,7 +74,6 @@ def _splits(
     pipeline = context.pipeline
     restores_bom = pipeline.records.value == "value" and pipeline.records.avro is None
     in_order = pipeline.delivery.ordering == "file"
-    headers = context.engine.headers_of_files([file.uri for file in files])
     found: dict[int, OrderedSplit] = {}
     count = 0
     for file in files:
@@ -105,7 +100,6 @@ def _splits(
                 etag=file.etag or None,
                 head=(file.head or None) if file.format != UNREADABLE else None,
                 window=file.late_window or file.tick,
-                headers=headers.get(file.uri, ()),
             )
     if len(found) != count:
         raise SourceError(

@@ -39,9 +39,7 @@ class Tally:
 
     chunks: int = 0
     records: int = 0
-    """Records in topics; lines count one by one, also where many share a bundle."""
-    kafka_records: int = 0
-    """The same, or fewer where many lines share a bundle."""
+    """Records in topics."""
     bytes: int = 0
     """Bytes of keys and values, uncompressed."""
     checksum: int = 0
@@ -66,7 +64,6 @@ class Tally:
         self.archived += archived
         if topic:
             self.records += value.records
-            self.kafka_records += value.records if value.bundles is None else value.bundles
             self.checksum = (self.checksum + value.checksum) % _UINT64
         if value.filtered:
             self.filtered.update(value.filtered)
@@ -79,7 +76,6 @@ class Tally:
         """Add the sums of other chunks."""
         self.chunks += other.chunks
         self.records += other.records
-        self.kafka_records += other.kafka_records
         self.bytes += other.bytes
         self.checksum = (self.checksum + other.checksum) % _UINT64
         self.filtered.update(other.filtered)

@@ -60,10 +60,9 @@ class ChunkValue:
     end: bool
     """True if the split ends at ``last``."""
     records: int
-    """Records of this topic in the interval: lines, also where many share a bundle; or lines that
-    were dropped."""
+    """Records of this topic in the interval, or lines that were dropped."""
     bytes: int
-    """Bytes of their keys and values, uncompressed, without what joins the lines of a bundle."""
+    """Bytes of their keys and values, uncompressed."""
     checksum: int
     """Sum over the records of :func:`spark_hash` of their values, modulo 2^64: independent of
     order, partition and batch."""
@@ -73,8 +72,6 @@ class ChunkValue:
     window: str
     partition: int | None = None
     """Partition of all records, if they are in one."""
-    bundles: int | None = None
-    """Kafka records that they were bundled into; None: each is a Kafka record of its own."""
     wire_bytes: int | None = None
     """Approximate bytes on the wire, by the compression that its task saw until then."""
     topic_id: str | None = None

@@ -1,4 +1,4 @@
-"""Topics as a ``read_committed`` consumer sees them: how many lines, and what their values hash to.
+"""Topics as a ``read_committed`` consumer sees them: number of records, and sum of their hashes.
 
 The read-back judges the producer, so it shares no code with it. Besides ``shipper.kafka`` it is the
 only module that imports ``confluent_kafka``, and it imports nothing of ``shipper`` but the config,
@@ -29,7 +29,6 @@ from xxhash import xxh64_intdigest
 
 from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal
-from shipper.config.records import LINES_HEADER
 from shipper.errors import ClusterError, OutcomeUnknown
 
 log = logging.getLogger("shipper.verify.readback")
@@ -67,9 +66,8 @@ class SpanSums:
     """Records and checksum of one partition's span."""
 
     records: int = 0
-    """Number of lines: a bundle counts as its lines."""
     checksum: int = 0
-    """Sum of xxhash64(line), seed 42, modulo 2^64."""
+    """Sum of xxhash64(value), seed 42, modulo 2^64."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Reason → records, in a quarantine topic."""
     begins: int | None = None
@@ -97,17 +95,8 @@ Taker = Callable[[SpanSums, list[Message]], None]
 
 
 def take_records(seen: SpanSums, messages: list[Message]) -> None:
-    """Take each record as a line."""
+    """Take every record."""
     seen.take(list(map(Message.value, messages)))
-
-
-def take_bundles(seen: SpanSums, messages: list[Message]) -> None:
-    """Take each record as a line or a bundle of lines: the consumer contract says how to tell."""
-    lines: list[bytes | None] = []
-    for message in messages:
-        value, count = message.value(), _header(message, LINES_HEADER)
-        lines += [value] if value is None or count in (None, b"1") else value.split(b"\n")
-    seen.take(lines)
 
 
 def take_quarantined(run_id: str) -> Taker:

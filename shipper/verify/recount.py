@@ -21,7 +21,6 @@ from shipper.verify.readback import (
     ReadBack,
     SpanSums,
     Taker,
-    take_bundles,
     take_quarantined,
     take_records,
 )
@@ -101,9 +100,7 @@ def look(
         return "offsets only; nothing was read back"
 
     def taker(topic: str) -> Taker:
-        if topic in quarantine:
-            return take_quarantined(ship.run_id)
-        return take_records if pipeline.records.bundle is None else take_bundles
+        return take_quarantined(ship.run_id) if topic in quarantine else take_records
 
     spans = {
         (one.topic, number): one.spans[number]
@@ -199,7 +196,7 @@ def _compare_offsets(account: Reconciliation, found: Sequence[_Partitions]) -> N
     for one in found:
         total = sum(span.end - span.start for span in one.spans.values())
         expected = Observed(
-            sum(tally.kafka_records for tally in one.sent.values()), f"records sent, {LEDGER}"
+            sum(tally.records for tally in one.sent.values()), f"records sent, {LEDGER}"
         )
         moved = Observed(None, f"({one.fault})") if one.fault else Observed(total, _OFFSETS)
         account.read_back.append(
@@ -207,9 +204,7 @@ def _compare_offsets(account: Reconciliation, found: Sequence[_Partitions]) -> N
         )
         if one.placed and not one.fault:
             for number, span in one.spans.items():
-                sent = Observed(
-                    one.sent.get(number, Tally()).kafka_records, f"records sent, {LEDGER}"
-                )
+                sent = Observed(one.sent.get(number, Tally()).records, f"records sent, {LEDGER}")
                 name = f"{one.topic}, partition {number}"
                 account.partitions.append(
                     Sum(name, (sent, Observed(span.end - span.start, _OFFSETS)), at_least=True)
@@ -291,8 +286,7 @@ def _expired(
         min(begins, spans[number].end) - spans[number].start for number, begins in lost.items()
     )
     missing = sent.records - sum(part.records for part in parts.values())
-    bundled = sent.kafka_records < sent.records
-    if missing <= 0 or not offsets or (missing > offsets and not bundled):
+    if not 0 < missing <= offsets:
         return None
     where = [
         f"partition {number} begins at offset {begins}, and the ship's records at "

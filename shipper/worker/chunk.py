@@ -1,9 +1,6 @@
 """A chunk: the records that go to Kafka, and what the ledger will say of them.
 
-A chunk's values stay in Arrow until a batch is filled with them. Lines that share a Kafka record (a
-bundle) are joined in Arrow: Python sees bundles, never lines. What a bundle of one line holds is
-that line as it is. So every value has a form: a null, which cannot be joined, and a value with a
-``\\n`` in it, which could not be taken apart again, each travel as a bundle of one.
+A chunk's values stay in Arrow until a batch is filled with them.
 """
 
 from __future__ import annotations
@@ -13,15 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shipper.kafka.packed import PackedArray
 from shipper.ledger.records import ChunkValue
 from shipper.types import Header
-
-_SEPARATOR = b"\n"
 
 
 @dataclass(eq=False)
@@ -54,8 +47,6 @@ class Chunk:
     sticky_partition: int | None = None
     """The partition that earlier chunks of its sequence went to, if there are any; the pool chooses
     one for a sequence that begins."""
-    lines: int | None = None
-    """Number of lines, if the records are bundles of lines; None: each record counts as one."""
     split: int = 0
     """Spark's hash of the split that it is of."""
     entry: ChunkValue | None = None
@@ -63,7 +54,7 @@ class Chunk:
     partition: int | None = None
     """Chosen by the lane that sends it."""
     records: int = field(init=False)
-    """Kafka records in it; stays when the records themselves are dropped."""
+    """Number of its records; stays when the records themselves are dropped."""
     serial: int = field(init=False, default=0)
     """The pool's: in which order chunks were submitted."""
     delivered: bool = field(init=False, default=False)
@@ -71,11 +62,6 @@ class Chunk:
 
     def __post_init__(self) -> None:
         self.records = len(self.values)
-
-    @property
-    def counted(self) -> int:
-        """Records, or the lines in them: what people are told."""
-        return self.records if self.lines is None else self.lines
 
     @property
     def needs_partition(self) -> bool:
@@ -126,56 +112,3 @@ def _packed(array: pa.BinaryArray) -> PackedArray:
 
 def header_pairs(row: dict[str, bytes | None]) -> list[Header]:
     return [(name, value) for name, value in row.items() if value is not None]
-
-
-@dataclass(frozen=True)
-class Bundles:
-    """``values[i]`` holds ``lines[i]`` lines, joined by ``\\n``."""
-
-    values: pa.Array
-    lines: list[int]
-
-
-def bundle_values(values: pa.ChunkedArray, max_bytes: int, *, all_lines: bool) -> Bundles:
-    """Join consecutive values into bundles of at most ``max_bytes``, separators included; a longer
-    value is a bundle of its own.
-
-    ``all_lines``: no value holds a ``\\n``, so that none has to be looked for (as it is for a line
-    that nothing has changed).
-    """
-    array = values.combine_chunks()
-    borders = _borders(_ends(array), max_bytes, _alone(array, all_lines))
-    lists = pa.ListArray.from_arrays(pa.array(borders, pa.int32()), array)
-    return Bundles(pc.binary_join(lists, _SEPARATOR), np.diff(borders).tolist())
-
-
-def _ends(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where each value would begin, and the last one end, if a separator followed each."""
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[
-        array.offset : array.offset + len(array) + 1
-    ]
-    return offsets.astype(np.int64) - int(offsets[0]) + np.arange(len(array) + 1)
-
-
-def _alone(array: pa.Array, all_lines: bool) -> npt.NDArray[np.int64]:
-    """Return the numbers of the values that must not be joined."""
-    if all_lines and not array.null_count:
-        return np.empty(0, np.int64)
-    breaks = pc.fill_null(pc.match_substring(array, _SEPARATOR.decode()), True)
-    return np.flatnonzero(breaks.to_numpy(zero_copy_only=False))
-
-
-def _borders(
-    ends: npt.NDArray[np.int64], max_bytes: int, alone: npt.NDArray[np.int64]
-) -> list[int]:
-    """Number of the first value of each bundle, and the end of the last one. A step for each
-    bundle, not for each value."""
-    count = len(ends) - 1
-    stops = np.unique(np.concatenate([alone, alone + 1, [count]]))
-    borders = [0]
-    while (start := borders[-1]) < count:
-        # The last value is followed by no separator: one byte more fits.
-        end = int(np.searchsorted(ends, ends[start] + max_bytes + 1, side="right")) - 1
-        stop = int(stops[np.searchsorted(stops, start, side="right")])
-        borders.append(min(max(start + 1, end), stop))
-    return borders

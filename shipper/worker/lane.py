@@ -213,7 +213,7 @@ class Lane(threading.Thread):
             committed = self._pool.resolve_outcome().answer
             self._note_done([chunk for chunk in left if chunk.ledger_key in committed])
             left = [chunk for chunk in left if chunk.ledger_key not in committed]
-            self.work.retried_records += sum(chunk.counted for chunk in left)
+            self.work.retried_records += sum(chunk.records for chunk in left)
             queue += self._after(cause, left)
 
     def _note_done(self, committed: Sequence[Chunk]) -> None:

@@ -17,7 +17,7 @@ from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import TopicIdWatch
 from shipper.ledger.intervals import Interval
-from shipper.types import Header, SplitId
+from shipper.types import SplitId
 from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import new_seal
 
@@ -64,8 +64,6 @@ class OrderedSplit:
     """Head of the split's file: how the content begins."""
     window: str | None = None
     """Window of the file, if that is not the run's."""
-    headers: tuple[Header, ...] = ()
-    """Headers of each of its bundles: with bundles they depend on the file alone."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +101,6 @@ class LaneOptions:
 
 
 @dataclass(frozen=True)
-class BundleOrder:
-    """Settings of bundles."""
-
-    max_bytes: int
-    """Most bytes in a bundle, separators included."""
-    all_lines: bool
-    """True if values are lines as they were read, so that none can hold a ``\\n``."""
-
-
-@dataclass(frozen=True)
 class QuarantineOrder:
     """Settings of the quarantine for records that cannot be shipped."""
 
@@ -146,8 +134,6 @@ class ShipOrder:
     the column holds names."""
     splits: dict[int, OrderedSplit]
     """Spark's hash of the split (see shipper.driver.files.split_hash) → split."""
-    bundle: BundleOrder | None = None
-    """Settings of bundles; None: every line is a Kafka record."""
     rules: tuple[str, ...] = ()
     """Rules of `records.drop`. The frame's `disposition` column, if there is one, holds an index
     into these and ``reasons`` behind them."""

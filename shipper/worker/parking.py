@@ -68,7 +68,7 @@ class Parking:
         """Return topic → number of records that wait for it."""
         found: dict[str, int] = {}
         for place, chunks in self._waiting.items():
-            found[place.topic] = found.get(place.topic, 0) + sum(chunk.counted for chunk in chunks)
+            found[place.topic] = found.get(place.topic, 0) + sum(chunk.records for chunk in chunks)
         return found
 
     def waiting(self) -> list[Chunk]:
@@ -98,7 +98,7 @@ class Parking:
         return place in self.given_up or self._comes_behind_unsent(chunk)
 
     def park(self, chunk: Chunk, place: ParkingKey) -> None:
-        self.parked_records[chunk.topic] = self.parked_records.get(chunk.topic, 0) + chunk.counted
+        self.parked_records[chunk.topic] = self.parked_records.get(chunk.topic, 0) + chunk.records
         if self._stays_unsent(chunk, place) or not self._fits(chunk):
             self._leave_unsent(chunk)
             return
@@ -135,7 +135,7 @@ class Parking:
         )
 
     def _leave_unsent(self, chunk: Chunk) -> None:
-        self.unsent[chunk.topic] = self.unsent.get(chunk.topic, 0) + chunk.counted
+        self.unsent[chunk.topic] = self.unsent.get(chunk.topic, 0) + chunk.records
         chunk.drop_records()
         if chunk.sequence is None or self._comes_behind_unsent(chunk):
             return

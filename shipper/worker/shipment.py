@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shipper.config.records import LINES_HEADER
 from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
 from shipper.ledger.fold import covered
@@ -24,7 +23,7 @@ from shipper.ledger.quarantine import QuarantineHeaders
 from shipper.ledger.records import ChunkKey, ChunkValue, Entry, spark_hash
 from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
-from shipper.worker.chunk import Chunk, LazyColumn, bundle_values, header_pairs
+from shipper.worker.chunk import Chunk, LazyColumn, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt, add_to
@@ -414,17 +413,6 @@ class _SliceShipment:
             checksum=checksum % _UINT64,
             without=encode_ordinals(runs(missing)) or None,
         )
-        if self._order.bundle is not None:
-            found = bundle_values(
-                values, self._order.bundle.max_bytes, all_lines=self._order.bundle.all_lines
-            )
-            headers = [
-                [(LINES_HEADER, b"%d" % lines), *self._split.headers] for lines in found.lines
-            ]
-            entry = replace(entry, bundles=len(headers))
-            return self._chunk(
-                topic, first, entry, LazyColumn(pa.chunked_array([found.values])), headers=headers
-            )
         return self._chunk(
             topic,
             first,
@@ -487,7 +475,7 @@ class _SliceShipment:
                     ordinals.tolist(),
                     of_part,
                     cut,
-                    *_beside(taken, self._split.headers),
+                    *_beside(taken),
                     strict=True,
                 )
             ]
@@ -556,10 +544,7 @@ class _SliceShipment:
         return Chunk(
             topic,
             values,
-            entry.bytes
-            + (
-                entry.records - len(values) if len(values) else 0
-            ),  # with what joins the lines of bundles
+            entry.bytes,
             encode_chunk_key(self._order.pipeline, ChunkKey(split, first, topic)),
             ledger_value,
             f"{split.file.path} (split at byte {split.start}, records {first + 1}–{entry.last} to "
@@ -568,7 +553,6 @@ class _SliceShipment:
             sticky_partition=self._there.sticky_partition(self._split.id, topic)
             if self._order.in_order
             else None,
-            lines=entry.records,
             split=self._part.split,
             entry=entry,
             **columns,
@@ -603,9 +587,8 @@ def as_read(value: bytes | None, ordinal: int, *, bom: bool) -> bytes | None:
     return UTF8_BOM + (value or b"") if bom and ordinal == 0 else value
 
 
-def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return each row's key, headers and time. ``of_file``: headers for rows without headers of
-    their own."""
+def _beside(rows: pa.Table) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return each row's key, headers and time."""
     key, headers, timestamp = (
         rows.column(name).to_pylist() if name in rows.schema.names else None
         for name in ("key", "headers", "timestamp")
@@ -613,7 +596,7 @@ def _beside(rows: pa.Table, of_file: Sequence[Header]) -> tuple[list[Any], list[
     nothing = [None] * len(rows)
     return (
         key or nothing,
-        [of_file] * len(rows) if headers is None else list(map(header_pairs, headers)),
+        [()] * len(rows) if headers is None else list(map(header_pairs, headers)),
         timestamp or nothing,
     )
 

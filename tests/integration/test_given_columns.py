@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from shipper_tools.dev.console_consumer import read_records, unbundle
 
 from .world import World
 
@@ -54,25 +53,6 @@ def test_each_line_knows_its_place_and_the_time_in_its_path(tmp_path, kafka):
     assert len({start for start, *_ in places(contents["dt=2026-11-01/6/a.log"], SPLIT)}) == 4
     assert set(world.read()) == expected
     assert world.run()["delivered"] == 0
-
-
-@pytest.mark.long
-def test_a_bundle_has_the_time_of_its_file_and_no_line_number(tmp_path, kafka):
-    world = World(tmp_path, kafka.bootstrap)
-    world.write_log("dt=2026-11-01/6/a.log", b"one\ntwo\n")
-    world.write_pipeline(source=SOURCE, records={"bundle": {}, "headers": {"n": "record_number"}})
-    world.fails(code=2, says=r"records\.headers\.n.*depends on the line")
-    world.write_pipeline(
-        source=SOURCE,
-        records={
-            "bundle": {},
-            "headers": {"hour": "date_format(window_start, 'yyyy-MM-dd HH:mm')"},
-        },
-    )
-    world.run()
-    (record,) = read_records(world.bootstrap, world.topic())
-    assert dict(record.headers)["hour"] == b"2026-11-01 06:00"
-    assert unbundle(record.value, record.headers) == [b"one", b"two"]
 
 
 @pytest.mark.long

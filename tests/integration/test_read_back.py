@@ -17,7 +17,6 @@ from shipper.verify.readback import (
     ReadBack,
     SpanSums,
     Taker,
-    take_bundles,
     take_quarantined,
     take_records,
 )
@@ -100,17 +99,6 @@ def test_aborted_records_and_control_records_take_offsets_and_are_not_seen(topic
     wait_until(lambda: topic.ends() == [4])  # the markers are written a moment after the answer
     [seen] = topic.read()
     assert (seen.records, seen.checksum) == (1, hashes(b"committed"))
-
-
-def test_bundles_count_as_the_lines_that_they_hold(topic: Topic) -> None:
-    topic.write(b"a\nb\n\nc", headers=[("shipper-lines", b"4"), ("file", b"x")])
-    topic.write(b"one\nwith a break", headers=[("shipper-lines", b"1")])
-    topic.write(b"no\nheader", None)
-    [seen] = topic.read(take_bundles)
-    assert (seen.records, seen.checksum) == (
-        7,
-        hashes(b"a", b"b", b"", b"c", b"one\nwith a break", b"no\nheader", None),
-    )
 
 
 def test_of_a_quarantine_topic_only_records_of_the_run_count_by_reason(topic: Topic) -> None:

@@ -78,7 +78,7 @@ right_keys = st.sampled_from(
         b'[1,"snapshot","web"]',
     ]
 )
-NAMES = """last end records bytes checksum digest generation run_id window partition bundles wire_bytes parked reasons ordinals
+NAMES = """last end records bytes checksum digest generation run_id window partition wire_bytes parked reasons ordinals
 without filtered splits spark etag read replay topic tasks lanes host pid held seconds attempt ended manifest sha256 entries
 before by at reason instead_of later"""  # noqa: E501
 names = st.sampled_from(NAMES.split())

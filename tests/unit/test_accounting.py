@@ -25,7 +25,6 @@ def value(
     checksum=0,
     partition=0,
     end=False,
-    bundles=None,
     reasons=None,
     filtered=None,
 ):
@@ -41,7 +40,6 @@ def value(
         run_id="r",
         window="w",
         partition=partition,
-        bundles=bundles,
         reasons=reasons,
         filtered=filtered,
     )

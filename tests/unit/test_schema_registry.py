@@ -84,7 +84,6 @@ def faults_of(
         (RIGHT, CLUSTER + REGISTRY, ""),
         (RIGHT, CLUSTER, "web.yaml:6:3: records.avro: cluster 'local' has no `schema_registry`"),
         (RIGHT.replace("type: record", "type: long"), CLUSTER + REGISTRY, "the schema must be a record's"),  # noqa: E501
-        (RIGHT + "  bundle: {}\n", CLUSTER + REGISTRY, "`bundle` and `avro` contradict each other"),
         (RIGHT + "    subject: '{name}'\n", CLUSTER + REGISTRY, "{name} is not known; {topic} is "
             "the only placeholder"),
         (

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shipper.config.records import LINES_HEADER
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
@@ -95,22 +94,6 @@ def read_records(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> 
     return [
         _record(line, marks) for line in _read(bootstrap, topic, marks, _FIELDS, timeout_seconds)
     ]
-
-
-def unbundle(
-    value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
-) -> list[bytes | None]:
-    """The lines of one Kafka record, as a consumer takes them
-    (docs/reference/consumer-contract.md): of a bundle as many as its header says; any other
-    record is one line.
-
-    Raises ValueError if the value does not hold that many.
-    """
-    count = int(dict(headers).get(LINES_HEADER) or 1)
-    lines: list[bytes | None] = [value] if value is None or count == 1 else [*value.split(b"\n")]
-    if len(lines) != count:
-        raise ValueError(f"{LINES_HEADER} says {count} lines, and the value holds {len(lines)}")
-    return lines
 
 
 def _record(line: bytes, marks: _Marks) -> ReadRecord:
