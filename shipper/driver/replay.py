@@ -297,7 +297,7 @@ def _send(
                     repaired.topic,
                     repaired.value,
                     repaired.key,
-                    headers=repaired.headers,
+                    headers=[*repaired.headers],
                     timestamp=at,
                 )
         lane.flush(until)

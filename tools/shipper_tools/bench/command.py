@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
@@ -37,7 +38,13 @@ app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown
 
 @app.command(epilog=EPILOG)
 def bench(
-    scenario: Annotated[str, typer.Argument(help=_SCENARIOS_HELP)],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO|RESULT.json",
+            help=f"{_SCENARIOS_HELP}. A kept result is shown, and nothing is measured.",
+        ),
+    ],
     rtt: Annotated[
         str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")
     ] = None,
@@ -52,16 +59,21 @@ def bench(
     peers: Annotated[
         Path | None, typer.Option(help="Folder with the peers that were built.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json and .html.")] = Path(
-        "bench/results"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json.")] = Path("bench/results"),
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Draw a page with plots; a new file.")
+    ] = None,
 ) -> None:
-    """Measures throughput on a real broker on this machine: bare producers, or from files to the
+    """Measure throughput on a real broker on this machine: bare producers, or from files to the
     topic; near or far.
 
-    Every contender in turn, several rounds; median and spread. What it finds is kept as JSON and as
-    a page with plots.
+    Every contender in turn, several rounds; median and spread. The result is kept as JSON.
     """
+    if page and page.exists():
+        raise _exists(page)
+    if scenario.endswith(".json"):
+        _show(_kept(Path(scenario)), page)
+        return
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     given: dict[str, Any] = {
@@ -80,7 +92,8 @@ def bench(
         err.print(line, markup=False, soft_wrap=True)
 
     result = _run(told, peers, say)
-    _leave(result, out, say)
+    say(str(result.write(out)))
+    _show(result, page)
     ours_failed = any(m.error and m.contender.ours for m in result.measurements)
     raise typer.Exit(1 if not result.summaries or ours_failed else 0)
 
@@ -118,11 +131,31 @@ def _run(scenario: Scenario, peers: Path | None, say: Say) -> BenchResult:
     )
 
 
-def _leave(result: BenchResult, out: Path, say: Say) -> None:
-    """Write the files, and print the tables."""
+def _kept(path: Path) -> BenchResult:
+    """Read a result that was kept. Raises UsageError."""
+    try:
+        return BenchResult.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValidationError as error:
+        raise UsageError(f"{path} is no result of `shipper bench`.") from error
+
+
+def _exists(page: Path) -> UsageError:
+    text = f"{page} exists already and was not changed. Name another file with --page."
+    return UsageError(text, code="SHIP-103")
+
+
+def _show(result: BenchResult, page: Path | None) -> None:
+    """Print the tables, and write the page. Raises UsageError for a page that exists."""
     from shipper_tools.bench.page import COLUMNS, by_case, cells, render
 
-    paths = result.write(out, render(result))
+    if page is not None:
+        try:
+            with page.open("x", encoding="utf-8") as file:
+                file.write(render(result))
+        except FileExistsError as error:
+            raise _exists(page) from error
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     for case, summaries in by_case(result):
         table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
@@ -133,7 +166,6 @@ def _leave(result: BenchResult, out: Path, say: Say) -> None:
         console.print(table, "")
     for note in result.notes:
         console.print(note, style="yellow")
-    say(f"{paths[0]} and {paths[1].name}")
 
 
 def _list(option: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...] | None:

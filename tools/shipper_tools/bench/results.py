@@ -14,19 +14,19 @@ from shipper.config.units import write_size
 
 
 class _ResultModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Part of a result. An earlier version may have written fields that are gone since."""
 
 
 class Case(_ResultModel):
-    """Conditions that are the same for every contender."""
+    """Conditions that are the same for every contender; those of earlier versions too."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     rtt_ms: float = 0.0
     """Round trip to the broker; at 0 there is no proxy in between."""
     request_delay_ms: float = 0.0
     """Time that the broker takes for each request of a connection, one request after the other."""
-    record_bytes: int | None = 1000
+    record_bytes: int | None = None
     """Size of random records; None: log lines."""
     compression: str = "none"
     partitions: int = 1
@@ -44,13 +44,14 @@ class Case(_ResultModel):
             "log lines" if self.record_bytes is None else f"{write_size(self.record_bytes)} random"
         ]
         parts += [self.compression] if self.compression != "none" else []
+        parts += [f"{name} {value}" for name, value in (self.model_extra or {}).items()]
         return " · ".join(parts)
 
 
 class Contender(_ResultModel):
     """Sender of records, with its settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     name: str
     ours: bool = False
@@ -153,18 +154,12 @@ class BenchResult(_ResultModel):
     summaries: list[Summary] = Field(default_factory=list)
     measurements: list[Measurement] = Field(default_factory=list)
 
-    def write(self, folder: Path, page: str) -> tuple[Path, Path]:
-        """Write ``DATE-NAME.json`` and ``.html`` to ``folder``, over those of the same day and
-        name."""
+    def write(self, folder: Path) -> Path:
+        """Write ``DATE-NAME.json`` to ``folder``, over that of the same day and name."""
         folder.mkdir(parents=True, exist_ok=True)
-        document, html = (
-            folder / f"{self.date:%Y-%m-%d}-{self.name}.{end}" for end in ("json", "html")
-        )
-        document.write_text(
-            self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8"
-        )
-        html.write_text(page, encoding="utf-8")
-        return document, html
+        path = folder / f"{self.date:%Y-%m-%d}-{self.name}.json"
+        path.write_text(self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
+        return path
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
