@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -68,11 +68,10 @@ class Files:
         bootstrap: str,
         case: Case,
         topic: str,
-        jars: Sequence[Path] = (),
         cores: int | None = None,
     ) -> str:
-        """Write a pipeline with a cluster of its own, and return its name. ``jars``: for Spark;
-        ``cores``: its tasks at a time."""
+        """Write a pipeline with a cluster of its own, and return its name. ``cores``: its
+        tasks at a time."""
         name = f"p{len(self.pipelines)}"
         self._write(
             "clusters",
@@ -88,10 +87,7 @@ class Files:
             "topic": topic,
             "clusters": [name],
             "delivery": {"compression": case.compression},
-            "runner": {
-                "conf": {"spark.jars": ",".join(map(str, jars))} if jars else {},
-                **({"cores": cores} if cores else {}),
-            },
+            "runner": {"cores": cores} if cores else {},
             "runs_uri": str(self._folder / "runs"),
         }
         self._write("pipelines", name, given)

@@ -48,15 +48,13 @@ def _commit() -> str:
     return said.stdout.strip() or metadata.version("shipper")
 
 
-def process_seconds(process: psutil.Process, *, with_reaped: bool = False) -> float:
-    """Return user and system time of a process in seconds; 0 if it is gone. ``with_reaped``: and of
-    its children that have ended."""
+def process_seconds(process: psutil.Process) -> float:
+    """Return user and system time of a process in seconds; 0 if it is gone."""
     try:
         used = process.cpu_times()
     except psutil.NoSuchProcess:
         return 0.0
-    reaped = used.children_user + used.children_system if with_reaped else 0.0
-    return float(used.user + used.system + reaped)
+    return float(used.user + used.system)
 
 
 def ended_children_seconds() -> float:

@@ -71,12 +71,12 @@ class Measurement(_ResultModel):
     bytes: int = 0
     """Of values, uncompressed."""
     seconds: float = 0.0
-    """From the first record handed over to the last one acknowledged or committed; end to end: the
-    ship step; cold: the process."""
+    """From the first record handed over to the last one acknowledged or committed; from files: of
+    the process."""
     opening_seconds: float | None = None
     """Time before that: connections, lanes."""
     cpu_seconds: dict[str, float] = Field(default_factory=dict)
-    """By kind of process: client (its start included), or driver, jvm and worker; broker; proxy."""
+    """By kind of process: client (its start included), broker, proxy."""
     peak_bytes: int | None = None
     """Cold: most memory of all processes of a contender at once (PSS)."""
     error: str | None = None

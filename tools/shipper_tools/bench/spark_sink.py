@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 _PRODUCER = {"acks": "all", "linger.ms": "100", "batch.size": "1000000"}
 
@@ -37,11 +36,6 @@ def sink_jars(peers_folder: Path | None, say: Callable[[str], None]) -> list[Pat
     return jars
 
 
-def write(spark: SparkSession, source: str, options: dict[str, str]) -> None:
-    """Send the lines of the text files in a folder."""
-    spark.read.text(source).select(F.col("value")).write.format("kafka").options(**options).save()
-
-
 def main() -> None:
     told = json.loads(sys.argv[1])
     builder = SparkSession.builder.master("local[2]").config("spark.jars", told["jars"])
@@ -50,7 +44,8 @@ def main() -> None:
         .config("spark.driver.memory", "2g")
         .getOrCreate()
     )
-    write(spark, told["input"], told["options"])
+    lines = spark.read.text(told["input"]).select("value")
+    lines.write.format("kafka").options(**told["options"]).save()
     spark.stop()
 
 
