@@ -12,7 +12,6 @@ from in_process import Command
 from shipper.config.retired import RETIRED
 
 _TO_COME = {
-    "records.bundle",
     "shipper diff",
     "shipper environment",
     "shipper index",
