@@ -331,10 +331,12 @@ def repair(
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        out.say(
-            f"{done.place} of {ledger.log.topic} ({done.why}) is repaired. The new record is "
-            f"at {done.behind}"
+        new = (
+            "A tombstone was written after it: its key has no earlier value"
+            if done.restored is None
+            else f"The earlier value of its key, of offset {done.restored}, was written after it"
         )
+        out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is repaired. {new}.")
 
 
 @app.command(
@@ -511,4 +513,4 @@ def archive(
             f"keeps {plural(done.left, 'record')}, and the archive has "
             f"{plural(done.archived, 'record')}"
         )
-        out.say(f"{text} {done.manifest or ''}")
+        out.say(f"{text}{f', from {done.manifest} on' if done.manifest else ''}.")

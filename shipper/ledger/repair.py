@@ -44,8 +44,9 @@ class RepairResult:
     place: str
     """Place as PARTITION:OFFSET."""
     why: str
-    behind: str
-    """Description of what was written after the record, so that compaction removes the record."""
+    restored: int | None
+    """Offset of the key's earlier value, which was written once more after the record; None: a
+    tombstone was."""
     generation: int
 
 
@@ -111,11 +112,6 @@ def repair(
     settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
     with sole_run(mended, settings, cluster, pipeline, run_id, say) as generation:
         latest = _latest(mended, chosen, about) if about else None  # now that nobody else can write
-        behind = (
-            "a tombstone"
-            if latest is None
-            else f"what its key said before, at offset {latest.offset}"
-        )
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
             try:
@@ -128,7 +124,7 @@ def repair(
                 ) from fault
         else:
             mended.write_control([entry])
-    return RepairResult(where, chosen.why, behind, generation)
+    return RepairResult(where, chosen.why, None if latest is None else latest.offset, generation)
 
 
 def _about(pipeline: str, damage: Damage) -> Subject | None:

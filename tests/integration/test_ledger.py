@@ -461,11 +461,13 @@ class TestRepair:
             world.shipper("ledger", "repair", world.name, "local", "--record", "1:0").returncode
             == 2
         )
+        restored = {}
         for place in places:
-            done = world.shipper(
-                "ledger", "repair", world.name, "local", "--record", place, "--json"
-            )
+            repair = ("ledger", "repair", world.name, "local", "--record", place)
+            done = world.shipper(*repair, "--json")
             assert done.returncode == 0, done.stderr
+            restored[place] = json.loads(done.stdout)["restored"]
+        assert restored == {"0:0": None, "1:1": 0, "1:2": None}
         assert damaged_places(world) == (0, {})
         # What the damaged record had replaced is there again, behind it: compaction cannot take it
         # away.
