@@ -253,7 +253,7 @@ def validate(
         if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
             err.say(f"These pipelines are broken too: {', '.join(sorted(held_up))}.", "red")
         counted = f"{plural(len(pipelines), 'pipeline')} and {plural(len(clusters), 'cluster')}"
-        right = f"{counted} {'is' if (len(pipelines), len(clusters)) == (1, 0) else 'are'} right"
+        right = f"{counted} are right"
         if faults:
             counts = f"{plural(len(faults), 'fault')}. {right} so far."
             err.say(with_code(counts, ConfigError.code), "bold red")

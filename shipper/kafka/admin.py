@@ -492,8 +492,9 @@ class ClusterAdmin(ClientOwner):
             if fault.name == but:
                 return None
             if remedy and is_refusal(fault.name):
+                remedy = f" {remedy}" if "AUTHORIZATION" in fault.name else ""
                 raise ClusterRefuses(
-                    f"cluster {self._name}: {what}: {fault.text} {remedy}"
+                    f"cluster {self._name}: {what}: {fault.text}{remedy}"
                 ) from error
             raise self._failed(what, fault) from error
 

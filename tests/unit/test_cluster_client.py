@@ -7,13 +7,13 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import is_transactional
-from shipper.errors import ClusterError, OutcomeUnknown
+from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka import admin as module
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
@@ -43,14 +43,18 @@ def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(
 
 
 class Creating:
-    """An AdminClient whose cluster has just created the topics; brokers learn of them later."""
+    """An AdminClient whose cluster has just created the topics; brokers learn of them later. Or it
+    refuses to create them."""
 
-    def __init__(self, client: AdminClient) -> None:
-        self._client = client
+    def __init__(self, client: AdminClient, refuses: int | None = None) -> None:
+        self._client, self._refuses = client, refuses
 
     def create_topics(self, topics: list[NewTopic], **options: Any) -> dict[str, Future[None]]:
         done: Future[None] = Future()
-        done.set_result(None)
+        if self._refuses is None:
+            done.set_result(None)
+        else:
+            done.set_exception(KafkaException(KafkaError(self._refuses)))
         return {topic.topic: done for topic in topics}
 
     def __getattr__(self, name: str) -> Any:
@@ -86,6 +90,25 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
         client._client = Creating(client._client)  # type: ignore[assignment]
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
             client.create_topics({"new": 1})
+
+
+@pytest.mark.parametrize(
+    ("fault", "lacks_a_right"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, True),
+        (KafkaError.TOPIC_EXCEPTION, False),
+        (KafkaError.POLICY_VIOLATION, False),
+    ],
+)
+def test_a_right_is_asked_for_only_where_one_is_missing(fault: int, lacks_a_right: bool) -> None:
+    with mock_cluster() as broker:
+        client = ClusterClient(
+            Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
+        )
+        client._client = Creating(client._client, fault)  # type: ignore[assignment]
+        with pytest.raises(ClusterRefuses) as refused:
+            client.create_topics({"new": 1})
+        assert ("Grant Create" in refused.value.message) is lacks_a_right
 
 
 def _pipeline() -> Pipeline:
