@@ -396,7 +396,7 @@ class LiveHour(Record):
             self.airflow.stop()
             time.sleep(self.random.uniform(10, 120))
             self.airflow.launch()
-            self.airflow.wait_ready(within_seconds=400)
+            self.airflow.wait_ready()
 
     def a_run(self) -> Run | None:
         """Return a run that succeeded lately."""

@@ -173,7 +173,7 @@ def test_no_run_fails_that_has_nothing_wrong(airflow: Airflow, kafka: KafkaServe
             print(f"{time.monotonic() - began:.0f} s: Airflow is restarted after {done} runs")
             airflow.stop()
             airflow.launch()
-            airflow.wait_ready(within_seconds=400)
+            airflow.wait_ready()
     pause(airflow, paused=True)  # then nothing new begins, and no run changes its state
     found, minutes = runs(airflow), (time.monotonic() - began) / 60
     tasks = everything(airflow, "dags/~/dagRuns/~/taskInstances", "task_instances")

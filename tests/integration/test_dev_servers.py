@@ -99,6 +99,9 @@ def test_up_status_and_down_tell_the_truth(home: Path) -> None:
     assert json.loads(status.stdout)["kafka"]["bootstrap"] == bootstrap
     assert json.loads(up.stdout) == json.loads(status.stdout)
 
+    nope = dev(home, "read", "nope")
+    assert (nope.returncode, nope.stderr.rstrip()[-10:]) == (2, "[SHIP-101]")
+
     again = dev(home, "up", "kafka")
     assert again.returncode == 0
     assert "kafka runs already" in again.stderr
@@ -191,6 +194,7 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None
 
     assert up.returncode == 1
     assert f"port {port} on 127.0.0.1 is taken by another process" in up.stderr
+    assert (up.stderr.count("[SHIP-"), up.stderr.rstrip()[-10:]) == (1, "[SHIP-952]")
     assert "shipper dev up kafka --port" in up.stderr
     assert up.stdout == ""
     assert not (home / "kafka").exists()

@@ -24,7 +24,7 @@ from shipper.errors import (
 from shipper.report.message import one_sentence
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
+_PACKAGES = ("shipper", "spark_jobs", "shipper_airflow", "tools/shipper_tools")
 #: Every code that was ever given. A code is added at the end, and none is given again: people
 #: search for it, and alerts name it.
 _GIVEN = """
@@ -39,6 +39,7 @@ _GIVEN = """
 701 702
 801 802 803 804 805 806
 901 902 903
+951 952 953
 """
 #: Codes whose errors can no longer happen.
 _RETIRED = ""

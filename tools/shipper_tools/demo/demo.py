@@ -40,7 +40,7 @@ from shipper_tools.demo.config import (
     TOPICS,
     write_config,
 )
-from shipper_tools.demo.watch import find_dag, follow, scheduled_run, wait_for
+from shipper_tools.demo.watch import find_dag, follow, scheduled_run
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
@@ -93,17 +93,15 @@ class _Demo:
         self._kafka = KafkaServer(folder / "kafka", die_with_parent=True, say=self._say)
         self._s3 = S3Server(folder / "s3", die_with_parent=True, say=self._say)
         environment = {"SHIPPER_CONFIG": str(folder / "config"), SECRET_VARIABLE: SECRET_KEY}
-        self._airflow = Airflow(folder / "airflow", environment)
+        self._airflow = Airflow(folder / "airflow", environment, say=self._say)
 
     def run(self, lines: int, keep: bool) -> None:
         with self._kafka, self._s3:
             try:
                 self._prepare(lines)
                 self._say("the scheduler finds a window that is due, and runs the DAG")
-                run_id = wait_for(
-                    "a scheduled run",
-                    lambda: scheduled_run(self._airflow, PIPELINE),
-                    within_seconds=60,
+                run_id = self._airflow.wait(
+                    "start a scheduled run", lambda: scheduled_run(self._airflow, PIPELINE)
                 )
                 self._follow(run_id, expected=lines)
                 self._say("the same window once more, triggered with window_start and window_end")
@@ -144,7 +142,7 @@ class _Demo:
         )
         with self._console.status("waiting for Airflow"):
             self._airflow.wait_ready()
-            wait_for("the DAG", lambda: find_dag(self._airflow, PIPELINE), within_seconds=60)
+            self._airflow.wait("make the DAG", lambda: find_dag(self._airflow, PIPELINE))
         self._say(f"Airflow is up at {self._airflow.url} and has made a DAG of it")
         self._airflow.call("PATCH", f"dags/{PIPELINE}", {"is_paused": False})
 

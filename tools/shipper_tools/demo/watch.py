@@ -3,9 +3,8 @@ said."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from rich.console import Console
@@ -13,21 +12,7 @@ from rich.text import Text
 
 from shipper_tools.dev.airflow import Airflow, AirflowError
 
-T = TypeVar("T")
-
-_POLL_SECONDS = 1.0
-_RUN_WITHIN_SECONDS = 300.0
 _LOG_LINES = 30
-
-
-def wait_for(what: str, look: Callable[[], T | None], within_seconds: float) -> T:
-    """What ``look`` finds in the end. Raises AirflowError."""
-    deadline = time.monotonic() + within_seconds
-    while (found := look()) is None:
-        if time.monotonic() > deadline:
-            raise AirflowError(f"{what} did not happen within {within_seconds:.0f} seconds")
-        time.sleep(_POLL_SECONDS)
-    return found
 
 
 def find_dag(airflow: Airflow, dag_id: str) -> bool | None:
@@ -50,7 +35,8 @@ def scheduled_run(airflow: Airflow, dag_id: str) -> str | None:
 def follow(airflow: Airflow, dag_id: str, run_id: str, console: Console) -> None:
     """Shows the tasks of a run as they end, and returns when the run has succeeded.
 
-    Raises AirflowError with the failed task's last lines if it fails, or takes too long.
+    Raises AirflowError with the failed task's last lines if it fails, ServerDied if Airflow makes
+    no progress.
     """
     url = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}"
     shown: set[str] = set()
@@ -67,7 +53,7 @@ def follow(airflow: Airflow, dag_id: str, run_id: str, console: Console) -> None
         return state == "success" or None
 
     with console.status("Airflow is at work"):
-        wait_for(f"the end of the run {run_id}", over, _RUN_WITHIN_SECONDS)
+        airflow.wait(f"finish the run {run_id}", over)
 
 
 _MARKS = {

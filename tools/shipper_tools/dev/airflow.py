@@ -47,7 +47,7 @@ class Airflow(Server):
     """
 
     title = "Airflow"
-    ready_within_seconds = 150.0
+    silent_seconds = 150.0
     #: Its API server takes some five. Its scheduler never ends by itself: it waits for idle
     #: workers, who wait for their queue (3.3, LocalExecutor).
     stop_within_seconds = 8.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.servers import ServerName
 from shipper_tools.dev.state import ServerState, dev_home, load
+
+if TYPE_CHECKING:
+    from shipper.kafka.client import ClusterClient
 
 app = typer.Typer(
     name="dev",
@@ -147,7 +150,8 @@ def status(as_json: AsJson = False) -> None:
         if server is None:
             table.add_row(name, "down", "", "", "")
         else:
-            state = "running" if server.running else "died (see its logs/)"
+            alive = "running" if server.ready else "starting"
+            state = alive if server.running else "died (see its logs/)"
             table.add_row(name, state, _addresses(server), _pids(server), _short(server.directory))
     Console().print(table)
     raise typer.Exit(1 if died else 0)
@@ -161,12 +165,16 @@ def topic(
     ] = 3,
 ) -> None:
     """Create topics on the Kafka of `shipper dev up`; one that is there stays as it is."""
-    from shipper.config.cluster import Cluster
-    from shipper.kafka.client import ClusterClient
+    from shipper.config.rules import check_topic
 
-    where = {"cluster": "dev", "bootstrap": _address(ServerName.KAFKA)}
-    client = ClusterClient(Cluster.model_validate(where))
-    client.create_topics(dict.fromkeys(names, partitions))
+    for name in names:
+        try:
+            check_topic(name)
+        except ValueError as error:
+            raise UsageError(
+                f"{name!r} cannot be created: {error}. Nothing was created."
+            ) from error
+    _kafka().create_topics(dict.fromkeys(names, partitions))
     for name in names:
         _print(f"topic {name} is there")
 
@@ -177,6 +185,11 @@ def read(name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the 
     one per line."""
     from shipper_tools.dev.console_consumer import read_topic
 
+    if name not in _kafka().topics():
+        raise UsageError(
+            f"There is no topic {visible(name)} on the Kafka of `shipper dev up`. `shipper dev "
+            "topic NAME` creates one."
+        )
     for value in read_topic(_address(ServerName.KAFKA), name):
         if sys.stdout.isatty():
             print(visible(value.decode(errors="replace")))
@@ -210,6 +223,15 @@ def put(
     _print(
         f"{len(files)} {'file is' if len(files) == 1 else 'files are'} in s3a://{bucket}/{prefix}"
     )
+
+
+def _kafka() -> ClusterClient:
+    """Return a client of the Kafka of `shipper dev up`. Raises UsageError."""
+    from shipper.config.cluster import Cluster
+    from shipper.kafka.client import ClusterClient
+
+    where = {"cluster": "dev", "bootstrap": _address(ServerName.KAFKA)}
+    return ClusterClient(Cluster.model_validate(where))
 
 
 def _address(name: ServerName) -> str:

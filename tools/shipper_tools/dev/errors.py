@@ -17,10 +17,13 @@ from shipper.errors import ShipperError
 class DevServerError(ShipperError):
     """Root of the dev servers' errors."""
 
+    code = "SHIP-951"
+
 
 class PortTaken(DevServerError):
+    code = "SHIP-952"
     retriable = True
 
 
 class ServerDied(DevServerError):
-    pass
+    code = "SHIP-953"

@@ -76,7 +76,7 @@ class PostgresServer(Server):
     """
 
     title = "PostgreSQL"
-    ready_within_seconds = 60.0
+    silent_seconds = 60.0
 
     @property
     def url(self) -> str:

@@ -45,9 +45,9 @@ class SecureKafka(SecuredKafka):
         """Of the open listener first, which the other dev commands use."""
         return {"open": self.address, "secure": self.bootstrap}
 
-    def wait_ready(self, within_seconds: float | None = None) -> None:
+    def wait_ready(self) -> None:
         """Grant the user's rights too, and write the cluster file."""
-        super().wait_ready(within_seconds)
+        super().wait_ready()
         self.grant(USER, RIGHTS)
         cluster_file = self.directory / "secure.yaml"
         text = f"""\

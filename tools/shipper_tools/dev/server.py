@@ -3,13 +3,15 @@ stopped, its last words kept."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self, TypedDict
+from typing import ClassVar, Self, TypedDict, TypeVar
 
 from shipper.jars import Say
 from shipper.processes import ProcessId
@@ -17,8 +19,12 @@ from shipper_tools.dev.errors import PortTaken, ServerDied
 from shipper_tools.dev.ports import LOOPBACK, free_port, why_unusable
 from shipper_tools.dev.process import ServerProcess, spawn, stop_family
 
+T = TypeVar("T")
+
 STOP_WITHIN_SECONDS = 20.0
 _LAST_LINES = 25
+_LOOKS_EVERY_SECONDS, _TELLS_EVERY_SECONDS = 2.0, 30.0
+_NUMBERS = re.compile(r"\d+")
 
 
 class ServerOptions(TypedDict, total=False):
@@ -46,7 +52,8 @@ class Server(ABC):
     """
 
     title: ClassVar[str]
-    ready_within_seconds: ClassVar[float] = 90.0
+    silent_seconds: ClassVar[float] = 90.0
+    """Longest time without progress while something is waited for."""
     stop_within_seconds: ClassVar[float] = STOP_WITHIN_SECONDS
     poll_seconds: ClassVar[float] = 0.05
 
@@ -95,8 +102,8 @@ class Server(ABC):
 
         Raises:
             PortTaken: somebody else listens on the port; nothing was started. ServerDied: a process
-            stopped or did not answer in time; the message ends with its last lines. DevServerError,
-            JarsUnavailable: what the server needs is not there.
+            stopped, or neither answered nor made progress; the message ends with its last lines.
+            DevServerError, JarsUnavailable: what the server needs is not there.
         """
         self.launch()
         self.wait_ready()
@@ -114,10 +121,14 @@ class Server(ABC):
             self.stop()
             raise
 
-    def wait_ready(self, within_seconds: float | None = None) -> None:
-        """Carry out the second half of :meth:`start`. Stops the processes if they do not answer in
-        time, or on Ctrl-C."""
-        self._wait(self._answers, within_seconds or self.ready_within_seconds)
+    def wait_ready(self) -> None:
+        """Carry out the second half of :meth:`start`. Stops the processes if they do not answer, or
+        on Ctrl-C."""
+        try:
+            self.wait("answer", self._answers)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End the processes, the last one first, with what they started: TERM, and KILL if that
@@ -178,27 +189,54 @@ class Server(ABC):
                 f"The data of {self.title} in {self.directory} cannot be made. It said:\n{said}"
             )
 
-    def _wait(self, holds: Callable[[], object], within_seconds: float) -> None:
-        deadline = time.monotonic() + within_seconds
-        try:
-            while not holds():
-                if not self._parts:
-                    raise ServerDied(f"{self.title} in {self.directory} was not launched.")
-                for name, part in self._parts.items():
-                    if (code := part.exit_code()) is not None:
-                        raise ServerDied(
-                            f"{self.title} stopped while starting ({name}: exit code "
-                            f"{code}).{self._last_words()}"
-                        )
-                if time.monotonic() > deadline:
-                    raise ServerDied(
-                        f"{self.title} did not answer within {within_seconds:.0f} "
-                        f"seconds.{self._last_words()}"
-                    )
-                time.sleep(self.poll_seconds)
-        except BaseException:
-            self.stop()
-            raise
+    def wait(self, what: str, look: Callable[[], T | None]) -> T:
+        """Return what ``look`` returns, once that is true, and say every 30 s that it takes longer.
+        ``what``: what the server is to do.
+
+        There is no limit of time while the logs show progress: lines of a new kind, since some
+        lines come again and again from a server that does not get on. Raises ServerDied.
+        """
+        began = moved = looked = told = time.monotonic()
+        kinds, since = 0, time.time()
+        while not (found := look()):
+            self._check_alive()
+            now = time.monotonic()
+            if now > looked + _LOOKS_EVERY_SECONDS:
+                looked = now
+                if (more := self._kinds_of_lines(since)) > kinds:
+                    kinds, moved = more, now
+            if now > moved + self.silent_seconds:
+                raise ServerDied(
+                    f"{self.title} did not {what}, and its logs show no progress for "
+                    f"{self.silent_seconds:.0f} s.{_busy()}{self._last_words()}"
+                )
+            if now > told + _TELLS_EVERY_SECONDS:
+                told = now
+                self._say(f"{self.title} is still to {what}, after {now - began:.0f} s.{_busy()}")
+            time.sleep(self.poll_seconds)
+        return found
+
+    def _check_alive(self) -> None:
+        if not self._parts:
+            raise ServerDied(f"{self.title} in {self.directory} was not launched.")
+        for name, part in self._parts.items():
+            if (code := part.exit_code()) is not None:
+                raise ServerDied(
+                    f"{self.title} stopped ({name}: exit code {code}).{self._last_words()}"
+                )
+
+    def _kinds_of_lines(self, since: float) -> int:
+        """Return the number of lines that differ in more than numbers, in all logs that were
+        written to ``since`` then (seconds since the epoch)."""
+        logs = (self.directory / "logs").rglob("*.log")
+        return len(
+            {
+                _NUMBERS.sub("", line)
+                for log in logs
+                if log.stat().st_mtime >= since
+                for line in log.read_text(errors="replace").splitlines()
+            }
+        )
 
     def _last_words(self) -> str:
         logs = self.directory / "logs"
@@ -208,3 +246,9 @@ class Server(ABC):
             for line in log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
         ]
         return "\n".join([" Its last words:", *words, f"(all of them: {logs})"])
+
+
+def _busy() -> str:
+    """Return a sentence on a machine whose processes wait for cores; empty if it has enough."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f" The machine is busy (load {load:.0f} on {cores} cores)." if load > 2 * cores else ""

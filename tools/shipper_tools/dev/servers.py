@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
+from shipper.error_codes import without_code
 from shipper.jars import Say
 from shipper.processes import exclusive
 from shipper_tools.dev import state
@@ -93,11 +95,13 @@ def bring_up(
         except PortTaken as taken:
             too = f" and name that one in {_NAMED_IN[name]} too" if name in _NAMED_IN else ""
             raise PortTaken(
-                f"{taken} Stop what listens there (`ss -ltnp` shows it; perhaps `shipper dev up` "
-                f"in another folder), or choose another port with `shipper dev up {name}"
-                f"{' --secure' * secure} --port PORT` (0: any free one){too}."
+                f"{without_code(taken.message)} Stop what listens there (`ss -ltnp` shows it; "
+                f"perhaps `shipper dev up` in another folder), or choose another port with "
+                f"`shipper dev up {name}{' --secure' * secure} --port PORT` (0: any free one){too}."
             ) from taken
-        started = ServerState(name, server.addresses, server.directory, server.processes)
+        started = ServerState(
+            name, server.addresses, server.directory, server.processes, ready=False
+        )
         # Before it is ready: should this command be killed now, the next one finds the server and
         # can stop it.
         state.save(home, started)
@@ -107,6 +111,7 @@ def bring_up(
             server.stop()
             state.forget(home, name)
             raise
+        state.save(home, started := replace(started, ready=True))
         return started
 
 

@@ -77,7 +77,7 @@ class SparkServer(Server):
         self._folders()
         here = f"--host {LOOPBACK} --port {self.port} --webui-port {self._page}"
         self._start("master", "master.Master", *here.split())
-        self._wait(self._state, self.ready_within_seconds)
+        self.wait("listen", self._state)
         for number in range(self._count):
             self.start_worker(number)
 

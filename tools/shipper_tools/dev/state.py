@@ -24,12 +24,14 @@ class ServerState:
         addresses: where it is reached, e.g. ``{"bootstrap": "127.0.0.1:9092"}``.
         directory: its data and logs.
         processes: in the order in which they were started.
+        ready: it has answered since its start.
     """
 
     name: str
     addresses: Mapping[str, str]
     directory: Path
     processes: tuple[ProcessId, ...]
+    ready: bool = True
 
     @property
     def running(self) -> bool:

@@ -1,0 +1,92 @@
+"""Waiting for a dev server: as long as it makes progress, and no longer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from in_process import Command
+from shipper_tools.dev import server
+from shipper_tools.dev.errors import ServerDied
+from shipper_tools.dev.server import Server
+from shipper_tools.dev.state import ServerState, save
+
+from shipper.processes import ProcessId
+
+_WRITES = """\
+import pathlib, time
+for number in range(100):
+    print(WHAT, flush=True)
+    time.sleep(0.05)
+    if number == 60:
+        pathlib.Path("up").touch()
+"""
+
+
+class _Slow(Server):
+    """A server that is up after three seconds, and writes a line twenty times a second."""
+
+    title = "Slow"
+    silent_seconds = 1.0
+    writes = "chr(65 + number % 60) * (number + 1)"
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        return {}
+
+    def _launch(self) -> None:
+        self._folders()
+        self._spawn("slow", [sys.executable, "-c", _WRITES.replace("WHAT", self.writes)])
+
+    def _answers(self) -> bool:
+        return (self.directory / "up").exists()
+
+
+class _Stuck(_Slow):
+    writes = "f'{number} seconds later, still the same'"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_LOOKS_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(server, "_TELLS_EVERY_SECONDS", 0.5)
+
+
+def test_a_server_that_makes_progress_is_waited_for_and_people_are_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    with _Slow(tmp_path, say=said.append) as slow:
+        assert slow.running
+    assert len(said) >= 3
+
+
+def test_a_server_that_only_repeats_itself_is_given_up(tmp_path: Path) -> None:
+    stuck = _Stuck(tmp_path)
+    with pytest.raises(ServerDied, match=r"still the same") as failed:
+        stuck.start()
+    assert failed.value.code == "SHIP-953"
+    assert not stuck.running
+
+
+def test_a_busy_machine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.os, "getloadavg", lambda: (1_000.0, 0.0, 0.0))
+    with pytest.raises(ServerDied, match=r"load 1000 on \d+ core"):
+        _Stuck(tmp_path).start()
+
+
+def test_a_server_that_has_not_answered_yet_is_starting(tmp_path: Path, shipper: Command) -> None:
+    me = (ProcessId.of(os.getpid()),)
+    save(tmp_path, ServerState("airflow", {}, tmp_path, me, ready=False))
+    save(tmp_path, ServerState("kafka", {}, tmp_path, me))
+    rows = shipper("dev", "status", SHIPPER_DEV_HOME=str(tmp_path)).stdout.splitlines()
+    states = {name: state for name, state, *_ in map(str.split, rows[1:])}
+    assert (states["airflow"], states["kafka"], states["s3"]) == ("starting", "running", "down")
+
+
+def test_a_topic_with_a_name_that_kafka_refuses_is_a_mistake_of_the_command(
+    shipper: Command,
+) -> None:
+    done = shipper("dev", "topic", "logs.web", "a b")
+    assert (done.returncode, done.stderr.rstrip()[-10:]) == (2, "[SHIP-101]")
