@@ -11,6 +11,7 @@ import typer
 
 from shipper.cli.console import Config, Json, err, new_app, out, print_json
 from shipper.errors import UsageError, why_system
+from shipper.whole_files import output_file
 
 app = new_app("dags", "Write the files through which Airflow finds the pipelines' DAGs.")
 
@@ -59,7 +60,8 @@ def write_dag_files(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         stale = [path for path, text in wanted.items() if there.get(path) != text]
         for path in stale:
-            path.write_text(wanted[path], "utf-8")
+            with output_file(path, force=True) as part:
+                part.write_text(wanted[path], "utf-8")
     except OSError as error:
         raise UsageError(
             f"{folder} cannot be written to: {why_system(error)}.", code="SHIP-104"

@@ -23,8 +23,9 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Json, new_app, out, print_json
+from shipper.cli.console import Force, Json, new_app, out, print_json
 from shipper.errors import ShipperError, UsageError
+from shipper.whole_files import output_file
 
 app = new_app("environment", "Environment of Spark's executors.")
 
@@ -80,6 +81,7 @@ def pack(
     archive: Annotated[Path, typer.Argument(help="The file to write, .tar.gz.")] = Path(
         "tasks.tar.gz"
     ),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Pack the environment of Spark's tasks: Python, shipper and the packages that a task imports.
@@ -95,11 +97,12 @@ def pack(
         )
     archive = archive.absolute()  # the unpacked Python is started in another folder
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".packing-") as folder:
-        made = Path(folder) / "made.tar.gz"
-        _write(made)
-        _check(made, Path(folder) / "elsewhere")
-        made.replace(archive)
+    with (
+        output_file(archive, force=force) as part,
+        tempfile.TemporaryDirectory(dir=archive.parent, prefix=".packing-") as folder,
+    ):
+        _write(part)
+        _check(part, Path(folder) / "elsewhere")
     size = archive.stat().st_size
     if as_json:
         print_json({"archive": str(archive), "bytes": size, "python": _version()})

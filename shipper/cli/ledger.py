@@ -21,6 +21,7 @@ from shipper.cli import expired
 from shipper.cli.console import (
     ClusterName,
     Config,
+    Force,
     Json,
     OneCluster,
     PipelineName,
@@ -62,6 +63,7 @@ from shipper.report.markup import plural
 from shipper.runner import new_run_id
 from shipper.terminal import visible
 from shipper.types import PartitionOffset
+from shipper.whole_files import output_file
 from shipper.windows.expression import FORMS
 from shipper.windows.window import parse_window
 
@@ -349,6 +351,7 @@ def export(
     to: Annotated[
         Path | None, typer.Option("--to", help="File to write.", show_default="standard output")
     ] = None,
+    force: Force = False,
     format: Annotated[
         Literal["jsonl", "csv"],
         typer.Option("--format", help="A JSON object or a CSV row for each."),
@@ -362,10 +365,10 @@ def export(
         raise UsageError(
             "--json and --format csv contradict each other. Leave one out.", code="SHIP-102"
         )
-    ledger = open_one(config, pipeline, cluster)
-    read = ledger.read()
     count = 0
-    with _written(to) as target:
+    with _written(to, force=force) as target:
+        ledger = open_one(config, pipeline, cluster)
+        read = ledger.read()
         rows = csv.DictWriter(target, _COLUMNS)
         if format == "csv":
             rows.writeheader()
@@ -430,21 +433,17 @@ class _Seen(io.TextIOBase):
 
 
 @contextmanager
-def _written(path: Path | None) -> Iterator[TextIO | io.TextIOBase]:
+def _written(path: Path | None, *, force: bool) -> Iterator[TextIO | io.TextIOBase]:
     """Write the file completely or not at all, so that half an export is never taken for a whole
     one."""
     if path is None:
         yield _Seen() if sys.stdout.isatty() else sys.stdout
         return
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8", newline="") as target:
-            yield target
-        part.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.", code="SHIP-104") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        output_file(path, force=force) as part,
+        part.open("w", encoding="utf-8", newline="") as target,
+    ):
+        yield target
 
 
 @app.command(

@@ -79,6 +79,7 @@ from shipper.report.results import GateResult
 from shipper.report.schema import schema_texts
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import replace_unencodable_characters
+from shipper.whole_files import output_file
 
 #: Tools for developers and for trying shipper out: the extra `dev` installs them, in the package
 #: shipper-tools.
@@ -367,7 +368,8 @@ def schema(
         raise typer.Exit(1 if stale else 0)
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        with output_file(path, force=True) as part:
+            part.write_text(text)
     out.say(f"{len(stale)} of {plural(len(files), 'file')} were out of date. All are written.")
 
 

@@ -23,6 +23,7 @@ from shipper.config.rules import NAME_PATTERN
 from shipper.errors import UsageError
 from shipper.report.markup import words
 from shipper.report.schema import schema_texts
+from shipper.whole_files import output_file, refuse_existing
 
 app = new_app("new")
 
@@ -75,11 +76,7 @@ def new(
             "`-`, begin with a letter, and use at most 64 characters."
         )
     file = config / "pipelines" / f"{name}.yaml"
-    if file.exists():
-        raise UsageError(
-            f"{file} exists already. Nothing was written. Choose another name, or edit the file.",
-            code="SHIP-103",
-        )
+    refuse_existing(file)
     found = look_at(sample) if sample else None
     source, topic, cluster = _asked(
         {
@@ -96,7 +93,8 @@ def new(
         found, sample, name=name, source=source, topic=topic, cluster=cluster, schedule=cron
     )
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    with output_file(file) as part:
+        part.write_text(text, encoding="utf-8")
     try:
         load_pipeline_alone(config, name, EVERYTHING)
     except Exception:
@@ -153,7 +151,8 @@ def _write_schemas(folder: Path) -> None:
     if not folder.exists():
         folder.mkdir()
         for name, text in schema_texts().items():
-            (folder / name).write_text(text, encoding="utf-8")
+            with output_file(folder / name) as part:
+                part.write_text(text, encoding="utf-8")
         out.say(f"{folder} is written too: the schemas for editors, and REFERENCE.md.")
 
 

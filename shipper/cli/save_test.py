@@ -24,6 +24,7 @@ from shipper.config.yaml_file import LARGEST_BYTES, LONGEST_TEXT
 from shipper.errors import UsageError
 from shipper.report.preview import PreviewedLine
 from shipper.report.tested import moment
+from shipper.whole_files import output_file, refuse_existing
 
 #: Formats whose records are the text of the file. For other formats a copy of the file is kept.
 _TEXTS = ("text", "jsonl")
@@ -51,13 +52,7 @@ class SavedTest:
 
 def refuse_second(config_dir: Path, name: str) -> None:
     """Raise UsageError if the pipeline has a file of tests, which must not be overwritten."""
-    file = cases_path(config_dir, name)
-    if file.exists():
-        raise UsageError(
-            f"{file} exists already and was not changed. Add cases to it by hand, or move it "
-            "away and run this again.",
-            code="SHIP-103",
-        )
+    refuse_existing(cases_path(config_dir, name))
 
 
 def save_test(
@@ -221,22 +216,19 @@ def _write(config_dir: Path, file: Path, text: str, files: dict[Path, bytes | Pa
             f"{LARGEST_BYTES:,} are allowed. Ask for fewer lines with --lines.",
             code="SHIP-113",
         )
-    if taken := [path for path in files if path.exists()]:
-        raise UsageError(
-            f"{taken[0]} exists already and was not changed. Move it away.", code="SHIP-103"
-        )
+    written: list[Path] = []
     try:
-        for path, content in files.items():
+        for path, content in {**files, file: text.encode()}.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, Path):
-                shutil.copyfile(content, path)
-            else:
-                path.write_bytes(content)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8", newline="")
+            with output_file(path) as part:
+                if isinstance(content, Path):
+                    shutil.copyfile(content, part)
+                else:
+                    part.write_bytes(content)
+            written.append(path)
         load_cases(config_dir, file.stem)
     except BaseException:
-        for path in (file, *files):
+        for path in written:
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             (file.parent / file.stem).rmdir()

@@ -20,8 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
 from shipper import runner
 from shipper.cache import cache_folder
 from shipper.config import resolve_uri
@@ -30,6 +28,7 @@ from shipper.config.runner import Runner
 from shipper.driver.doctor import Check, Examined, Finding, failed, ok, skipped, warning
 from shipper.errors import why_system
 from shipper.report.markup import plural
+from shipper.whole_files import file_system, write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
@@ -285,9 +284,8 @@ def runs_folder(here: Examined) -> Iterator[Finding]:
     uri = resolve_uri(here.config_dir, here.of.runs_uri)
     target = f"{uri.rstrip('/')}/{here.of.key}/.doctor-{secrets.token_hex(4)}"
     try:
-        fs, path = fsspec.core.url_to_fs(target)
-        fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        fs.pipe_file(path, b"shipper doctor")
+        fs, path = file_system(target)
+        write_whole(target, b"shipper doctor")
         apart = _apart(fs, path)
         back = bytes(fs.cat_file(path))
         fs.rm_file(path)

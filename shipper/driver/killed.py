@@ -21,9 +21,10 @@ from shipper.driver.context import RunContext
 from shipper.errors import ShipperError
 from shipper.processes import ProcessId
 from shipper.report.results import RunReport
-from shipper.report.run_folder import RunFolder, write_whole
+from shipper.report.run_folder import RunFolder
 from shipper.runner import REPORT, Job, run_job
 from shipper.shipments.feed import index_path
+from shipper.whole_files import write_whole
 from shipper.windows.window import parse_window
 
 

@@ -19,6 +19,7 @@ from shipper.ledger.codec import encode_identity
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Identity
 from shipper.ledger.snapshot import LedgerFolder, Origin
+from shipper.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class LedgerIdentity:
     def check(self, exists: bool) -> None:
         """Compare the topic with the remembered one. ``exists``: True if the ledger's topic exists.
         Raises LedgerGone, ClusterError."""
-        before = self._read()
+        before = self._read(exists=exists)
         if before is None:
             return
         gone = self._why_gone(before, exists)
@@ -105,17 +106,28 @@ class LedgerIdentity:
                 f"A new ledger was begun (--new-ledger) instead of {begun.instead_of}: what the "
                 "old one knew is forgotten."
             ]
-        before = self._read()
+        before = self._read(exists=True)
         if before is None or replace(before, says=says) != known:
-            fs, path = fsspec.core.url_to_fs(self._path)
-            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            fs.pipe_file(path, json.dumps(asdict(known), indent=1).encode())
+            write_whole(self._path, json.dumps(asdict(known), indent=1), durable=True)
         return notes
 
-    def _read(self) -> Remembered | None:
+    def _read(self, *, exists: bool) -> Remembered | None:
+        """Return the remembered topic; None if there is none. Raises ClusterError.
+
+        An empty or cut file counts as none if the topic holds a record. The file is written once
+        the run's lease is in the topic, and before any data is sent. So a topic with a record is
+        the one for which the file was begun. A topic that does not exist, or that never had a
+        record, may have replaced the remembered one: only the lost text could tell.
+        """
         fs, path = fsspec.core.url_to_fs(self._path)
         try:
-            found = json.loads(fs.cat_file(path))
+            data = bytes(fs.cat_file(path))
+            try:
+                found = json.loads(data)
+            except ValueError:
+                if exists and self._ledger.was_written():
+                    return None
+                raise
             return Remembered(found["topic"], found["cluster_id"], found["topic_id"], found["says"])
         except FileNotFoundError:
             return None

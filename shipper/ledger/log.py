@@ -619,6 +619,10 @@ class LedgerLog:
                             return True
         return False
 
+    def was_written(self) -> bool:
+        """Return True if the topic has, or ever had, a record. Raises ClusterError."""
+        return any(self._client.log_facts(self.topic).ends)
+
     def origin(self) -> Origin:
         """Return the topic's identity, beyond its name. Raises ClusterError."""
         return self._origin(self._client.topic_ids(self.topic))

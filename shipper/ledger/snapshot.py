@@ -25,13 +25,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import secrets
 import struct
 from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import fsspec
@@ -39,6 +37,7 @@ import fsspec
 from shipper.ledger.codec import peek_key
 from shipper.ledger.heads import Heads, index_of
 from shipper.types import LogRecord
+from shipper.whole_files import write_whole
 
 FORMAT = 4
 #: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are
@@ -316,8 +315,7 @@ class RecordStore:
         standing: list[LogRecord],
     ) -> StoredManifest:
         """Write a manifest of ``base`` with ``changes`` on top, and the shards that differ."""
-        fs = self._fs()
-        fs.makedirs(self._path("shards"), exist_ok=True)
+        self._fs().makedirs(self._path("shards"), exist_ok=True)
         hashes = path_hashes(changes)
         new = dict(changes)
         shards: list[Shard] = []
@@ -326,36 +324,18 @@ class RecordStore:
             changed = [path for path in held if path in new]
             for path in changed:
                 held[path].update(new.pop(path))
-            shards += self._write_shards(fs, held) if changed else [shard]
+            shards += self._write_shards(held) if changed else [shard]
         if new:
             behind = self._by_path(shards.pop()) if shards and shards[-1].has_room else {}
-            shards += self._write_shards(fs, {**behind, **new})
+            shards += self._write_shards({**behind, **new})
         manifest = Manifest(origin, control_end, chunks_end, tuple(standing), tuple(shards))
         data = encode_manifest(manifest)
         name = f"at-{_tag(origin.topic_id)}-{manifest.read:020d}-{secrets.token_hex(4)}.json"
-        self._put(fs, name, data)
+        self._put(name, data)
         return StoredManifest(name, sha256(data), manifest)
 
-    def _put(self, fs: Any, name: str, data: bytes) -> None:
-        path = self._path(name)
-        if not self._durable or "file" not in (
-            fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)
-        ):
-            fs.pipe_file(path, data)
-            return
-        with Path(path).open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        for folder in (
-            Path(path).parent,
-            Path(path).parent.parent,
-        ):  # else the file's name may be lost
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+    def _put(self, name: str, data: bytes) -> None:
+        write_whole(f"{self.uri}/{name}", data, durable=self._durable)
 
     def clean_up(self, topic_id: str) -> None:
         """Remove all manifests but the latest two of the topic, and the shards that neither of them
@@ -429,12 +409,12 @@ class RecordStore:
                 found.setdefault(about.path, {})[record.key] = record
         return found
 
-    def _write_shards(self, fs: Any, by_path: ByPath) -> Iterator[Shard]:
+    def _write_shards(self, by_path: ByPath) -> Iterator[Shard]:
         for paths, records in _cut(by_path):
             data = encode_shard(records)
             checksum = sha256(data)
             name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"
-            self._put(fs, f"shards/{name}", data)
+            self._put(f"shards/{name}", data)
             heads = b2a_base64(index_of(records), newline=False).decode()
             yield Shard(name, checksum, len(records), packed_hashes(paths), heads)
 

@@ -27,7 +27,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.ledger.inventory import Inventory
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
-from shipper.report.run_folder import find_kept, write_whole
+from shipper.report.run_folder import find_kept
 from shipper.report.standing import (
     MISSING,
     RunSeen,
@@ -37,6 +37,7 @@ from shipper.report.standing import (
     standing,
 )
 from shipper.types import FileId
+from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 

@@ -20,7 +20,8 @@ from shipper.asked import DRY_RUNS
 from shipper.config.pipeline import Pipeline
 from shipper.report.gaps import beginnings_of, find_gaps
 from shipper.report.past_runs import run_ids, window_names, window_runs
-from shipper.report.run_folder import RunFolder, find_kept, names_in, write_whole
+from shipper.report.run_folder import RunFolder, find_kept, names_in
+from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 

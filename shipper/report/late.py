@@ -30,9 +30,10 @@ from shipper.report.message import one_sentence
 from shipper.report.past_runs import run_ids, window_names, window_runs
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
-from shipper.report.run_folder import RunFolder, StepResult, names_in, write_whole
+from shipper.report.run_folder import RunFolder, StepResult, names_in
 from shipper.report.standing import RunSeen, outstanding
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -67,10 +68,10 @@ class Told:
         without a reason."""
         fs, path = fsspec.core.url_to_fs(self._file(event, window))
         try:
-            _, *lines = str(fs.cat_file(path).decode()).splitlines()
+            lines = str(fs.cat_file(path).decode()).splitlines()
         except FileNotFoundError:
             return None
-        return "\n".join(lines) or None
+        return "\n".join(lines[1:]) or None
 
     def add(
         self, event: Event, windows: Collection[Window], at: dt.datetime, why: str = ""

@@ -19,7 +19,8 @@ from shipper.errors import UsageError, why_system
 from shipper.processes import exclusive
 from shipper.report.coverage import committed_at
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
-from shipper.report.run_folder import StepResult, write_whole
+from shipper.report.run_folder import StepResult
+from shipper.whole_files import write_whole
 from shipper.windows.window import Window
 
 
@@ -141,7 +142,7 @@ class MetricsFile:
     def __init__(self, path: Path) -> None:
         """Open the file. Raises UsageError if it cannot be written, or belongs to another program:
         before anything is shipped."""
-        self._path = path
+        self._path = path.resolve()
         if path.suffix != ".prom":
             raise UsageError(
                 f"--metrics-file {path}: the name must end in .prom, because node_exporter "

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from shipper.config.replay import Replay
 from shipper.errors import StepResultError
-from shipper.report.run_folder import find_kept, write_whole
+from shipper.report.run_folder import find_kept
+from shipper.whole_files import write_whole
 
 
 def keep_replay(runs_uri: str, pipeline: str, replay: Replay) -> None:

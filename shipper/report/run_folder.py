@@ -21,9 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import errno
 import re
-import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -31,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shipper.error_codes import code_of
 from shipper.errors import StepResultError, UsageError, why_system
+from shipper.whole_files import file_system, write_whole
 from shipper.windows.window import Window
 
 if TYPE_CHECKING:
@@ -94,42 +93,6 @@ class StepResult(Result):
     step that succeeded, and of its driver alone where Spark's tasks run in other processes."""
 
 
-def _file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the URL's file system, and the path there. fsspec is imported with the first: a run
-    starts Java before."""
-    import fsspec
-
-    return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
-
-
-def write_whole(target: str, text: str) -> None:
-    """Write a whole file to any URL that fsspec knows. On object stores a put is atomic; elsewhere
-    a rename makes it so.
-
-    Some file systems do not rename over an existing file, and some of them report no error (WebHDFS
-    answers false, which fsspec ignores). So the part must be gone afterwards; if it is not, the
-    target is removed first, and for a moment there is no file.
-    """
-    fs, path = _file_system(target)
-    fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-    # two that write the same file at once must not meet in one part
-    part = f"{path}.{secrets.token_hex(4)}.part"
-    fs.pipe_file(part, text.encode())
-    try:
-        fs.mv(part, path)
-    except OSError:
-        if not fs.exists(path):
-            raise
-    fs.invalidate_cache()
-    if not fs.exists(part):
-        return
-    fs.rm_file(path)
-    fs.mv(part, path)
-    fs.invalidate_cache()
-    if fs.exists(part):
-        raise OSError(errno.EIO, "it is there already and cannot be replaced", path)
-
-
 def names_in(fs: fsspec.AbstractFileSystem, path: str) -> list[str]:
     """Return the names in a folder; none if there is no such folder. Raises OSError."""
     try:
@@ -141,7 +104,7 @@ def names_in(fs: fsspec.AbstractFileSystem, path: str) -> list[str]:
 def find_kept(url: str, kind: type[M], about: str) -> M | None:
     """Read a file that is kept beside the runs; None if there is none. ``about``: what it holds,
     and what to do if it cannot be read. Raises StepResultError, OSError."""
-    fs, path = _file_system(url)
+    fs, path = file_system(url)
     try:
         return kind.model_validate_json(bytes(fs.cat_file(path)))
     except FileNotFoundError:
@@ -204,7 +167,7 @@ class RunFolder:
         """Make the folder, so that obstacles are known before anything is done. Raises
         StepResultError."""
         with self._reached():
-            fs, path = _file_system(self.uri)
+            fs, path = file_system(self.uri)
             fs.makedirs(path, exist_ok=True)
 
     def write_text(self, name: str, text: str) -> str:
@@ -216,7 +179,7 @@ class RunFolder:
     def read_text(self, name: str) -> str | None:
         """Read a file; None if there is no such file. Raises StepResultError."""
         with self._reached():
-            fs, path = _file_system(self.path(name))
+            fs, path = file_system(self.path(name))
             try:
                 return bytes(fs.cat_file(path)).decode()
             except (FileNotFoundError, NotADirectoryError):
@@ -225,7 +188,7 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Remove a file. Nothing happens if there is no such file. Raises StepResultError."""
         with self._reached():
-            fs, path = _file_system(self.path(name))
+            fs, path = file_system(self.path(name))
             with contextlib.suppress(FileNotFoundError):
                 fs.rm_file(path)
 
@@ -269,7 +232,7 @@ class RunFolder:
         """Return the file of the attempt that began last, of those that left a result; empty if
         none did. Raises StepResultError."""
         with self._reached():
-            fs, path = _file_system(self.path(_ATTEMPTS))
+            fs, path = file_system(self.path(_ATTEMPTS))
             fs.invalidate_cache()
             found = names_in(fs, path)
         ours = re.compile(re.escape(name) + r"\.\d{8}T\d{12}Z\.json", re.ASCII)

@@ -28,6 +28,7 @@ _TASK_CODE = (
     "error_codes.py",
     "errors.py",
     "types.py",
+    "whole_files.py",
     "config/*.py",
     "kafka/*.py",
     "ledger/*.py",

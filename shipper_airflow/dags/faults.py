@@ -18,6 +18,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
 from shipper.errors import ConfigError
+from shipper.whole_files import write_whole
 
 SHOWN_SECONDS = 86_400.0
 """Time that a pipeline's DAG stays after its file was removed."""
@@ -40,9 +41,7 @@ def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None
         if not faults:
             return path.unlink(missing_ok=True)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(faults), encoding="utf-8")
-        partial.replace(path)
+        write_whole(str(path), json.dumps(faults))
 
 
 def raise_other_version(dags: Path, written_by: str) -> None:

@@ -528,6 +528,7 @@ MUTANTS = (
             '    "error_codes.py",\n'
             '    "errors.py",\n'
             '    "types.py",\n'
+            '    "whole_files.py",\n'
             '    "config/*.py",\n'
             '    "kafka/*.py",\n'
             '    "ledger/*.py",\n'

@@ -56,7 +56,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     refused = install(tmp_path / "dags")
     assert isinstance(refused.exception, UsageError)
     assert refused.exception.code == "SHIP-104"
-    assert f"{tmp_path / 'dags'} " in refused.exception.message
+    assert f"{tmp_path / 'dags'}/" in refused.exception.message
 
 
 @pytest.mark.parametrize("command", ["dev", "demo", "bench"])

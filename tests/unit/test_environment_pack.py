@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shipper.cli import environment
+from shipper.errors import UsageError
 
 
 def test_an_archive_may_be_named_from_the_present_folder(
@@ -28,3 +29,7 @@ def test_an_archive_may_be_named_from_the_present_folder(
     done = CliRunner().invoke(environment.app, ["pack", "--json"], catch_exceptions=False)
     assert json.loads(done.stdout)["archive"] == str(tmp_path / "tasks.tar.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["tasks.tar.gz"]
+    done = CliRunner().invoke(environment.app, ["pack", "--json"])
+    assert isinstance(done.exception, UsageError)
+    assert done.exception.code == "SHIP-103"
+    CliRunner().invoke(environment.app, ["pack", "--force"], catch_exceptions=False)

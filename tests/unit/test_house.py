@@ -113,6 +113,71 @@ def test_design_orders_the_folders_as_the_import_contract_does() -> None:
 
 
 _LEDGER_LOG = "shipper/ledger/log.py"
+#: Calls that write a file, wherever they do.
+_WRITES = {"write_text", "write_bytes", "pipe_file", "pipe", "copyfile", "copy2", "put_file"}
+#: Why a module writes a file without shipper.whole_files.
+_ALLOWED_WRITES = {
+    "shipper/whole_files.py": "it is the one place",
+    "shipper/cli/samples.py": "a temporary folder",
+    "shipper/cli/environment.py": "it gets the path from output_file",
+    "shipper/jars.py": "a cache: a jar gets its name when its checksum is right",
+    "shipper/processes.py": "a mark on a process of its own",
+    "spark_jobs/make_class_data.py": "a temporary folder",
+    "shipper_airflow/dags/faults.py": "a copy with the source's time, renamed when it is whole",
+}
+
+
+def file_writes_in(module: ast.Module) -> list[str]:
+    """Return the calls that write a file, but for those into what ``output_file`` gave, and those
+    of a RunFolder."""
+    given = {
+        item.optional_vars.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if isinstance(item.context_expr, ast.Call)
+        and getattr(item.context_expr.func, "id", None) == "output_file"
+        and isinstance(item.optional_vars, ast.Name)
+    }
+    found = []
+    for node in ast.walk(module):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        owner = getattr(node.func, "value", None)
+        written = [owner, *node.args]
+        texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+        writes = (name in _WRITES and node.args) or (
+            name in ("open", "fdopen")
+            and any(
+                isinstance(text, str) and re.fullmatch(r"[wax][bt+]*(:\w*)?", text)
+                for text in texts
+            )
+        )
+        of_run_folder = name == "write_text" and re.search(
+            r"(folder|self)$", ast.unparse(owner) if owner else ""
+        )
+        if (
+            writes
+            and not of_run_folder
+            and not {getattr(each, "id", None) for each in written} & given
+        ):
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_every_file_is_written_whole_or_not_at_all() -> None:
+    writes = {
+        str(path.relative_to(_ROOT)): found
+        for path, module in _modules(*_PACKAGES).items()
+        if (found := file_writes_in(module))
+    }
+    assert {name: found for name, found in writes.items() if name not in _ALLOWED_WRITES} == {}, (
+        "use shipper.whole_files"
+    )
+    assert _ALLOWED_WRITES.keys() - writes.keys() == set(), "no longer needed"
+
+
 #: What these modules read of the ledger decides what is sent.
 _DECIDES = re.compile(
     r"shipper/(worker/.*|ledger/(takeover|writing|archive|repair)|driver/(ship|replay))\.py"

@@ -11,8 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from shipper.cli import ledger as ledger_commands
+from shipper.errors import UsageError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
@@ -44,7 +46,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> Any:
         output = Output(newline="")
         output.terminal = terminal
         monkeypatch.setattr("sys.stdout", output)
-        ledger_commands.export("web", None, None, kind, Path(), as_json=False)  # type: ignore[arg-type]
+        ledger_commands.export("web", None, None, False, kind, Path(), as_json=False)  # type: ignore[arg-type]
         return output.getvalue()
 
     return export
@@ -62,3 +64,14 @@ def test_a_file_name_does_nothing_to_a_terminal_and_a_program_gets_it_as_it_is(
     else:
         assert json.loads(written)["path"] == json.loads(shown)["path"] == HOSTILE
         assert "é" in written
+
+
+def test_an_export_replaces_no_file_unless_it_is_forced(exported: Any, tmp_path: Path) -> None:
+    there = tmp_path / "here.yaml"
+    there.write_text("cluster: here\n")
+    arguments = ["export", "web", "--to", str(there), "--config", str(tmp_path)]
+    with pytest.raises(UsageError, match="SHIP-103"):
+        CliRunner().invoke(ledger_commands.app, arguments, catch_exceptions=False)
+    assert there.read_text() == "cluster: here\n"
+    CliRunner().invoke(ledger_commands.app, [*arguments, "--force"], catch_exceptions=False)
+    assert json.loads(there.read_text())["path"] == HOSTILE

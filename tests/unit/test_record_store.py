@@ -25,7 +25,9 @@ def test_an_archive_survives_a_power_failure_and_a_snapshot_need_not(
 
     def fsync(handle: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").readlink()
-        synced.append((path, path.stat().st_size if path.is_file() else 0))
+        name = path.name.partition(".part")[0].rpartition(".")[0]  # before it was renamed
+        whole = path.with_name(name) if path.suffix == ".part" else path
+        synced.append((whole, path.stat().st_size if path.is_file() else 0))
         really(handle)
 
     monkeypatch.setattr("os.fsync", fsync)

@@ -1,15 +1,41 @@
-"""Results are written whole, also where a rename leaves alone what is there."""
+"""Files are written whole, or stay as they were: on a full disk, and where a rename leaves alone
+what is there."""
 
 from __future__ import annotations
 
+import datetime as dt
+import errno
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from shipper.report.run_folder import write_whole
+from shipper.config.replay import Replay
+from shipper.errors import StepResultError, UsageError
+from shipper.ledger.codec import encode_chunk
+from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import ChunkKey
+from shipper.ledger.snapshot import LedgerFolder, Origin
+from shipper.report.horizon import Pruned
+from shipper.report.late import Told
+from shipper.report.replays import keep_replay
+from shipper.report.results import GateResult
+from shipper.report.run_folder import RunFolder
+from shipper.types import FileId, LogRecord, SplitId
+from shipper.whole_files import output_file, write_whole
+from shipper.windows.window import Window
+from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of
+from tests.samples.ledger import chunk_value
 
 
 class SaysNothing(LocalFileSystem):
@@ -42,7 +68,22 @@ class Keeps(SaysNothing):
         pass
 
 
-for kind in (SaysNothing, Refuses, Keeps):
+class Full(LocalFileSystem):
+    """The disk is full after ``room`` more bytes."""
+
+    protocol = "full"
+    room = 0
+
+    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+        room, Full.room = Full.room, max(0, Full.room - len(value))
+        with suppress(FileExistsError):
+            Path(path).touch(exist_ok=False)
+        Path(path).write_bytes(value[:room])
+        if room < len(value):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+for kind in (SaysNothing, Refuses, Keeps, Full):
     fsspec.register_implementation(kind.protocol, kind, clobber=True)
 
 
@@ -58,3 +99,180 @@ def test_a_result_that_cannot_replace_the_one_before_it_is_an_error(tmp_path: Pa
     write_whole(f"keeps://{tmp_path}/run/plan.json", "failed\n")
     with pytest.raises(OSError, match="cannot be replaced"):
         write_whole(f"keeps://{tmp_path}/run/plan.json", "succeeded\n")
+
+
+def test_a_local_disk_that_is_full_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_whole(str(tmp_path / "plan.json"), "before")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(str(tmp_path / "plan.json"), "after", durable=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"plan.json": "before"}
+
+
+_NOW = dt.datetime(2026, 11, 1, 7, tzinfo=dt.UTC)
+_WINDOW = Window(_NOW - dt.timedelta(hours=1), _NOW)
+
+
+def _identity(runs: str) -> None:
+    folder, log = LedgerFolder(runs, "web", "c"), MemoryLog()
+    LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False).remember(
+        "r1", "now"
+    )
+
+
+def _store(runs: str, kind: str) -> None:
+    folder = LedgerFolder(runs, "web", "c")
+    record = LogRecord(
+        0,
+        0,
+        *encode_chunk(
+            "web", ChunkKey(SplitId(FileId("/a", 9, 9), 0), 0, "t"), chunk_value(last=9, records=9)
+        ),
+    )
+    getattr(folder, kind).write(
+        None, {"/a": {record.key: record}}, Origin("web", "c", "t", "c", "t"), 0, 1, []
+    )
+
+
+def _result(runs: str) -> None:
+    folder = RunFolder(runs, "web", _WINDOW.start, _WINDOW.end, "r1")
+    folder.write(
+        "gate_source",
+        GateResult(
+            step="gate_source", pipeline="web", window_start=_WINDOW.start,
+            window_end=_WINDOW.end, run_id="r1", started_at=_NOW, finished_at=_NOW,
+        ),
+    )  # fmt: skip
+
+
+def _told(runs: str) -> None:
+    Told(runs, "web").add("late", [_WINDOW], _NOW, "why")
+
+
+KEPT: dict[str, Callable[[str], object]] = {
+    "ledger.json": _identity,
+    "snapshot": lambda runs: _store(runs, "snapshots"),
+    "archive": lambda runs: _store(runs, "archives"),
+    "result": _result,
+    "told": _told,
+    "replay.json": lambda runs: keep_replay(runs, "web", Replay.model_construct(id="x")),
+    "pruned.json": lambda runs: write_whole(f"{runs}/web/pruned.json", Pruned().model_dump_json()),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(share=st.floats(0, 1))
+def test_a_disk_that_fills_up_at_any_byte_leaves_no_cut_file_and_no_part(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
+) -> None:
+    folder = tmp_path_factory.mktemp("runs")
+    Full.room = whole = 1_000_000
+    KEPT[kind](f"full://{folder}/whole")
+    sizes = {
+        path.relative_to(folder / "whole").suffix: path.stat().st_size
+        for path in (folder / "whole").rglob("*")
+        if path.is_file()
+    }
+    needed = whole - Full.room
+    Full.room = min(int(share * needed), needed - 1)
+    with pytest.raises((OSError, StepResultError)):
+        KEPT[kind](f"full://{folder}/cut")
+    for path in (folder / "cut").rglob("*"):
+        assert path.suffix != ".part"
+        assert path.is_dir() or path.stat().st_size >= sizes[path.suffix] - 8, "ids may be shorter"
+
+
+def test_an_output_file_replaces_nothing_unless_it_is_forced(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.write_text("mine")
+    link.symlink_to(there)
+    (dangling := tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for path in (there, link, dangling):
+        with pytest.raises(UsageError) as refused, output_file(path, force=False):
+            raise AssertionError("refused before anything is done")
+        assert refused.value.code == "SHIP-103"
+    assert there.read_text() == "mine"
+    with output_file(link, force=True) as part:
+        part.write_text("new")
+    assert link.is_symlink()
+    assert there.read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "there"]
+
+
+def test_an_output_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+
+    def write() -> None:
+        with output_file(path) as part:
+            part.write_text("ours")
+            path.write_text("theirs")
+
+    with pytest.raises(UsageError, match="SHIP-103"):
+        write()
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("out", "theirs")]
+
+
+def test_what_is_no_regular_file_is_written_into(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    link = tmp_path / "stdout"
+    link.symlink_to(f"/proc/self/fd/{writing}")
+    with output_file(link, force=False) as part:
+        part.write_text("rows")
+    os.close(writing)
+    assert os.read(reading, 100) == b"rows"
+    os.close(reading)
+    assert link.is_symlink()
+    null = Path("/dev/null")
+    with output_file(null, force=False) as part:
+        part.write_text("rows")
+    assert null.is_char_device()
+
+
+def test_an_output_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("before")
+
+    def write() -> None:
+        with output_file(path, force=True) as part:
+            part.write_text("half")
+            raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(UsageError, match="SHIP-104"):
+        write()
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("out", "before")]
+
+
+def test_an_empty_identity_is_written_anew_only_if_the_ledger_holds_something(
+    tmp_path: Path,
+) -> None:
+    folder, log = LedgerFolder(str(tmp_path), "web", "c"), MemoryLog()
+
+    def identity() -> LedgerIdentity:
+        return LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False)
+
+    identity().remember("r1", "now")
+    file = tmp_path / "web" / "ledger.c" / "ledger.json"
+    whole = file.read_text()
+    for cut in ("", whole[: len(whole) // 2]):
+        file.write_text(cut)
+        for exists in (True, False):  # made anew, or gone: nobody knows
+            with pytest.raises(Exception, match="SHIP-007"):
+                identity().check(exists=exists)
+        log.append("_shipper.web", 0, [(b"lease", b"")])
+        with pytest.raises(Exception, match="SHIP-007"):
+            identity().check(exists=False)
+        identity().check(exists=True)
+        identity().remember("r2", "now")
+        assert json.loads(file.read_text())["topic_id"] == log.topic_id
+        log.recreate()
+        with pytest.raises(Exception, match="SHIP-503"):
+            identity().check(exists=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from shipper.processes import ProcessId
-from shipper.report.run_folder import write_whole
+from shipper.whole_files import write_whole
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.process import stop_family
 
