@@ -10,6 +10,10 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.types import DagRunType
 from pendulum import DateTime, Duration, instance
 
+from shipper.config.schedule import Schedule
+from shipper.windows.schedule import Ticks
+from shipper_airflow.window import in_utc
+
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
@@ -19,8 +23,11 @@ def _now() -> DateTime:
 
 
 class Windows(CronDataIntervalTimetable):
-    """Windows by a cron expression. The run of a window begins when the window's last files have
-    settled, so that no task has to wait for them.
+    """Windows by a cron expression: those of :class:`shipper.windows.schedule.Ticks`. The run of a
+    window begins when the window's last files have settled, so that no task has to wait for them.
+
+    A logical date that is a tick names the window that begins there, in scheduled and in manual
+    runs. A manual run may therefore have the tick that the schedule comes to next.
 
     A run of the schedule is named by its window: Airflow's own name tells when the run could begin,
     and its lists show nothing else of it. (A backfill's run has the window's end in its name;
@@ -56,11 +63,13 @@ class Windows(CronDataIntervalTimetable):
 
     def run_info_from_dag_run(self, *, dag_run: DagRun) -> DagRunInfo:
         """Return the run after which the schedule goes on: the last one of the schedule, and the
-        backfills that follow it without a hole.
+        ticks that follow it without a hole and have a run: a backfill's, or a manual one.
 
-        Airflow goes on behind the latest run of any of them. So a backfill ahead of a schedule that
-        an outage holds up would leave out all windows between."""
+        Airflow goes on behind the latest run of schedule and backfills. So a backfill ahead of a
+        schedule that an outage holds up would leave out all windows between. And it makes no run
+        for a tick that a manual run has, but finds the same tick again, for ever."""
         # Asked in the scheduler and the DAG processor alone; a DAG's parse in a task needs neither.
+        from airflow.models.dag import DagModel
         from airflow.models.dagrun import DagRun
         from sqlalchemy import select
         from sqlalchemy.orm import object_session
@@ -71,28 +80,53 @@ class Windows(CronDataIntervalTimetable):
         of_dag = select(DagRun).where(DagRun.dag_id == dag_run.dag_id)
         scheduled = of_dag.where(DagRun.run_type == DagRunType.SCHEDULED)
         last = session.scalar(scheduled.order_by(DagRun.logical_date.desc()).limit(1))
-        if last is None:
-            return super().run_info_from_dag_run(dag_run=dag_run)
-        found = super().run_info_from_dag_run(dag_run=last)
-        later = of_dag.where(
-            DagRun.run_type == DagRunType.BACKFILL_JOB, DagRun.logical_date > last.logical_date
+        found = super().run_info_from_dag_run(dag_run=last or dag_run)
+        coming = select(DagModel.next_dagrun).where(DagModel.dag_id == dag_run.dag_id)
+        at = dag_run.logical_date
+        if at and at == session.scalar(coming):  # the next run of the schedule has its logical date
+            found = self._window_from(instance(at))
+        if not found.data_interval:
+            return found
+        dates = select(DagRun.logical_date).where(
+            DagRun.dag_id == dag_run.dag_id, DagRun.logical_date > found.data_interval.start
         )
-        for run in session.scalars(later.order_by(DagRun.logical_date)):
-            info = super().run_info_from_dag_run(dag_run=run)
-            if not found.data_interval or not info.data_interval:
-                break
-            if info.data_interval.start != found.data_interval.end:
-                break
-            found = info
+        taken = set(session.scalars(dates))
+        while (start := self._following(found.data_interval)) in taken:
+            found = self._window_from(start)
         return found
+
+    def _window_from(self, start: DateTime) -> DagRunInfo:
+        return DagRunInfo.interval(start=start, end=self._get_next(start))
+
+    def _following(self, window: DataInterval) -> DateTime:
+        """Return the begin of the next window, as :meth:`next_dagrun_info` does."""
+        start = self._align_to_prev(window.end)
+        return start if start > window.start else self._get_next(start)
+
+    def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
+        ticks, moment = self._ticks(), in_utc(run_after)
+        window = ticks.window_of(moment)
+        if window.start != moment:
+            window = ticks.last_closed(moment)
+        return DataInterval(start=instance(window.start), end=instance(window.end))
 
     def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:
         """Return the begin of the latest window that has settled. Where windows are shorter than
         ``settle_seconds``, the latest closed window always has to wait: Airflow computes it again
         at each parse, and no run would ever begin."""
-        settled: DateTime = _now() - self._settle
-        start = self.infer_manual_data_interval(run_after=settled).start
+        start = instance(self._ticks().last_closed(in_utc(_now() - self._settle)).start)
         return start if earliest is None else max(start, self._align_to_next(earliest))
+
+    def _get_next(self, current: DateTime) -> DateTime:
+        return instance(self._ticks().after(in_utc(current)))
+
+    def _get_prev(self, current: DateTime) -> DateTime:
+        return instance(self._ticks().before(in_utc(current)))
+
+    def _ticks(self) -> Ticks:
+        """Return ticks for this call alone: the API server's threads share the timetable."""
+        schedule = Schedule.model_construct(cron=self._expression, timezone=self._timezone.name)
+        return Ticks(schedule)
 
     def generate_run_id(
         self,

@@ -43,13 +43,13 @@ def window_of_run(
         )
     if start and end:
         return Window(parse_moment(start), parse_moment(end))
-    opens, closes = map(_utc, interval)
+    opens, closes = (moment and in_utc(moment) for moment in interval)
     if opens and closes and opens < closes:
         return Window(opens, closes)
-    # On the day on which clocks skip the schedule's hour, Airflow gives a run by hand an interval
-    # that ends where it begins; meant is the window that ends there.
+    # Airflow's plain cron schedules, and its others on the day on which clocks skip their hour,
+    # give a run by hand an interval that ends where it begins; meant is the window that ends there.
     settled = (
-        closes if opens else asked_at and _utc(asked_at - dt.timedelta(seconds=settle_seconds))
+        closes if opens else asked_at and in_utc(asked_at - dt.timedelta(seconds=settle_seconds))
     )
     if schedule and settled:
         return Ticks(schedule).last_closed(settled)
@@ -63,7 +63,7 @@ def window_of_run(
     )
 
 
-def _utc(moment: dt.datetime | None) -> dt.datetime | None:
+def in_utc(moment: dt.datetime) -> dt.datetime:
     """Convert a moment to UTC. Airflow's moments are pendulum's, which lose their zone when a
     timedelta is added to a converted one."""
-    return dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC) if moment else None
+    return dt.datetime.fromtimestamp(moment.timestamp(), dt.UTC)

@@ -1,10 +1,9 @@
-"""The ticks of a schedule, and the windows between them: the same ones that Airflow makes runs for,
-without Airflow. Pure.
+"""The ticks of a schedule, and the windows between them. Airflow's scheduler takes them from here,
+too (shipper_airflow/timetable.py). Pure.
 
-The rules for a zone's summer time are those of Airflow's CronDataIntervalTimetable
-(tests/dags/test_dag_schedule.py compares the two): a schedule that fires in every hour goes by
-elapsed time, any other by the clock on the wall. When clocks go back, the repeated hour counts as
-its second occurrence. When clocks go forward, the missing hour counts as one hour later.
+A schedule goes by the clock on the wall. When clocks go back, a schedule that fires in every hour
+fires in both of the repeated hours, any other in the second one alone. When clocks go forward, the
+times of the missing hour count as one hour later.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from shipper.windows.window import Window
 
 #: Longest change of clocks.
 _NEAR = dt.timedelta(hours=3)
+_DAY, _SECOND = dt.timedelta(days=1), dt.timedelta(seconds=1)
 
 
 class Ticks:
@@ -69,19 +69,51 @@ class Ticks:
             window = Window(window.end, self.after(window.end))
 
     def _tick(self, moment: dt.datetime, *, forward: bool) -> dt.datetime:
-        local = self._on_the_wall(moment)
         if self._every_hour:
-            found = self._on_from(local, forward=forward)
-            return moment.astimezone(dt.UTC) + (found - local)
-        # Near a change of clocks the next time on the wall need not be the next tick: one hour back
-        # from half past three is half past two, which did not exist and counts as half past three.
-        # So begin on the other side of the change, and continue until it is past.
-        local = self._beyond_a_change(moment, local, forward=forward)
-        while True:
+            return self._tick_on_the_wall(moment, forward=forward)
+        # Around a change of clocks the next time on the wall need not be the next tick: one hour
+        # back from half past three is half past two, which did not exist and counts as half past
+        # three. So begin on the other side of the change, and go on until it is past.
+        back = -1 if forward else 1
+        local = self._on_the_wall(moment) + back * self._shift_near(moment)
+        found: dt.datetime | None = None
+        while found is None or abs(local - self._on_the_wall(found)) <= self._shift_near(found):
             local = self._on_from(local, forward=forward)
             tick = self._as_utc(local)
             if tick > moment if forward else tick < moment:
-                return tick
+                nearest = min if forward else max
+                found = nearest(found or tick, tick)
+                if not self._shift_near(found):
+                    break
+        return found
+
+    def _tick_on_the_wall(self, moment: dt.datetime, *, forward: bool) -> dt.datetime:
+        """Return the next moment at which the wall shows a time of the expression."""
+        local = self._on_the_wall(moment)
+        found = self._on_from(local, forward=forward)
+        if abs(found - local) > 2 * _DAY:  # at most one change of clocks is left on the way
+            moment = self._as_utc(found) + (-_DAY if forward else _DAY)
+            local = self._on_the_wall(moment)
+        tick = moment + (found - local)
+        if self._on_the_wall(tick) == found:
+            return tick
+        change = self._change(min(moment, tick), max(moment, tick))
+        local = (
+            self._on_the_wall(change) if forward else self._on_the_wall(change - _SECOND) + _SECOND
+        )
+        found = self._on_from(local - _SECOND if forward else local, forward=forward)
+        return change + (found - local)
+
+    def _change(self, before: dt.datetime, after: dt.datetime) -> dt.datetime:
+        """Return the moment between the two at which clocks change."""
+        ahead = self._on_the_wall(before) - before.replace(tzinfo=None)
+        while after - before > _SECOND:
+            middle = before + (after - before) // (2 * _SECOND) * _SECOND
+            if self._on_the_wall(middle) - middle.replace(tzinfo=None) == ahead:
+                before = middle
+            else:
+                after = middle
+        return after
 
     def _on_from(self, local: dt.datetime, *, forward: bool) -> dt.datetime:
         find = self._times.get_next if forward else self._times.get_prev
@@ -91,16 +123,13 @@ class Ticks:
     def _on_the_wall(self, moment: dt.datetime) -> dt.datetime:
         return moment.astimezone(self._zone).replace(tzinfo=None)
 
-    def _beyond_a_change(
-        self, moment: dt.datetime, local: dt.datetime, *, forward: bool
-    ) -> dt.datetime:
-        """Return ``local``, unless clocks change within some hours of it."""
+    def _shift_near(self, moment: dt.datetime) -> dt.timedelta:
+        """Return by how much clocks change within some hours of ``moment``."""
         before, after = (self._on_the_wall(moment + hours) for hours in (-_NEAR, _NEAR))
-        if after - before == 2 * _NEAR:
-            return local
-        return min(before, local) if forward else max(after, local)
+        return abs(after - before - 2 * _NEAR)
 
     def _as_utc(self, local: dt.datetime) -> dt.datetime:
-        before, after = (local.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1))
-        skipped = (after.utcoffset() or dt.timedelta()) > (before.utcoffset() or dt.timedelta())
-        return (before if skipped else after).astimezone(dt.UTC)
+        first, second = (
+            local.replace(tzinfo=self._zone, fold=fold).astimezone(dt.UTC) for fold in (0, 1)
+        )
+        return max(first, second)

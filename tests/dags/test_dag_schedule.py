@@ -18,11 +18,13 @@ from test_dag_bag import bag, serialized
 from shipper.config.schedule import Schedule
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
+from shipper_airflow.timetable import EveryWindow, Windows
 from shipper_airflow.window import window_of_run
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
-HOUR, MINUTE, SETTLE = dt.timedelta(hours=1), dt.timedelta(minutes=1), dt.timedelta(minutes=10)
+DAY, HOUR, MINUTE = dt.timedelta(days=1), dt.timedelta(hours=1), dt.timedelta(minutes=1)
+SETTLE = dt.timedelta(minutes=10)
 NOW = dt.datetime(2026, 11, 22, 6, 46, tzinfo=dt.UTC)
 THIS_HOUR = NOW.replace(minute=0)
 
@@ -30,6 +32,13 @@ THIS_HOUR = NOW.replace(minute=0)
 @pytest.fixture(autouse=True)
 def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> None:
     monkeypatch.setattr("shipper_airflow.timetable._now", lambda: pendulum.instance(NOW))
+
+
+def stored_dag() -> Any:
+    """The DAG as the scheduler has it."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    return DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
 
 
 def runs_due(
@@ -45,11 +54,10 @@ def upcoming(
     config: Config, schedule: str, last_end: dt.datetime | None, width: dt.timedelta = HOUR
 ) -> list[Any]:
     """Those, and the one after them, for which it is too early."""
-    from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DataInterval
 
     config.pipeline("web", schedule=schedule)
-    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    dag = stored_dag()
     last = last_end and DataInterval(
         pendulum.instance(last_end - width), pendulum.instance(last_end)
     )
@@ -89,10 +97,8 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
     config: Config, schedule: str
 ) -> None:
     """Airflow names its runs by the moment after which they begin."""
-    from airflow.serialization.serialized_objects import DagSerialization
-
     config.pipeline("web", schedule=schedule)
-    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    dag = stored_dag()
     found = list(dag.iter_dagrun_infos_between(THIS_HOUR - 3 * HOUR, THIS_HOUR - 2 * HOUR))
     assert (
         [info.run_after for info in found]
@@ -101,48 +107,98 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
     )
 
 
+def keep_runs(session: Any, first: dt.datetime, runs: list[tuple[int, Any]]) -> None:
+    """Keep runs over the hours that begin so many hours after ``first``."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.types import DagRunTriggeredByType
+
+    for at, kind in runs:
+        start = pendulum.instance(first + at * HOUR)
+        session.add(
+            DagRun(
+                dag_id="web",
+                run_id=f"{kind}{at}",
+                run_type=kind,
+                logical_date=start,
+                data_interval=(start, start + HOUR),
+                run_after=start + HOUR,
+                triggered_by=DagRunTriggeredByType.TIMETABLE,
+            )
+        )
+    session.flush()
+
+
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
+@pytest.mark.parametrize("kind", ["backfill", "manual"])
 @pytest.mark.parametrize(
-    ("backfilled", "goes_on_at"),
+    ("others", "goes_on_at"),
     [([], 2), ([4, 5], 2), ([2, 3], 4), ([2, 4], 3), ([0], 2)],
     ids=["none", "ahead", "next to it", "with a hole", "behind"],
 )
-def test_a_backfill_ahead_of_a_schedule_that_is_held_up_leaves_no_window_out(
-    config: Config, schedule: str, backfilled: list[int], goes_on_at: int
+def test_other_runs_ahead_of_a_schedule_that_is_held_up_leave_no_window_out(
+    config: Config, schedule: str, kind: str, others: list[int], goes_on_at: int
 ) -> None:
-    """Airflow goes on behind the latest run, of a backfill too."""
+    """Airflow goes on behind the latest run of a schedule or a backfill, and never passes a tick
+    that a manual run has."""
     from airflow.dag_processing.collection import _RunInfo
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
-    from airflow.serialization.serialized_objects import DagSerialization
     from airflow.utils.session import create_session
-    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+    from airflow.utils.types import DagRunType
 
     config.pipeline("web", schedule=schedule)
-    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    dag = stored_dag()
     first = pendulum.instance(THIS_HOUR - 12 * HOUR)
-    runs = [(1, DagRunType.SCHEDULED), *((at, DagRunType.BACKFILL_JOB) for at in backfilled)]
     with create_session() as session:
-        for at, kind in runs:
-            start = first + at * HOUR
-            session.add(
-                DagRun(
-                    dag_id="web",
-                    run_id=f"{kind}{at}",
-                    run_type=kind,
-                    logical_date=start,
-                    data_interval=(start, start + HOUR),
-                    run_after=start + HOUR,
-                    triggered_by=DagRunTriggeredByType.TIMETABLE,
-                )
-            )
-        session.flush()
+        runs = [(1, DagRunType.SCHEDULED), *((at, DagRunType(kind)) for at in others)]
+        keep_runs(session, first, runs)
         latest = _RunInfo.calculate(dag, session=session).latest_run
         # As the scheduler meets a run that is there already.
         for reference in (latest, *session.scalars(select(DagRun).where(DagRun.dag_id == "web"))):
             model = DagModel(dag_id="web")
             model.calculate_dagrun_date_fields(dag, reference_run=reference)
             assert model.next_dagrun == first + goes_on_at * HOUR
+        session.rollback()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "last", "taken", "goes_on_at"),
+    [
+        (f'{{cron: "0 * * * *", start: "{THIS_HOUR - 12 * HOUR}"}}', None, [0, 1], 2),
+        ('"0 * * * *"', None, [11], 12),
+        ('{cron: "0 * * * *", catchup: false}', 3, [11], 12),
+        ('{cron: "0 * * * *", catchup: false}', 11, [12, 13], 14),
+        ('"0 * * * *"', 11, [12, 13], 14),
+    ],
+    ids=["the first", "the latest", "after a skip", "the one under way", "of the future"],
+)
+def test_a_tick_whose_logical_date_is_taken_is_passed_over(
+    config: Config, schedule: str, last: int | None, taken: list[int], goes_on_at: int
+) -> None:
+    """The scheduler asks for the run after the one that it meets in its way."""
+    from airflow.models.dag import DagModel
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunType
+
+    config.pipeline("web", schedule=schedule)
+    dag, first = stored_dag(), THIS_HOUR - 12 * HOUR
+    with create_session() as session:
+        keep_runs(session, first, [(at, DagRunType.MANUAL) for at in taken])
+        if last is not None:
+            keep_runs(session, first, [(last, DagRunType.SCHEDULED)])
+        session.merge(DagBundleModel(name="dags-folder"))
+        session.flush()
+        model = DagModel(dag_id="web", bundle_name="dags-folder")
+        model.next_dagrun = pendulum.instance(first + taken[0] * HOUR)
+        session.add(model)
+        session.flush()
+        in_the_way = session.scalar(
+            select(DagRun).where(DagRun.dag_id == "web", DagRun.logical_date == model.next_dagrun)
+        )
+        model.calculate_dagrun_date_fields(dag, reference_run=in_the_way)
+        assert model.next_dagrun == first + goes_on_at * HOUR
         session.rollback()
 
 
@@ -185,6 +241,8 @@ def test_which_closed_windows_are_due_at_first(
     ]
 
 
+MINUTES = ["0", "30", "*/15", "*/20", "*/7", "15,45"]
+HOURS = ["*", "2", "1-3", "*/2", "1,2", "2,3", "0-5", "*/5"]
 BERLIN = "cron: '{cron}', timezone: Europe/Berlin"
 
 
@@ -225,66 +283,97 @@ def test_a_day_is_as_long_as_it_is_there(
     assert at != dt.time(0) or found[:3] == hours
 
 
-def clocks_change_near(moment: dt.datetime) -> bool:
-    """In the hour itself Airflow goes by what the clock on the wall shows, which is no order."""
-    before, after = (
-        (moment + hours * HOUR).astimezone(ZoneInfo("Europe/Berlin")) for hours in (-1, 1)
-    )
-    return before.utcoffset() != after.utcoffset()
-
-
 @pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize("cron", ["0 * * * *", "0 0 * * *", "30 2 * * *"])
 def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(
     config: Config, cron: str, start: str
 ) -> None:
-    """Every half hour of both days on which clocks are changed, and of those around them. On the
-    days on which an hour of the schedule is skipped, Airflow's interval has no width."""
-    from airflow.serialization.serialized_objects import DagSerialization
-
+    """Every half hour of both days on which clocks are changed, and of those around them."""
     config.pipeline("web", schedule=f"{{{BERLIN.format(cron=cron)}{start}}}")
-    dag = DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    timetable = stored_dag().timetable
     of = Schedule(cron=cron, timezone="Europe/Berlin")
     for night in ("2026-03-29", "2026-10-25"):
         for half_hours in range(120):
             moment = dt.datetime.fromisoformat(f"{night}T00:01Z") + (half_hours - 24) * HOUR / 2
-            theirs = dag.timetable.infer_manual_data_interval(run_after=pendulum.instance(moment))
+            theirs = timetable.infer_manual_data_interval(run_after=pendulum.instance(moment))
             ours = Ticks(of).last_closed(moment)
             assert ours.end <= moment < Ticks(of).after(ours.end), moment
-            if not clocks_change_near(moment):
-                assert ours == window_of_run(of, 0, {}, (theirs.start, theirs.end), None), moment
+            assert ours == window_of_run(of, 0, {}, (theirs.start, theirs.end), None), moment
 
 
-@pytest.mark.parametrize(
-    "zone", ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"]
-)
-@pytest.mark.parametrize(
-    "cron",
-    [
-        "0 * * * *",
-        "*/15 * * * *",
-        "30 2 * * *",
-        "0 0 * * *",
-        "0 3,15 * * *",
-        "0 */2 * * *",
-        "@weekly",
-        "0 0 1 * *",
-        "@quarterly",
-    ],
-)
-def test_shipper_counts_the_windows_that_airflow_makes(cron: str, zone: str) -> None:
-    """Over both nights of the year on which clocks are changed."""
+def test_a_logical_date_on_a_tick_names_the_window_that_begins_there(config: Config) -> None:
+    """As it does in a scheduled run and in a backfill."""
+    config.pipeline("web", schedule='"0 * * * *"')
+    found = stored_dag().timetable.infer_manual_data_interval(
+        run_after=pendulum.instance(THIS_HOUR)
+    )
+    assert (found.start, found.end) == (THIS_HOUR, THIS_HOUR + HOUR)
+
+
+@pytest.mark.parametrize("minutes", MINUTES)
+@pytest.mark.parametrize("hours", HOURS)
+def test_away_from_changes_of_clocks_windows_are_those_of_airflows_own_cron(
+    minutes: str, hours: str
+) -> None:
     from airflow.timetables.interval import CronDataIntervalTimetable
 
-    theirs, ours = (
-        CronDataIntervalTimetable(cron, timezone=zone),
-        Ticks(Schedule(cron=cron, timezone=zone)),
-    )
-    for month, day in ((3, 6), (3, 28), (4, 3), (9, 26), (10, 2), (10, 24), (10, 31)):
-        start = dt.datetime(2026, month, day, 5, 7, tzinfo=dt.UTC)
-        end = start + dt.timedelta(days=3)
-        found, tick = [], theirs._align_to_prev(pendulum.instance(start))
-        while tick < end:
+    cron = f"{minutes} {hours} * * *"
+    for zone in ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"):
+        theirs = CronDataIntervalTimetable(cron, timezone=zone)
+        start = dt.datetime(2026, 5, 30, 5, 7, tzinfo=dt.UTC)
+        tick, found = theirs._align_to_prev(pendulum.instance(start)), []
+        while tick < start + 2 * DAY:
             found.append(Window(tick, theirs._get_next(tick)))
-            tick = theirs._get_next(tick)
-        assert list(ours.windows(start, end)) == found
+            tick = found[-1].end
+        ticks = Ticks(Schedule(cron=cron, timezone=zone))
+        assert list(ticks.windows(start, start + 2 * DAY)) == found
+
+
+CHANGES = {
+    "Europe/Berlin": ["2026-03-29", "2026-10-25"],
+    "America/New_York": ["2026-03-08", "2026-11-01"],
+    "America/Santiago": ["2026-04-05", "2026-09-06"],
+    "Australia/Lord_Howe": ["2026-04-05", "2026-10-04"],
+}
+
+
+@pytest.mark.parametrize("night", [(zone, day) for zone in CHANGES for day in CHANGES[zone]])
+@pytest.mark.parametrize("minutes", MINUTES)
+def test_around_a_change_of_clocks_the_scheduler_makes_each_window_of_the_ticks(
+    minutes: str, night: tuple[str, str]
+) -> None:
+    from airflow.timetables.base import DataInterval, TimeRestriction
+
+    zone, day = night
+    noon = dt.datetime.fromisoformat(f"{day}T12:00Z")
+    for hours in HOURS:
+        cron = f"{minutes} {hours} * * *"
+        timetable = Windows(cron, zone, 600.0)
+        ours = list(Ticks(Schedule(cron=cron, timezone=zone)).windows(noon - DAY, noon + DAY))
+        last = DataInterval(pendulum.instance(ours[0].start), pendulum.instance(ours[0].end))
+        found = ours[:1]
+        while len(found) < len(ours):
+            last = timetable.next_dagrun_info(
+                last_automated_data_interval=last, restriction=TimeRestriction(None, None, True)
+            ).data_interval
+            found.append(Window(last.start, last.end))
+        assert found == ours, cron
+
+
+@pytest.mark.parametrize("cron", ["0 2 * * *", "30 2 * * *", "15 1-3 * * *", "0 0,2,3 * * *"])
+@pytest.mark.parametrize("kind", ["without catchup", "no start, first run"])
+def test_on_the_day_of_a_change_the_latest_settled_window_is_due(
+    cron: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.timetables.base import TimeRestriction
+
+    for zone, days in CHANGES.items():
+        ticks = Ticks(Schedule(cron=cron, timezone=zone))
+        timetable = (Windows if kind == "without catchup" else EveryWindow)(cron, zone, 600.0)
+        for half_hours in range(96):
+            now = dt.datetime.fromisoformat(f"{days[0]}T00:13Z") + half_hours * HOUR / 2
+            monkeypatch.setattr("shipper_airflow.timetable._now", lambda now=now: pendulum.instance(now))
+            due = timetable.next_dagrun_info(
+                last_automated_data_interval=None, restriction=TimeRestriction(None, None, False)
+            ).data_interval
+            assert Window(due.start, due.end) == ticks.last_closed(now - SETTLE), (zone, now)
