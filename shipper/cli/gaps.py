@@ -20,7 +20,14 @@ from shipper.config.load import pipeline_names
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
-from shipper.report.gaps import find_gaps, merged, read_beginnings
+from shipper.report.gaps import (
+    find_gaps,
+    merged,
+    read_beginnings,
+    read_last_run,
+    standstill_in_words,
+    stands_still,
+)
 from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
@@ -63,8 +70,8 @@ def gaps(
         bool,
         typer.Option(
             "--alert",
-            help="For cron: only overdue windows of which nobody was told yet, by a notice or by "
-            "this command. A window is overdue after `schedule.deliver_within`; without it, "
+            help="For cron: only what nobody was told yet, by a notice or by this command: overdue "
+            "windows, and a schedule without a run for longer than two ticks. A window is overdue after `schedule.deliver_within`; without it, "
             "when its files have settled and the window's length has passed again. Prints "
             "nothing and exits with 0 if there are none.",
         ),
@@ -77,7 +84,7 @@ def gaps(
 
     The results in `runs_uri` decide, and the ledger for windows without results. No source is
     listed, so a file that came after the last run that looked is not included. Exit code 1 if there
-    are any.
+    are any, or if the schedule stands still.
     """
     spec = load_pipeline(config, pipeline)
     if spec.schedule is None:
@@ -126,7 +133,17 @@ def gaps(
                 now,
             )
         )
+    last = read_last_run(runs_uri, spec.key)
+    stands = stands_still(
+        spec.schedule,
+        spec.source.settle_seconds,
+        last,
+        lambda tick: any(contains(run.window, tick) for run in runs),
+        now,
+    )
     if alert:
+        if last and last.window in told.of("standstill"):
+            stands = False
         known = told.of("late")
         wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]
     found = merged(wanted)
@@ -136,11 +153,14 @@ def gaps(
             "since": {cluster: at.isoformat() for cluster, at in first.items()},
             "windows": len(windows),
             "gaps": [gap.model_dump() for gap in found],
+            "stands_still_since": last.window_end.isoformat() if last and stands else None,
             "perhaps_formerly": earlier,
             "problems": problems,
         }
         print_json(document)
     else:
+        if last and stands:
+            out.say(standstill_in_words(last), "red")
         if found or not alert:
             _show(found, len(windows), min(first.values()))
             if earlier and found:
@@ -154,7 +174,9 @@ def gaps(
                 err.say(problem, "red")
     if alert:
         told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
-    raise typer.Exit(1 if found else 0)
+        if last and stands:
+            told.add("standstill", [last.window], dt.datetime.now(dt.UTC))
+    raise typer.Exit(1 if found or stands else 0)
 
 
 def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> str | None:

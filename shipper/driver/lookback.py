@@ -99,7 +99,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
         context.own_runs_uri,
         pipeline.key,
         pipeline.clusters,
-        window.start,
+        window,
         pipeline.schedule.start,
         keep=not context.is_trial,
     )

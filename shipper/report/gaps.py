@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pydantic import BaseModel
 
 from shipper.config.pipeline import Pipeline
+from shipper.config.schedule import Schedule
 from shipper.ledger.inventory import Inventory
 from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
@@ -46,6 +47,18 @@ from shipper.windows.window import Window, parse_window
 _REPORT_DAYS, _REPORT_WINDOWS = 7, 200
 
 
+class LastRun(BaseModel):
+    """The run of the schedule that began last."""
+
+    window_start: dt.datetime
+    window_end: dt.datetime
+    began: dt.datetime
+
+    @property
+    def window(self) -> Window:
+        return Window(self.window_start, self.window_end)
+
+
 class _ScheduleFile(BaseModel):
     """Content of `{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it again,
     so that a bucket's rule that deletes old objects never removes it. If the file is lost, the
@@ -54,18 +67,29 @@ class _ScheduleFile(BaseModel):
     version: int = 1
     first_window: dict[str, dt.datetime]
     """Cluster → begin of the first window that the schedule had for it, UTC."""
+    last_run: LastRun | None = None
 
 
 def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
     """Read cluster → begin of the first window of the schedule. Empty if no run of the schedule has
     been. Raises StepResultError, OSError."""
+    found = _read(runs_uri, pipeline)
+    return found.first_window if found else {}
+
+
+def read_last_run(runs_uri: str, pipeline: str) -> LastRun | None:
+    """Read which run of the schedule began last. Raises StepResultError, OSError."""
+    found = _read(runs_uri, pipeline)
+    return found.last_run if found else None
+
+
+def _read(runs_uri: str, pipeline: str) -> _ScheduleFile | None:
     about = (
         f"This file holds the start of the schedule of pipeline {pipeline}. Restore the file from "
         "a backup. Or delete it: the next scheduled run then counts as the first one, and looks "
         "at nothing before its window."
     )
-    found = find_kept(_uri(runs_uri, pipeline), _ScheduleFile, about)
-    return found.first_window if found else {}
+    return find_kept(_uri(runs_uri, pipeline), _ScheduleFile, about)
 
 
 def beginnings_of(runs_uri: str, pipeline: Pipeline) -> dict[str, dt.datetime]:
@@ -78,21 +102,24 @@ def beginnings(
     runs_uri: str,
     pipeline: str,
     clusters: Collection[str],
-    window_start: dt.datetime,
+    window: Window,
     schedule_start: dt.datetime | None,
     *,
     keep: bool,
 ) -> dict[str, dt.datetime]:
-    """Return what ``read_beginnings`` returns, with what a run over a window that begins at
-    ``window_start`` adds: a cluster that no run had before begins there; and the first run of all,
-    at `schedule.start` if there is one. ``keep``: writes it."""
+    """Return what ``read_beginnings`` returns, with what a run over ``window`` adds: a cluster that
+    no run had before begins there; and the first run of all, at `schedule.start` if there is one.
+    ``keep``: writes it, and that the schedule's last run begins now."""
     kept = read_beginnings(runs_uri, pipeline)
-    first = min(schedule_start, window_start) if schedule_start and not kept else window_start
+    first = min(schedule_start, window.start) if schedule_start and not kept else window.start
     found = {cluster: kept.get(cluster, first) for cluster in clusters}
     if keep:
+        now = dt.datetime.now(dt.UTC)
+        last = LastRun(window_start=window.start, window_end=window.end, began=now)
         write_whole(
             _uri(runs_uri, pipeline),
-            _ScheduleFile(first_window=kept | found).model_dump_json(indent=1) + "\n",
+            _ScheduleFile(first_window=kept | found, last_run=last).model_dump_json(indent=1)
+            + "\n",
         )
     return found
 
@@ -177,6 +204,36 @@ def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
     """Return what each of ``runs`` came to on the cluster, by time. Runs that were asked to leave
     the cluster alone are not in it."""
     return by_time(attempt for run in runs for attempt in run.seen.get(cluster, ()))
+
+
+def stands_still(
+    schedule: Schedule,
+    settle_seconds: float,
+    last: LastRun | None,
+    has_run: Callable[[Window], bool],
+    now: dt.datetime,
+) -> bool:
+    """True if no run of the schedule began for longer than two ticks, though the two latest windows
+    are due and have no run of any kind either. Airflow may be down, the DAG paused, or the run
+    before may hang."""
+    if last is None:
+        return False
+    ticks = Ticks(schedule)
+    second = ticks.last_closed(now - dt.timedelta(seconds=settle_seconds))
+    first = ticks.last_closed(second.start)
+    return (
+        first.start >= last.window_end
+        and now - last.began > second.end - first.start
+        and not (has_run(first) or has_run(second))
+    )
+
+
+def standstill_in_words(last: LastRun) -> str:
+    return (
+        f"The schedule stands still: its last run began at {last.began:%Y-%m-%d %H:%M:%S} UTC, "
+        f"for {last.window}. Later windows wait. Look in Airflow whether the DAG is paused, "
+        "the scheduler is up, and that run has ended."
+    )
 
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:

@@ -20,7 +20,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import plural
 from shipper.errors import ConfigError, ShipperError
-from shipper.report.gaps import read_beginnings
+from shipper.report.gaps import LastRun, read_beginnings, read_last_run
 from shipper.report.horizon import horizon, prune
 from shipper.report.past_runs import run_folders
 from shipper.report.results import RunReport
@@ -88,19 +88,21 @@ def _know(
     """Keep the pipeline's settings that the page needs, and drop windows that are too old to be
     due."""
     oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
-    first = {
-        cluster: max(at, oldest) for cluster, at in _beginnings(runs_uri, pipeline.key).items()
-    }
-    index.know(pipeline, runs_uri, first)
+    began, last_run = _beginnings(runs_uri, pipeline.key)
+    first = {cluster: max(at, oldest) for cluster, at in began.items()}
+    index.know(pipeline, runs_uri, first, last_run)
     index.forget(pipeline.name, int(oldest.timestamp()))
 
 
-def _beginnings(runs_uri: str, pipeline: str) -> Mapping[str, dt.datetime]:
-    """Return when each cluster's first window began. Without that no window is called missing."""
+def _beginnings(
+    runs_uri: str, pipeline: str
+) -> tuple[Mapping[str, dt.datetime], LastRun | None]:
+    """Return when each cluster's first window began, without which no window is called missing; and
+    the last run of the schedule."""
     try:
-        return read_beginnings(runs_uri, pipeline)
+        return read_beginnings(runs_uri, pipeline), read_last_run(runs_uri, pipeline)
     except (OSError, ShipperError):
-        return {}
+        return {}, None
 
 
 @dataclass

@@ -22,10 +22,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from shipper.config.schedule import Schedule
+from shipper.report.gaps import stands_still
 from shipper.report.standing import FAILED, MISSING, SHIPPING, STATES, WAITING
 from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
 from shipper.shipments.unreported import Scheduler, state_of, without_report
 from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
 
 Cell = tuple[int, int, int]
 """Begin and end in seconds since the epoch, and the state's place in STATES."""
@@ -144,11 +146,26 @@ def _row(
         "settle": known.settle,
         "retired": known.retired,
         "replay_of": known.replay_of,
+        "stands_still": bool(due) and not running and _stands_still(known, rows, now),
         "newest": newest and newest[0],
         "lag": newest and max(0, newest[1] - newest[0]),
         "counts": {STATES[state]: count for state, count in enumerate(counts) if count},
         "segments": segments,
     }
+
+
+def _stands_still(known: Known, cells: list[Cell], now: int) -> bool:
+    def has_run(window: Window) -> bool:
+        start, end = window.start.timestamp(), window.end.timestamp()
+        return any(begin <= start and end <= over for begin, over, _ in cells)
+
+    return known.schedule is not None and stands_still(
+        known.schedule,
+        known.settle,
+        known.last_run,
+        has_run,
+        dt.datetime.fromtimestamp(now, dt.UTC),
+    )
 
 
 def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cell]:

@@ -31,6 +31,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
+from shipper.report.gaps import LastRun
 from shipper.report.results import Coverage
 from shipper.report.standing import LATE, MISSING, SHIPPED, STATES, THERE, RunSeen, standing
 from shipper.shipments.outcomes import Outcome
@@ -41,7 +42,7 @@ Span = tuple[int, int]
 """Begin and end in seconds since the epoch."""
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 5
+_VERSION = 6
 """An index of another version is refused: it is a cache, and can be made again."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
@@ -49,7 +50,7 @@ GOOD = tuple(CODES[state] for state in THERE)
 _SCHEMA = """
 CREATE TABLE pipelines (
     pipeline TEXT PRIMARY KEY, owner TEXT, description TEXT, clusters TEXT, runs_uri TEXT,
-    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, key TEXT, retired INTEGER DEFAULT 0
+    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, key TEXT, last_run TEXT, retired INTEGER DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE beginnings (pipeline TEXT, cluster TEXT, first INTEGER, PRIMARY KEY (pipeline, cluster)) WITHOUT ROWID;
 CREATE TABLE runs (
@@ -113,6 +114,8 @@ class Known(NamedTuple):
     """True if the configuration no longer had it when it was last read."""
     replay_of: str | None
     """The pipeline that it is a replay of, by its present name."""
+    last_run: LastRun | None = None
+    """The run of its schedule that began last."""
 
     @property
     def dag_id(self) -> str:
@@ -185,7 +188,11 @@ class Index:
         self.db.execute("COMMIT")
 
     def know(
-        self, pipeline: Pipeline, runs_uri: str, beginnings: Mapping[str, dt.datetime]
+        self,
+        pipeline: Pipeline,
+        runs_uri: str,
+        beginnings: Mapping[str, dt.datetime],
+        last_run: LastRun | None,
     ) -> None:
         """Keep what the page needs of the pipeline. ``beginnings``: cluster → begin of the first
         window of its schedule."""
@@ -203,6 +210,7 @@ class Index:
             pipeline.source.settle_seconds,
             schedule and schedule.deliver_within_seconds,
             pipeline.key,
+            last_run and last_run.model_dump_json(),
         )
         self.db.execute(
             f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))}, 0)", row
@@ -504,11 +512,11 @@ class Index:
         """Return the known pipelines by name. ``only``: DAGs that may be seen; None: all."""
         rows: list[tuple[Any, ...]] = self.db.execute(
             "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, "
-            "deliver_within, key, retired FROM pipelines ORDER BY pipeline"
+            "deliver_within, key, last_run, retired FROM pipelines ORDER BY pipeline"
         ).fetchall()
-        by_key = {key: name for name, *_, key, _ in rows}
+        by_key = {key: name for name, *_, key, _, _ in rows}
         found = []
-        for name, owner, about, clusters, uri, cron, zone, settle, within, key, retired in rows:
+        for name, owner, about, clusters, uri, cron, zone, settle, within, key, last, retired in rows:
             of = by_key.get(original(key), original(name)) if original(key) != key else None
             if only is not None and (of or name) not in only:
                 continue
@@ -526,6 +534,7 @@ class Index:
                     key,
                     gone,
                     of,
+                    LastRun.model_validate_json(last) if last else None,
                 )
             )
         return found

@@ -190,8 +190,25 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     within = spec.schedule and spec.schedule.deliver_within_seconds
     headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
     why, link = _why_late(spec, folder, run, window), run_page(run["dag_id"], run["dag_run_id"])
+    why = " ".join(filter(None, (why, _standstill(spec, folder)))) or None
     notice = _notice(spec, window, "late", headline, why, log=link)
     tell_once(spec, folder, notice, window, context)
+
+
+def _standstill(pipeline: Pipeline, config_dir: Path) -> str | None:
+    """Return the sentence for a schedule that stands still, as behind a run that hangs."""
+    from shipper.report.gaps import read_last_run, standstill_in_words, stands_still
+
+    try:
+        runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
+        last, settle = read_last_run(runs_uri, pipeline.key), pipeline.source.settle_seconds
+        stands = pipeline.schedule and stands_still(
+            pipeline.schedule, settle, last, lambda window: False, _now()
+        )
+    except Exception:
+        log.exception("when the schedule's last run began cannot be read")
+        return None
+    return standstill_in_words(last) if last and stands else None
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:

@@ -54,7 +54,7 @@ class Runs:
 
     def __init__(self, config: Config, uri: str) -> None:
         self.config, self.uri = config, uri
-        beginnings(uri, "web", ("near", "far"), SIX - HOUR, None, keep=True)
+        beginnings(uri, "web", ("near", "far"), Window(SIX - HOUR, SIX), None, keep=True)
 
     def end(
         self,

@@ -25,6 +25,7 @@ from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
 from shipper.report.gaps import beginnings
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.results import RunReport
+from shipper.windows.window import Window
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
@@ -58,7 +59,7 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
         str(config.folder.parent / "runs"),
         "web",
         ["near", "far"],
-        SIX - dt.timedelta(hours=1),
+        Window(SIX - dt.timedelta(hours=1), SIX),
         None,
         keep=True,
     )

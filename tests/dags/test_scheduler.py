@@ -313,3 +313,67 @@ def remove_the_file_during_a_run(
         ]
     )
     assert "config/pipelines/web.yaml is gone" in failure
+
+
+def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_astray(
+    standalone: Airflow, config: Config, spark: FakeSpark
+) -> None:
+    """By REST where the schedule comes to next, by `dags test` ahead of it, by `dags trigger` behind
+    it, and for a window that is under way; then a backfill over all."""
+    now = dt.datetime.now(dt.UTC)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [today - n * DAY for n in (5, 4, 3, 2, 1)]
+    behind, next_one, scheduled, ahead, last = days
+    daily = f'{{cron: "0 0 * * *", start: "{next_one.isoformat()}", catchup: true}}'
+    config.pipeline("web", daily, settle="0s")
+    config.pipeline("soon", '"*/2 * * * *"', settle="0s")
+    wait_for(
+        lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "soon"}
+    )
+    at_work = now.replace(minute=now.minute // 2 * 2, second=0, microsecond=0)
+
+    def trigger(dag_id: str, at: dt.datetime) -> None:
+        standalone.call("POST", f"dags/{dag_id}/dagRuns", {"logical_date": at.isoformat()})
+
+    until_taken(lambda: trigger("web", next_one))
+    until_taken(lambda: standalone.cli("dags", "test", "web", ahead.isoformat()))
+    until_taken(
+        lambda: standalone.cli("dags", "trigger", "web", "--logical-date", behind.isoformat())
+    )
+    until_taken(lambda: trigger("soon", at_work + dt.timedelta(minutes=2)))
+    for dag_id in ("web", "soon"):
+        until_taken(lambda dag_id=dag_id: standalone.cli("dags", "unpause", dag_id, "--yes"))
+
+    def shipped(pipeline: str) -> Counter[str]:
+        return Counter(
+            call["window"]
+            for call in spark.calls
+            if (call["step"], call["pipeline"]) == ("ship:near", pipeline)
+        )
+
+    once = Counter(map(window, days))
+    wait_for(lambda: shipped("web") == once, within_seconds=400)
+    kinds = {run["logical_date"][:10]: run["run_type"] for run in wait_for_runs(standalone, 5)}
+    assert {day: kinds[f"{day:%Y-%m-%d}"] for day in days} == {
+        day: "scheduled" if day in (scheduled, last) else "manual" for day in days
+    }
+    until_taken(
+        lambda: standalone.call(
+            "POST",
+            "backfills",
+            {
+                "dag_id": "web",
+                "from_date": behind.isoformat(),
+                "to_date": last.isoformat(),
+                "reprocess_behavior": "completed",
+            },
+        )
+    )
+    wait_for(lambda: shipped("web") == once + once, within_seconds=400)
+
+    def next_windows() -> set[str]:
+        starts = (at_work + dt.timedelta(minutes=n) for n in (0, 2, 4, 6))
+        return {f"{at.isoformat()}/{(at + dt.timedelta(minutes=2)).isoformat()}" for at in starts}
+
+    wait_for(lambda: next_windows() <= set(shipped("soon")), within_seconds=600)
+    assert max(shipped("soon").values()) == 1

@@ -333,7 +333,7 @@ def fill(world: World, hours: int = 24) -> None:
             world.report(11, "r11")
         with Index(world.index, make=True) as index, index.writing():
             beginnings = dict.fromkeys(clusters, at(6 if name == "edge" else 0))
-            index.know(pipeline, str(world.runs), beginnings)
+            index.know(pipeline, str(world.runs), beginnings, None)
             for report in reports:
                 index.add(outcomes(report, clusters))
     with Index(world.index, make=True) as index, index.writing():

@@ -18,6 +18,7 @@ from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.gaps import beginnings
 from shipper.report.plan_result import PlanResult
 from shipper.types import FileId, SplitId
+from shipper.windows.window import Window
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import World
 
@@ -76,7 +77,7 @@ def test_looking_back_at_100_000_shipped_files(tmp_path, kafka, capsys):  # noqa
         log._append(CHUNKS, records)
     log.keep_snapshot(longer_than=0)
     list(write_hour(world, HOURS, OWN))
-    beginnings(str(world.root / "runs"), world.name, ["local"], DAY, None, keep=True)
+    beginnings(str(world.root / "runs"), world.name, ["local"], Window(DAY, DAY + dt.timedelta(hours=1)), None, keep=True)
 
     def plan(*options):
         began = time.perf_counter()

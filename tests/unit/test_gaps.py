@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,7 @@ class TestBeginnings:
         self, tmp_path: Path
     ) -> None:
         def first(n: int, *clusters: str) -> dict[str, int]:
-            found = beginnings(str(tmp_path), "web", clusters, hour(n).start, None, keep=True)
+            found = beginnings(str(tmp_path), "web", clusters, hour(n), None, keep=True)
             return {cluster: at.hour for cluster, at in found.items()}
 
         assert first(5, "near") == {"near": 5}
@@ -170,7 +171,7 @@ class TestBeginnings:
         }
 
     def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path: Path) -> None:
-        found = beginnings(str(tmp_path), "web", ["near"], hour(5).start, hour(2).start, keep=False)
+        found = beginnings(str(tmp_path), "web", ["near"], hour(5), hour(2).start, keep=False)
         assert found == {"near": hour(2).start}
         assert read_beginnings(str(tmp_path), "web") == {}
 
@@ -179,7 +180,7 @@ def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept
     runs: Runs, tmp_path: Path
 ) -> None:
     assert gaps_before(runs.uri, pipeline(), hour(3).start) is None, "nobody knows since when"
-    beginnings(runs.uri, "web", ["near", "far"], hour(0).start, None, keep=True)
+    beginnings(runs.uri, "web", ["near", "far"], hour(0), None, keep=True)
     runs.add(hour(1), "near", "far")
     runs.add(hour(3), "near", "far")
     found = gaps_before(runs.uri, pipeline(), hour(3).start)
@@ -293,7 +294,7 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     (config / "clusters" / "near.yaml").write_text(
         "cluster: near\nbootstrap: 127.0.0.1:1\n"
     )  # and nobody asks it
-    beginnings(runs.uri, "web", ("near",), days[0].start, None, keep=True)
+    beginnings(runs.uri, "web", ("near",), days[0], None, keep=True)
     for day in days:
         runs.add(day)  # and failed
 
@@ -342,9 +343,8 @@ def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_
     ):
         (tmp_path / "config" / name).parent.mkdir(parents=True)
         (tmp_path / "config" / f"{name}.yaml").write_text(text)
-    beginnings(
-        str(tmp_path / "runs"), "web", ("near",), end - dt.timedelta(days=2), None, keep=True
-    )
+    two_days = Window(end - dt.timedelta(days=2), end)
+    beginnings(str(tmp_path / "runs"), "web", ("near",), two_days, None, keep=True)
 
     def alert() -> Result:
         return CliRunner().invoke(
@@ -391,3 +391,49 @@ def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
     assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(4).end}
     runs.add(hour(6), "near")
     assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(6).end}
+
+
+def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> None:
+    """Long before a window is overdue."""
+    now = dt.datetime.now(dt.UTC)
+    third = now.replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=3)
+    last = Window(third - dt.timedelta(hours=1), third)
+    runs, config = Runs(tmp_path / "runs"), tmp_path / "config"
+    for name, text in (
+        (
+            "pipelines/web",
+            "pipeline: web\nschedule: {cron: '@hourly', deliver_within: 5d}\nnotify: [{on: "
+            "[late], notifier: a.B}]\nsource: {path: logs/, settle: 0s}\ntopic: t\nclusters: "
+            "[near]\n",
+        ),
+        (
+            "clusters/near",
+            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: "
+            "'${NOT_THERE_AT_ALL}'}\n",
+        ),
+    ):
+        (config / name).parent.mkdir(parents=True)
+        (config / f"{name}.yaml").write_text(text)
+    beginnings(runs.uri, "web", ("near",), last, None, keep=True)
+    runs.add(last, "near")
+
+    def alert() -> tuple[int, str]:
+        done = CliRunner().invoke(
+            app, ["gaps", "web", "--config", str(config), "--alert"], catch_exceptions=False
+        )
+        return done.exit_code, done.stdout
+
+    assert alert() == (0, ""), "a run that began just now makes up for an outage"
+    file = tmp_path / "runs" / "web" / "schedule.json"
+    noted = json.loads(file.read_text())
+    noted["last_run"]["began"] = third.isoformat()
+    file.write_text(json.dumps(noted))
+    by_hand = Window(third + dt.timedelta(hours=2), third + dt.timedelta(hours=3))
+    runs.add(by_hand, "near")
+    assert alert() == (0, ""), "the tick has a run, a manual one"
+    shutil.rmtree(tmp_path / "runs" / "web" / RunFolder.name_of(by_hand.start, by_hand.end))
+    done = CliRunner().invoke(app, ["gaps", "web", "--config", str(config), "--json"])
+    assert json.loads(done.stdout)["stands_still_since"] == last.end.isoformat()
+    code, said = alert()
+    assert (code, bool(said)) == (1, True)
+    assert alert() == (0, "")

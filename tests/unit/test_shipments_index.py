@@ -4,6 +4,7 @@ their reports come."""
 from __future__ import annotations
 
 import itertools
+import json
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -359,3 +360,26 @@ def test_a_report_step_that_cannot_write_it_says_so_in_a_line_and_succeeds(
     assert len(said) == 1
     assert "does not show this run until `shipper index` has run" in said[0]
     assert (Path(context_of(world).folder.path("report.json"))).exists()
+
+
+@pytest.mark.parametrize(
+    ("hours", "under_way", "stands"), [(1.5, [], False), (2.9, [], True), (2.9, [1], False)]
+)
+def test_a_pipeline_whose_schedule_stands_still_is_marked(
+    world: World, hours: float, under_way: list[int], stands: bool
+) -> None:
+    """Settled windows of an hour follow the one whose run was the last of the schedule."""
+    world.beginning()
+    file = world.runs / "web" / "schedule.json"
+    last = {"window_start": START.isoformat(), "window_end": at(1).isoformat()}
+    last["began"] = at(1).isoformat()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"last_run": last}))
+    world.feed(run_report(0))
+    with Index(world.index) as index, index.writing():
+        for hour in under_way:
+            index.begun(
+                "web", seconds(hour), seconds(hour + 1), "now", ("near",), seconds(1 + hours)
+            )
+    with Index(world.index) as index:
+        (row,) = grid(index, seconds(0), seconds(9), seconds(1 + hours))["pipelines"]
+    assert row["stands_still"] is stands

@@ -363,14 +363,14 @@ def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> 
     }
     replay = replayed(load_pipeline(world.config, "web", EVERYTHING), Replay.model_validate(asked))
     with Index(world.index, make=True) as index, index.writing():
-        index.know(replay, str(world.runs), {})
+        index.know(replay, str(world.runs), {}, None)
     web = world.config / "pipelines" / "web.yaml"
     (world.config / "pipelines" / "site.yaml").write_text(
         web.read_text().replace("pipeline: web", "pipeline: site\nformerly: web")
     )
     web.unlink()
     with Index(world.index, make=True) as index, index.writing():
-        index.know(load_pipeline(world.config, "site", EVERYTHING), str(world.runs), {})
+        index.know(load_pipeline(world.config, "site", EVERYTHING), str(world.runs), {}, None)
     with Index(world.index, present={"site", "audit"}) as index:
         found = {known.pipeline: (known.replay_of, known.retired) for known in index.pipelines()}
     assert found == {

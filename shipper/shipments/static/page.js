@@ -176,7 +176,7 @@ function tableRow(row) {
   strip.row = row;
   describe(strip, null);
   const replay = row.replay_of ? `replay ${row.pipeline.split(".replay.")[1]}` : null;
-  const note = [row.owner, row.replay_of ? null : row.retired ? "no longer in the configuration" : row.schedule ? null : "no schedule"].filter(Boolean).join(" · ");
+  const note = [row.owner, row.replay_of ? null : row.retired ? "no longer in the configuration" : row.stands_still ? "the schedule stands still: no run for more than two ticks" : row.schedule ? null : "no schedule"].filter(Boolean).join(" · ");
   const found = make("tr", { role: "row", "data-pipeline": row.pipeline, class: replay ? "replay" : null },
     make("th", { scope: "row", role: "rowheader", title: `${row.pipeline} · ${note}` },
       make("button", { type: "button", class: "link", "aria-label": row.pipeline, onclick: () => openList(row) }, replay || row.pipeline), make("small", {}, note)),
