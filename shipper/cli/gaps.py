@@ -25,8 +25,8 @@ from shipper.report.gaps import (
     merged,
     read_beginnings,
     read_last_run,
-    standstill_in_words,
     stands_still,
+    standstill_in_words,
 )
 from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, fresh_until, overdue, windows_of
@@ -71,9 +71,9 @@ def gaps(
         typer.Option(
             "--alert",
             help="For cron: only what nobody was told yet, by a notice or by this command: overdue "
-            "windows, and a schedule without a run for longer than two ticks. A window is overdue after `schedule.deliver_within`; without it, "
-            "when its files have settled and the window's length has passed again. Prints "
-            "nothing and exits with 0 if there are none.",
+            "windows, and a schedule without a run for longer than two ticks. A window is overdue "
+            "after `schedule.deliver_within`; without it, when its files have settled and the "
+            "window's length has passed again. Prints nothing and exits with 0 if there are none.",
         ),
     ] = False,
     metrics_file: MetricsPath = None,

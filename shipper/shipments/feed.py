@@ -94,9 +94,7 @@ def _know(
     index.forget(pipeline.name, int(oldest.timestamp()))
 
 
-def _beginnings(
-    runs_uri: str, pipeline: str
-) -> tuple[Mapping[str, dt.datetime], LastRun | None]:
+def _beginnings(runs_uri: str, pipeline: str) -> tuple[Mapping[str, dt.datetime], LastRun | None]:
     """Return when each cluster's first window began, without which no window is called missing; and
     the last run of the schedule."""
     try:

@@ -516,7 +516,20 @@ class Index:
         ).fetchall()
         by_key = {key: name for name, *_, key, _, _ in rows}
         found = []
-        for name, owner, about, clusters, uri, cron, zone, settle, within, key, last, retired in rows:
+        for (
+            name,
+            owner,
+            about,
+            clusters,
+            uri,
+            cron,
+            zone,
+            settle,
+            within,
+            key,
+            last,
+            retired,
+        ) in rows:
             of = by_key.get(original(key), original(name)) if original(key) != key else None
             if only is not None and (of or name) not in only:
                 continue

@@ -197,7 +197,7 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
 
 def _standstill(pipeline: Pipeline, config_dir: Path) -> str | None:
     """Return the sentence for a schedule that stands still, as behind a run that hangs."""
-    from shipper.report.gaps import read_last_run, standstill_in_words, stands_still
+    from shipper.report.gaps import read_last_run, stands_still, standstill_in_words
 
     try:
         runs_uri = resolve_uri(config_dir, pipeline.runs_uri)

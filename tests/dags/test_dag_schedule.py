@@ -372,7 +372,9 @@ def test_on_the_day_of_a_change_the_latest_settled_window_is_due(
         timetable = (Windows if kind == "without catchup" else EveryWindow)(cron, zone, 600.0)
         for half_hours in range(96):
             now = dt.datetime.fromisoformat(f"{days[0]}T00:13Z") + half_hours * HOUR / 2
-            monkeypatch.setattr("shipper_airflow.timetable._now", lambda now=now: pendulum.instance(now))
+            monkeypatch.setattr(
+                "shipper_airflow.timetable._now", lambda now=now: pendulum.instance(now)
+            )
             due = timetable.next_dagrun_info(
                 last_automated_data_interval=None, restriction=TimeRestriction(None, None, False)
             ).data_interval

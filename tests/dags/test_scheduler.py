@@ -318,8 +318,8 @@ def remove_the_file_during_a_run(
 def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_astray(
     standalone: Airflow, config: Config, spark: FakeSpark
 ) -> None:
-    """By REST where the schedule comes to next, by `dags test` ahead of it, by `dags trigger` behind
-    it, and for a window that is under way; then a backfill over all."""
+    """By REST where the schedule comes to next, by `dags test` ahead of it, by `dags trigger`
+    behind it, and for a window that is under way; then a backfill over all."""
     now = dt.datetime.now(dt.UTC)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     days = [today - n * DAY for n in (5, 4, 3, 2, 1)]

@@ -77,7 +77,14 @@ def test_looking_back_at_100_000_shipped_files(tmp_path, kafka, capsys):  # noqa
         log._append(CHUNKS, records)
     log.keep_snapshot(longer_than=0)
     list(write_hour(world, HOURS, OWN))
-    beginnings(str(world.root / "runs"), world.name, ["local"], Window(DAY, DAY + dt.timedelta(hours=1)), None, keep=True)
+    beginnings(
+        str(world.root / "runs"),
+        world.name,
+        ["local"],
+        Window(DAY, DAY + dt.timedelta(hours=1)),
+        None,
+        keep=True,
+    )
 
     def plan(*options):
         began = time.perf_counter()
