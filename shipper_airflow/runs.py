@@ -63,7 +63,12 @@ def window_of(run: DagRun, known: Known) -> Span | None:
     interval = run.data_interval_start, run.data_interval_end
     try:
         window = window_of_run(
-            known.schedule, known.settle, run.conf or {}, interval, run.run_after
+            known.schedule,
+            known.settle,
+            run.conf or {},
+            interval,
+            run.run_after,
+            run.logical_date,
         )
     except WindowError:
         return None

@@ -104,10 +104,7 @@ class Windows(CronDataIntervalTimetable):
         return start if start > window.start else self._get_next(start)
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
-        ticks, moment = self._ticks(), in_utc(run_after)
-        window = ticks.window_of(moment)
-        if window.start != moment:
-            window = ticks.last_closed(moment)
+        window = self._ticks().named_by(in_utc(run_after))
         return DataInterval(start=instance(window.start), end=instance(window.end))
 
     def _skip_to_latest(self, earliest: DateTime | None) -> DateTime:

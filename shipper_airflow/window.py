@@ -26,6 +26,7 @@ def window_of_run(
     asked: Mapping[str, Any],
     interval: tuple[dt.datetime | None, dt.datetime | None],
     asked_at: dt.datetime | None,
+    logical_date: dt.datetime | None = None,
 ) -> Window:
     """Return the window that a DAG run ships: the one that it was asked for, else its data
     interval, else the schedule's window that had settled last when it was asked for.
@@ -45,7 +46,13 @@ def window_of_run(
         return Window(parse_moment(start), parse_moment(end))
     opens, closes = (moment and in_utc(moment) for moment in interval)
     if opens and closes and opens < closes:
-        return Window(opens, closes)
+        found = Window(opens, closes)
+        # `airflow dags trigger --logical-date` gives the interval of the moment of the call.
+        if schedule and logical_date and asked_at:
+            ticks, at = Ticks(schedule), in_utc(logical_date)
+            if found == ticks.named_by(in_utc(asked_at)) and ticks.window_of(at).start == at:
+                return ticks.window_of(at)
+        return found
     # Airflow's plain cron schedules, and its others on the day on which clocks skip their hour,
     # give a run by hand an interval that ends where it begins; meant is the window that ends there.
     settled = (

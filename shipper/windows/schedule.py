@@ -59,6 +59,12 @@ class Ticks:
         end = self.window_of(moment).start
         return Window(self.before(end), end)
 
+    def named_by(self, moment: dt.datetime) -> Window:
+        """Return the window that a logical date names: it begins there; if ``moment`` is no tick,
+        the last one that had ended by then."""
+        window = self.window_of(moment)
+        return window if window.start == moment else self.last_closed(moment)
+
     def windows(self, start: dt.datetime, end: dt.datetime) -> Iterator[Window]:
         """Yield the windows that touch [start, end), in order."""
         if start >= end:

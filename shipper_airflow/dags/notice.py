@@ -584,17 +584,17 @@ def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) 
             for name in ("window_start", "window_end")
         )
         return Window(start, end)
-    names = ("data_interval_start", "data_interval_end", "run_after", "conf")
+    names = ("data_interval_start", "data_interval_end", "run_after", "logical_date", "conf")
     known = (
         dag_run
         if isinstance(dag_run, Mapping)
         else {name: getattr(dag_run, name, None) for name in names}
     )
-    opens, closes, asked_at = (_parsed(known.get(name)) for name in names[:3])
+    opens, closes, asked_at, at = (_parsed(known.get(name)) for name in names[:4])
     try:
         settle = pipeline.source.settle_seconds
         return window_of_run(
-            pipeline.schedule, settle, known.get("conf") or {}, (opens, closes), asked_at
+            pipeline.schedule, settle, known.get("conf") or {}, (opens, closes), asked_at, at
         )
     except Exception as error:
         log.info("the run has no window: %s", error)

@@ -140,9 +140,10 @@ class PipelineOperator(BaseOperator):
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
             schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
-            window = window_of_run(
-                schedule, settle, params, interval, getattr(context["dag_run"], "run_after", None)
+            run_after, at = (
+                getattr(context["dag_run"], name, None) for name in ("run_after", "logical_date")
             )
+            window = window_of_run(schedule, settle, params, interval, run_after, at)
         except WindowError as error:
             self._refuse(str(error))
         if not params.get("window_start"):

@@ -72,3 +72,18 @@ def test_without_both_it_is_the_schedules_window_that_had_settled_last(
 def test_a_window_opens_when_its_last_files_have_settled():
     window = of_run(None, None, (SIX, SEVEN))
     assert opens_at(window, 600) == SEVEN + dt.timedelta(minutes=10)
+
+
+@pytest.mark.parametrize(
+    ("logical_date", "start"), [(SIX, SIX), (SEVEN, SEVEN), (SIX + dt.timedelta(minutes=1), SEVEN)]
+)
+def test_a_logical_date_on_a_tick_holds_where_airflow_goes_by_the_moment_of_the_call(
+    logical_date: dt.datetime, start: dt.datetime
+) -> None:
+    """`airflow dags trigger --logical-date`, at eight minutes past eight."""
+    hour = dt.timedelta(hours=1)
+    now = SEVEN + hour + dt.timedelta(minutes=8)
+    found = window_of_run(
+        Schedule(cron="0 * * * *"), 600, {}, (SEVEN, SEVEN + hour), now, logical_date
+    )
+    assert found == Window(start, start + hour)

@@ -318,12 +318,12 @@ def remove_the_file_during_a_run(
 def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_astray(
     standalone: Airflow, config: Config, spark: FakeSpark
 ) -> None:
-    """By REST where the schedule comes to next, by `dags test` ahead of it, by `dags trigger`
-    behind it, and for a window that is under way; then a backfill over all."""
+    """By REST where the schedule comes to next, behind it, and for a window that is under way; by
+    `dags test` and `dags trigger` ahead of it. Then a backfill over all."""
     now = dt.datetime.now(dt.UTC)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     days = [today - n * DAY for n in (5, 4, 3, 2, 1)]
-    behind, next_one, scheduled, ahead, last = days
+    next_one, scheduled, ahead, by_command, last = days
     daily = f'{{cron: "0 0 * * *", start: "{next_one.isoformat()}", catchup: true}}'
     config.pipeline("web", daily, settle="0s")
     config.pipeline("soon", '"*/2 * * * *"', settle="0s")
@@ -338,8 +338,9 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
     until_taken(lambda: trigger("web", next_one))
     until_taken(lambda: standalone.cli("dags", "test", "web", ahead.isoformat()))
     until_taken(
-        lambda: standalone.cli("dags", "trigger", "web", "--logical-date", behind.isoformat())
+        lambda: standalone.cli("dags", "trigger", "web", "--logical-date", by_command.isoformat())
     )
+    until_taken(lambda: trigger("soon", at_work - DAY))
     until_taken(lambda: trigger("soon", at_work + dt.timedelta(minutes=2)))
     for dag_id in ("web", "soon"):
         until_taken(lambda dag_id=dag_id: standalone.cli("dags", "unpause", dag_id, "--yes"))
@@ -363,7 +364,7 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
             "backfills",
             {
                 "dag_id": "web",
-                "from_date": behind.isoformat(),
+                "from_date": next_one.isoformat(),
                 "to_date": last.isoformat(),
                 "reprocess_behavior": "completed",
             },
@@ -377,3 +378,5 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
 
     wait_for(lambda: next_windows() <= set(shipped("soon")), within_seconds=600)
     assert max(shipped("soon").values()) == 1
+    start, end = at_work - DAY, at_work - DAY + dt.timedelta(minutes=2)
+    assert f"{start.isoformat()}/{end.isoformat()}" in shipped("soon")
