@@ -336,12 +336,12 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
         standalone.call("POST", f"dags/{dag_id}/dagRuns", {"logical_date": at.isoformat()})
 
     until_taken(lambda: trigger("web", next_one))
+    until_taken(lambda: trigger("soon", at_work - DAY))
+    until_taken(lambda: trigger("soon", at_work + dt.timedelta(minutes=2)))
     until_taken(lambda: standalone.cli("dags", "test", "web", ahead.isoformat()))
     until_taken(
         lambda: standalone.cli("dags", "trigger", "web", "--logical-date", by_command.isoformat())
     )
-    until_taken(lambda: trigger("soon", at_work - DAY))
-    until_taken(lambda: trigger("soon", at_work + dt.timedelta(minutes=2)))
     for dag_id in ("web", "soon"):
         until_taken(lambda dag_id=dag_id: standalone.cli("dags", "unpause", dag_id, "--yes"))
 
