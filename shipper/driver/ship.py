@@ -218,6 +218,7 @@ class ClusterShip:
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
+        result.rate_limit_bytes = self._preflight.rate_limit_bytes
         result.guarantee = (
             "exactly_once" if self._preflight.settings.transactional else "at_least_once"
         )

@@ -36,8 +36,8 @@ _RATIO_MARGIN = 0.6
 _MOST_LANES = 128
 #: What a window seems to unpack to may be half of what it does.
 _MORE_THAN_IT_SEEMS = 2
-#: Smallest batch under a cap. Less would cost more round trips than it brings the records sooner.
-_LEAST_CHUNK_BYTES = 100_000
+#: Smallest transaction under a cap. Less would cost more than the records themselves.
+_LEAST_CHUNK_BYTES = 16_000
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def tune(
     most = memory_bytes
     if link.cap_bytes_per_second:
         # The last task at work has all of the cap, but no task may hold a transaction open for
-        # longer than its share takes.
-        cap = link.cap_bytes_per_second * link.ratio
-        rate = min(rate, cap)
-        most = max(_LEAST_CHUNK_BYTES, int(cap / tasks * link.cap_seconds))
+        # longer than its share takes, also if its records do not compress as the sample did.
+        rate = min(rate, link.cap_bytes_per_second * link.ratio)
+        share = link.cap_bytes_per_second / tasks
+        most = max(_LEAST_CHUNK_BYTES, int(share * link.cap_seconds))
         batch = batch_bytes or min(batch, most)
     chunk = chunk_bytes or max(
         batch, SHORT_CHUNK_BYTES if short else _BATCHES_PER_TRANSACTION * batch

@@ -168,10 +168,21 @@ class Control:
         if attempt.ended:
             self.ended.add(attempt.number)
 
-    def active_tasks(self) -> int:
-        """Return the number of the current generation's tasks that have begun and have not reported
-        their end."""
-        return sum(1 for attempts in self.attempts.values() if attempts[-1] not in self.ended)
+    def active_since(self) -> dict[int, int]:
+        """Return the current generation's tasks that have begun and have not reported their end,
+        each with the broker's time (milliseconds since the epoch) at which its latest attempt
+        began."""
+        began = {
+            (key.task, key.number): record.timestamp_ms
+            for (_, *keys), record in self._records.items()
+            for key in keys
+            if isinstance(key, AttemptKey) and not key.ended
+        }
+        return {
+            task: began.get((task, attempts[-1]), 0)
+            for task, attempts in self.attempts.items()
+            if attempts[-1] not in self.ended
+        }
 
     def to_fence(self, generation: int | None = None) -> ToFence:
         """Return what covers every lane of the generations before ``generation`` (all, if None)

@@ -11,6 +11,7 @@ from shipper.config.units import format_bytes, format_duration
 from shipper.error_codes import code_of, with_code, without_code
 from shipper.report.account import Account, RunStep, accounts
 from shipper.report.markup import number, plural
+from shipper.report.notes import measured_rate
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import StepResult
@@ -202,6 +203,8 @@ def _ship(result: ShipResult) -> str:
     if result.delivered and result.ship_seconds >= _RATE_AFTER_SECONDS:
         took = format_duration(result.ship_seconds)
         rate = f" in {took} ({number(result.delivered / result.ship_seconds)} records/s)"
+    if measured := measured_rate(result):
+        rate += f", {measured}"
     parts = [f"{plural(result.delivered, 'record')}{files} sent{rate}"]
     if result.late_files:
         late = plural(result.late_records, "record")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from shipper.config.units import format_bytes
 from shipper.report.account import Account
 from shipper.report.markup import plural
 from shipper.report.plan_result import ReplayOf
@@ -36,9 +37,19 @@ def _of_cluster(account: Account) -> Iterator[str]:
         if plan.in_the_clear:
             yield f"{plan.in_the_clear[:1].upper()}{plan.in_the_clear[1:]}."
     if ship:
+        if measured := measured_rate(ship):
+            yield f"Sent {measured}."
         if ship.late_files:
             yield _late(ship)
         yield from ship.notes
+
+
+def measured_rate(ship: ShipResult) -> str:
+    """Return the measured rate beside the cap that held; nothing without a cap."""
+    if not (ship.rate_limit_bytes and ship.wire_bytes and ship.ship_seconds):
+        return ""
+    rate, cap = format_bytes(ship.wire_bytes / ship.ship_seconds), ship.rate_limit_bytes
+    return f"{rate}/s on the wire, at a cap of {format_bytes(cap)}/s"
 
 
 def _replayed(asked: ReplayOf) -> str:
@@ -66,7 +77,7 @@ def _asked(asked: Asked) -> Iterator[str]:
             f"{', '.join(asked.other_clusters)} may lack is still missing."
         )
     if asked.rate_limit:
-        yield f"This run sent at most {asked.rate_limit} to each cluster, as asked."
+        yield f"A cap of {asked.rate_limit} to each cluster was asked for."
     if asked.skipped_checks:
         yield (
             f"Skipped checks of the source gate, as asked: {', '.join(asked.skipped_checks)}: "

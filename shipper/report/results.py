@@ -258,6 +258,8 @@ class ShipResult(StepResult):
     """Sizes of lanes and batches, with their reason."""
     wire_bytes: int = 0
     """Sent to the cluster, compressed, protocol included."""
+    rate_limit_bytes: int | None = None
+    """Cap that held for the ship, in bytes per second on the wire; None: no cap."""
     earlier_wire_bytes: int = 0
     """The same of the earlier attempts of this very run, as far as they left a result."""
     parked: dict[str, int] = {}

@@ -21,7 +21,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,8 +41,9 @@ from shipper.kafka.topics import FORBIDDEN
 from shipper.kafka.transaction import Transactions
 from shipper.types import Decided, PresentIds
 from shipper.worker.chunk import Chunk
-from shipper.worker.rate import PACED_SHARE, wait_until
+from shipper.worker.rate import BURST_SECONDS, PACED_SHARE, PacedTransaction, SendSize
 from shipper.worker.receipt import LaneWork
+from shipper.worker.wire_size import WireSize
 
 if TYPE_CHECKING:
     from shipper.worker.pool import LanePool
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("shipper.lane")
 
 _ABORT_SECONDS = 5.0
+#: Longest wait before the rate limiter is asked again: its rate may have changed.
+_LOOK_SECONDS = 0.5
+#: Bytes are counted so often at most, since that makes librdkafka write down its whole state.
+_COUNT_SECONDS = 0.05
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 #: Faults that librdkafka reports for records that failed a check of the broker, and for those
 #: beside them.
@@ -103,6 +108,11 @@ class Lane(threading.Thread):
         self._writes_ledger = False
         """The records are acknowledged, and their ledger records are being written: a fault is the
         ledger topic's now."""
+        self._charged_bytes = 0
+        """Bytes that this lane has sent, as far as the cap knows them."""
+        self._estimated_bytes = 0.0
+        """Estimate of the batches that were paid for since."""
+        self._charged_at = 0.0
         self._refused_at = 0.0
         """Time (monotonic) when the ledger's topic was first forbidden; 0: it is not."""
         self._why = ""
@@ -150,16 +160,15 @@ class Lane(threading.Thread):
     def _commit_until(self) -> float:
         return min(self._deadline, self._pool.give_up_at)
 
-    def _wait_until(self, at: float) -> None:
-        """Wait until ``at``, or until the lane is to stop."""
-        wait_until(lambda: min(at, self._pool.stop_at))
-
-    @contextmanager
-    def _untimed(self) -> Iterator[None]:
-        """Exclude a block from the deadline: time spent in the rate limiter does not count towards
-        it."""
+    def _wait(self, waits: Iterable[float]) -> None:
+        """Wait for the rate limiter, or until the lane is to stop. The time does not count towards
+        the deadline."""
         began = time.monotonic()
-        yield
+        for seconds in waits:
+            left = self._pool.stop_at - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(seconds, left, _LOOK_SECONDS))
         self._deadline += time.monotonic() - began
 
     def _stop_if_asked(self) -> None:
@@ -251,31 +260,26 @@ class Lane(threading.Thread):
 
         The rate limiter waits before the transaction begins, except for a part of the transaction's
         timeout. The broker would abort an open transaction that also waits for the other lanes'
-        turns, and it would be resent for ever.
+        transactions, and it would be resent for ever.
         """
         self.state = LaneState.SENDING
         self._writes_ledger = False
-        rounds = [(batch, sum(part.bytes for part in batch)) for batch in self._batches(chunks)]
+        rounds = list(self._rounds(chunks))
         watch, ids = self._options.topic_ids, self._ids_before(chunks)
-        total, sent = sum(size for _, size in rounds), 0
-        with self._untimed():
-            pace = self._pool.rate.turn(total, lambda: self._pool.stop_at)
-            self._wait_until(
-                pace.begin_at(self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE)
-            )
-        producer = self._transactions.begin(self._until)
-        self._count_openings()
-        for batch, size in rounds:
-            with self._untimed():
-                self._wait_until(pace.after(sent))
-            sent += size
-            self._pool.rate.note_sent(size)
-            with producer.faults():
-                for part in batch:
-                    self.work.buffer_wait_seconds += producer.write(
-                        part.chunk, part.first, part.end, self._until
-                    )
-            self._flush(producer)
+        with self._paced(rounds) as pace:
+            producer = self._transactions.begin(self._until)
+            self._count_openings()
+            self._charge(producer)
+            for number, batch in enumerate(rounds):
+                self._wait(pace.send(number))
+                with producer.faults():
+                    for part in batch.slices:
+                        self.work.buffer_wait_seconds += producer.write(
+                            part.chunk, part.first, part.end, self._until
+                        )
+                self._flush(producer)
+                self._estimated_bytes += batch.size.wire_bytes
+                self._charge(producer)
         asked = watch.ask(ids) if watch and ids else None
         self._write_ledger(producer, chunks, ids)
         if (
@@ -292,6 +296,52 @@ class Lane(threading.Thread):
             )
         self.state = LaneState.COMMITTING
         self._transactions.commit(self._commit_until)
+
+    @contextmanager
+    def _paced(self, rounds: Sequence[Round]) -> Iterator[PacedTransaction]:
+        """Wait until a transaction of these rounds may begin, and yield its pace."""
+        most_seconds = self._options.settings.transaction_timeout_ms / 1000 * PACED_SHARE
+        pace = self._pool.rate.transaction([each.size for each in rounds], most_seconds)
+        try:
+            self._wait(pace.begin())
+            yield pace
+        finally:
+            pace.close()
+
+    def _rounds(self, chunks: list[Chunk]) -> Iterator[Round]:
+        """Yield the rounds of the transaction. Under a cap none has more bytes than may go at
+        once."""
+        cap, wire = self._pool.rate.cap, self._pool.wire_size
+        if cap is None:
+            for batch in self._batches(chunks):
+                yield Round(batch, SendSize(sum(part.bytes for part in batch), 0))
+            return
+        most = cap.bytes_per_second() * BURST_SECONDS
+        for batch in self._batches(chunks):
+            slices: list[BatchSlice] = []
+            size = SendSize(0, 0.0)
+            for part in (small for whole in batch for small in whole.cut(most, wire)):
+                wire_bytes = wire.estimate(*part)
+                if slices and size.wire_bytes + wire_bytes > most:
+                    yield Round(slices, size)
+                    slices, size = [], SendSize(0, 0.0)
+                slices.append(part)
+                size = SendSize(size.record_bytes + part.bytes, size.wire_bytes + wire_bytes)
+            yield Round(slices, size)
+
+    def _charge(self, producer: LaneProducer) -> None:
+        """Tell the cap what was really sent, with all that the protocol adds."""
+        cap, now = self._pool.rate.cap, time.monotonic()
+        if cap is None or now < self._charged_at + _COUNT_SECONDS:
+            return
+        producer.count_sent()
+        if (sent := self._transactions.sent.wire_bytes - self._charged_bytes) <= 0:
+            return  # the statistics have not come yet
+        cap.correct(sent - self._estimated_bytes)
+        if self._estimated_bytes:
+            self._pool.wire_size.learn(self._estimated_bytes, sent)
+        self._charged_bytes += sent
+        self._estimated_bytes, self._charged_at = 0.0, now
 
     def _flush(self, producer: LaneProducer) -> None:
         try:
@@ -487,6 +537,24 @@ class BatchSlice(NamedTuple):
     def bytes(self) -> int:
         """Bytes, by the chunk's average record."""
         return self.chunk.size_bytes * (self.end - self.first) // max(1, self.chunk.records)
+
+    def cut(self, wire_bytes: float, wire: WireSize) -> Iterator[BatchSlice]:
+        """Yield it in slices that take so many bytes on the wire at most, or are one record."""
+        records = self.end - self.first
+        parts = min(records, math.ceil(wire.estimate(*self) / wire_bytes))
+        if parts <= 1:
+            yield self
+            return
+        for first in range(self.first, self.end, math.ceil(records / parts)):
+            part = BatchSlice(self.chunk, first, min(self.end, first + math.ceil(records / parts)))
+            yield from part.cut(wire_bytes, wire)
+
+
+class Round(NamedTuple):
+    """Slices that are written and flushed together."""
+
+    slices: Sequence[BatchSlice]
+    size: SendSize
 
 
 def batches(

@@ -36,6 +36,7 @@ from shipper.worker.order import LaneOptions
 from shipper.worker.parking import Admission
 from shipper.worker.rate import BrokerRate
 from shipper.worker.receipt import LaneSample, LaneWork
+from shipper.worker.wire_size import WireSize
 
 log = logging.getLogger("shipper.pool")
 
@@ -91,6 +92,7 @@ class LanePool:
         self.resolve_outcome = resolve_outcome
         self._tell_delivered = delivered
         self.rate = BrokerRate(options.rate)
+        self.wire_size = WireSize(options.settings.compression)
         self.stop_at = _NEVER
         """Time (monotonic) when lanes stop sending."""
         self.give_up_at = _NEVER

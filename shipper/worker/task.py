@@ -27,6 +27,7 @@ from shipper.kafka.limits import TopicLimits
 from shipper.kafka.topic_ids import TopicIdLook, TopicIdWatch
 from shipper.kafka.transaction import RightToShip
 from shipper.ledger.codec import encode_attempt
+from shipper.ledger.control import Control
 from shipper.ledger.log import (
     CONTROL_NOW,
     LedgerLog,
@@ -53,6 +54,10 @@ _MOST_PREFETCHED_BYTES = 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 _SAMPLE_SECONDS = 1.0
 _LOOK_AT_OTHER_TASKS_SECONDS = 2.0
+#: A task that has not begun so long after another one has no share of the rate until it begins.
+_ALL_BEGIN_SECONDS = 4.0
+#: Such a task waits until every other one has surely looked.
+_NOTICE_SECONDS = 6.0
 _TRUSTED_WIRE_BYTES = 1_000_000
 #: Wait of an open transaction for the topics' ids.
 _IDS_SECONDS = 10.0
@@ -156,8 +161,12 @@ class TaskAttempt:
         self._order = order
         self.ledger = ledger
         self._key = AttemptKey(order.generation, task, number)
-        self.active_tasks = 1
+        self._began = time.monotonic()
+        self._most_tasks = max(1, min(order.tasks, len(order.splits)))
+        self.active_tasks = self._most_tasks
         """Number of tasks that share the rate limit, as last counted."""
+        self.is_late = False
+        """True if other tasks may have taken this one's share of the rate limit."""
 
     def announce(self, *, ended: bool = False) -> None:
         """Tell other tasks that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
@@ -194,12 +203,27 @@ class TaskAttempt:
                 f"attempt {self._key.number} of task {self._key.task} was taken over by "
                 f"another attempt: {attempts}. This attempt sends nothing more."
             )
-        self.active_tasks = max(1, control.active_tasks())
+        self._count(control)
         return found.map(lambda _: attempts)
 
     def count_tasks(self) -> None:
         """Look again at how many are active. Raises ClusterError."""
-        self.active_tasks = max(1, self.ledger.look(CONTROL_NOW).active_tasks())
+        self._count(self.ledger.look(CONTROL_NOW))
+
+    def _count(self, control: Control) -> None:
+        """Count the tasks that share the rate limit: those that have begun and not ended, and for
+        the first seconds those that will begin. They begin at the same time, and learn of each
+        other only by looking: without this the first one would send at the whole rate meanwhile."""
+        begun = control.active_since()
+        mine = begun.pop(self._key.task, 0)
+        to_begin = 0
+        if time.monotonic() < self._began + _ALL_BEGIN_SECONDS:
+            to_begin = self._most_tasks - len(control.attempts)
+        self.active_tasks = max(1, len(begun) + 1 + max(0, to_begin))
+        latest = min(begun.values(), default=mine) + (_ALL_BEGIN_SECONDS / 2) * 1000
+        self.is_late = bool(begun) and (
+            mine > latest or len(control.attempts.get(self._key.task, ())) > 1
+        )
 
 
 class TaskLanes:
@@ -227,7 +251,7 @@ class TaskLanes:
             first_partition=receipt.task,
             topics=self._topics,
             topic_ids=self._topic_ids,
-            rate=RateLimit(lambda: limit / attempt.active_tasks * self._ratio()) if limit else None,
+            rate=RateLimit(lambda: limit / attempt.active_tasks) if limit else None,
         )
         ids = [
             transactional_id(order.pipeline, order.cluster, receipt.task, lane)
@@ -250,6 +274,8 @@ class TaskLanes:
             self.pool.open(self._topics, announce=self._attempt.announce)
         self._sampler.start()
         attempts = self._right.check()
+        if self._attempt.is_late and self.pool.rate.cap:
+            self.pool.rate.cap.hold(_NOTICE_SECONDS)
         if len(attempts.answer) == 1:
             return attempts.map(lambda _: [])
         return self._attempt.ledger.decide(ask_committed(self._order.chunks_end))
@@ -328,7 +354,7 @@ class TaskLanes:
                 self._receipt.samples.append(self.pool.sample())
             if (
                 self._order.rate_limit_bytes
-                and time.monotonic() - looked_at > _LOOK_AT_OTHER_TASKS_SECONDS
+                and time.monotonic() - looked_at >= _LOOK_AT_OTHER_TASKS_SECONDS
             ):
                 looked_at = time.monotonic()
                 with _going_on("other tasks cannot be counted right now"):

@@ -48,7 +48,7 @@ def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
     capped = replace(link, cap_bytes_per_second=bytes_per_second, cap_seconds=most_seconds)
     found = tune(capped, tasks, 192_000_000)
     free = tune(link, tasks, 192_000_000)
-    assert found.chunk_bytes <= max(100_000, bytes_per_second * link.ratio / tasks * most_seconds)
+    assert found.chunk_bytes <= max(16_000, bytes_per_second / tasks * most_seconds)
     assert found.batch_bytes <= min(free.batch_bytes, found.chunk_bytes)
     rate = min(
         bytes_per_second * link.ratio, link.bandwidth_bytes_per_second * link.ratio / tasks, 80e6

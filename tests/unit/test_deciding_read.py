@@ -73,7 +73,9 @@ def ledger_of(topic: MemoryLog, **patience: float) -> LedgerLog:
 
 
 def attempt_of(topic: MemoryLog) -> TaskAttempt:
-    order: Any = SimpleNamespace(pipeline="web", generation=0, run_id="r", chunks_end=0)
+    order: Any = SimpleNamespace(
+        pipeline="web", generation=0, run_id="r", chunks_end=0, tasks=1, splits={}
+    )
     return TaskAttempt(order, ledger_of(topic), 0, 0)
 
 
@@ -237,7 +239,9 @@ def test_a_task_that_begins_while_the_ledger_is_away_waits_and_never_announces_i
     """Each of Spark's four attempts at a task gave up after 15 s, so a minute without a leader
     failed the ship."""
     topic, key = Away(ClusterError("no leader"), times=3), AttemptKey(0, 0, 0)
-    order: Any = SimpleNamespace(pipeline="web", generation=0, run_id="r", chunks_end=0)
+    order: Any = SimpleNamespace(
+        pipeline="web", generation=0, run_id="r", chunks_end=0, tasks=1, splits={}
+    )
     MemoryLog.append(
         topic,
         "ledger",

@@ -19,6 +19,7 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.lane import Lane
 from shipper.worker.order import LaneOptions
 from shipper.worker.rate import BrokerRate
+from shipper.worker.wire_size import WireSize
 
 LEDGER = "ledger"
 
@@ -139,6 +140,7 @@ class OneTransaction:
         )
         self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
         self.rate = BrokerRate(None)
+        self.wire_size = WireSize("none")
         self.resolve_outcome = lambda: Decided(set(broker.ledger))
         self.lanes_count = 1
         self.stop_at = self.give_up_at = time.monotonic() + 60

@@ -1,108 +1,176 @@
-"""A cap on the rate: who may send what, and when."""
+"""A cap on the rate: who may send what, and when. The time is virtual."""
 
 from __future__ import annotations
 
-import math
-import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 
 import pytest
 
 from shipper.kafka.producer import Throttled
-from shipper.worker.rate import BrokerRate, Pace, RateLimit
+from shipper.worker.rate import BURST_SECONDS, BrokerRate, PacedTransaction, RateLimit, SendSize
 
 
-def never() -> float:
-    return math.inf
+class Time:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, waits: Iterator[float]) -> float:
+        """Wait as long as is asked for; return how long that was."""
+        began = self.now
+        for seconds in waits:
+            self.now += seconds
+        return self.now - began
 
 
-def test_transactions_take_turns_and_are_sent_evenly() -> None:
-    limit = RateLimit(lambda: 1000.0)
-    first, second = limit.turn(500, never), limit.turn(10_000, never)
-    assert second.begins == first.begins + 0.5 <= time.monotonic()
-    paces = [second.after(sent) - second.begins for sent in (0, 2_500, 10_000)]
-    assert paces == pytest.approx([0.0, 2.5, 10.0])
+@pytest.fixture
+def time() -> Time:
+    return Time()
 
 
-def test_who_is_to_stop_waits_no_longer_for_its_turn() -> None:
-    limit = RateLimit(lambda: 1.0)
-    limit.turn(1_000_000, never)
-    stop_at = time.monotonic() + 0.5
-    with ThreadPoolExecutor() as lanes:
-        paces = list(lanes.map(lambda _: limit.turn(1, lambda: stop_at), range(3)))
-    assert len(paces) == 3
+def transaction(rate: BrokerRate, *sizes: int, most: float = 15.0) -> PacedTransaction:
+    return rate.transaction([SendSize(size, size) for size in sizes], most)
 
 
-def test_a_transaction_that_would_be_open_for_too_long_begins_later() -> None:
+def test_bytes_are_paid_for_before_they_are_sent(time: Time) -> None:
+    pace = transaction(BrokerRate(RateLimit(lambda: 1000.0, time), time), 500, 2_000)
+    assert time.wait(pace.begin()) == pytest.approx(0.5)
+    assert time.wait(pace.send(0)) == 0
+    assert time.wait(pace.send(1)) == pytest.approx(2.0)
+
+
+def test_a_transaction_begins_when_those_under_way_leave_it_enough_of_its_timeout(
+    time: Time,
+) -> None:
+    rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
+    first, second = transaction(rate, 8_000), transaction(rate, 8_000, 1_000)
+    third = transaction(rate, 10)
+    time.wait(first.begin())
+    waits, waiting = second.begin(), third.begin()
+    assert next(waits) == pytest.approx(2.0), "17 s of the rate, and 15 may be open"
+    assert next(waiting) > 0, "none overtakes"
+    time.wait(first.send(0))
+    first.close()
+    time.wait(waits)
+    second.close()
+    time.wait(waiting)
+
+
+def test_a_transaction_that_failed_gives_its_place_back(time: Time) -> None:
+    rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
+    first, given_up, second = (transaction(rate, 14_000) for _ in range(3))
+    time.wait(first.begin())
+    waits = given_up.begin()
+    assert next(waits) > 10
+    given_up.close()
+    first.close()
+    assert time.wait(second.begin()) == pytest.approx(14.0)
+
+
+def test_a_transaction_that_would_be_open_for_too_long_begins_later(time: Time) -> None:
     """It has 10 s of the cap, and may be open for 4 of them: the first six seconds' bytes go at
     once when it begins."""
-    pace = Pace(100.0, 10.0, 1000)
-    assert pace.begin_at(4.0) == 106.0
-    assert pace.after(600) == 106.0
-    assert pace.begin_at(20.0) == 100.0
+    rate = BrokerRate(RateLimit(lambda: 100.0, time), time)
+    pace = transaction(rate, *[100] * 10, most=4.0)
+    assert time.wait(pace.begin()) == pytest.approx(6.0)
+    assert [time.wait(pace.send(n)) for n in range(10)] == pytest.approx([0] * 6 + [1] * 4)
 
 
-def test_a_pause_is_not_made_up_for_by_a_burst() -> None:
-    limit = RateLimit(lambda: 1000.0)
-    limit.turn(1, never)
-    time.sleep(0.3)
-    assert limit.turn(1000, never).begins >= time.monotonic() - 0.2
+def test_a_pause_is_not_made_up_for_by_a_burst(time: Time) -> None:
+    rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
+    time.wait(transaction(rate, 1).begin())
+    time.now += 60
+    assert time.wait(transaction(rate, 1000).begin()) == pytest.approx(1 - BURST_SECONDS)
 
 
-def throttled(seconds: float) -> Throttled:
-    return Throttled(seconds, time.monotonic() + seconds)
+def test_what_was_sent_counts_and_not_what_was_guessed(time: Time) -> None:
+    limit = RateLimit(lambda: 1000.0, time)
+    rate = BrokerRate(limit, time)
+    first = transaction(rate, 100)
+    time.wait(first.begin())
+    limit.correct(5_000)
+    assert time.wait(transaction(rate, 100).begin()) == pytest.approx(5.1)
 
 
-def test_a_quota_is_learned_from_what_brokers_throttle() -> None:
+def test_a_changed_rate_holds_at_once(time: Time) -> None:
+    rates = [1000.0]
+    rate = BrokerRate(RateLimit(lambda: rates[0], time), time)
+    waits = transaction(rate, 1_000).begin()
+    assert next(waits) == pytest.approx(1.0)
+    time.now += 0.5
+    rates[0] = 100.0
+    assert next(waits) > 5
+
+
+def test_a_held_limit_lets_nothing_through(time: Time) -> None:
+    limit = RateLimit(lambda: 1000.0, time)
+    limit.hold(6)
+    assert time.wait(transaction(BrokerRate(limit, time), 100).begin()) == pytest.approx(6.1)
+
+
+def throttled(time: Time, seconds: float) -> Throttled:
+    return Throttled(seconds, time.now + seconds)
+
+
+def learned(rate: BrokerRate, time: Time) -> float:
+    """Have a transaction of nothing; return the rate at which it went."""
+    pace = transaction(rate)
+    time.wait(pace.begin())
+    pace.close()
+    assert rate.learned
+    return rate.learned.bytes_per_second()
+
+
+def test_a_quota_is_learned_from_what_brokers_throttle(time: Time) -> None:
     """A burst of 40 MB against 1 MB/s: the broker throttles for 30 s, since 40 s of the quota are
     used and it looks back at 10."""
-    rate = BrokerRate(None)
+    rate = BrokerRate(None, time)
     for _ in range(8):
-        assert rate.turn(5_000_000, never).seconds == 0
-        rate.note_sent(5_000_000)
-    rate.note_throttled(throttled(30.0))
-    soon = time.monotonic()
-    assert rate._resume_at == pytest.approx(soon + 30, abs=1), (
+        pace = transaction(rate, 5_000_000)
+        assert time.wait(pace.begin()) + time.wait(pace.send(0)) == 0
+    rate.note_throttled(throttled(time, 30.0))
+    pace = transaction(rate, 5_000_000)
+    assert time.wait(pace.begin()) == pytest.approx(35.0), (
         "whoever sends meanwhile is only throttled for longer"
     )
-    pace = rate.turn(5_000_000, lambda: soon)
-    assert pace.seconds == pytest.approx(5.0)
     assert rate.throttled_seconds == pytest.approx(30.0)
 
 
-def test_tasks_that_share_a_quota_learn_their_share() -> None:
+def test_tasks_that_share_a_quota_learn_their_share(time: Time) -> None:
     """Of 40 MB, which the broker throttles for 30 s, this task sent 10: a quarter of the quota is
     its own."""
-    rate = BrokerRate(None)
+    rate = BrokerRate(None, time)
     rate.note_sent(10_000_000)
-    rate.note_throttled(throttled(30.0))
-    assert rate.turn(5_000_000, time.monotonic).seconds == pytest.approx(20.0)
+    rate.note_throttled(throttled(time, 30.0))
+    assert learned(rate, time) == pytest.approx(250_000)
 
 
-def test_a_learned_rate_follows_the_quota() -> None:
-    rate = BrokerRate(None)
+def test_a_learned_rate_follows_the_quota(time: Time) -> None:
+    rate = BrokerRate(None, time)
     rate.note_sent(13_000_000)
-    rate.note_throttled(throttled(3.0))
-    now = time.monotonic()
-    first, quiet = (rate.turn(1_000_000, lambda: now).seconds for _ in range(2))
-    rate.note_throttled(throttled(0.5))
-    passing = rate.turn(1_000_000, lambda: now).seconds
-    rate.note_throttled(throttled(4.0))
-    assert [first, quiet, passing, rate.turn(1_000_000, lambda: now).seconds] == pytest.approx(
-        [1, 1 / 1.1, 1 / 1.1, 1 / 0.99]
+    rate.note_throttled(throttled(time, 3.0))
+    first, quiet = learned(rate, time), learned(rate, time)
+    rate.note_throttled(throttled(time, 0.5))
+    passing = learned(rate, time)
+    rate.note_throttled(throttled(time, 4.0))
+    assert [first, quiet, passing, learned(rate, time)] == pytest.approx(
+        [1e6, 1.1e6, 1.1e6, 0.99e6]
     )
 
 
-def test_a_short_throttling_alone_says_nothing_of_bytes() -> None:
+def test_a_short_throttling_alone_says_nothing_of_bytes(time: Time) -> None:
     """As that of a quota on requests."""
-    rate = BrokerRate(None)
+    rate = BrokerRate(None, time)
     rate.note_sent(50_000)
-    rate.note_throttled(throttled(0.9))
-    assert rate.turn(1_000_000, never).seconds == 0
+    rate.note_throttled(throttled(time, 0.9))
+    assert time.wait(transaction(rate, 1_000_000).begin()) == 0
 
 
-def test_a_cap_holds_beside_a_quota() -> None:
-    rate = BrokerRate(RateLimit(lambda: 1000.0))
+def test_a_cap_holds_beside_a_quota(time: Time) -> None:
+    rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     rate.note_sent(1_000_000)
-    rate.note_throttled(throttled(10.0))
-    assert rate.turn(500, time.monotonic).seconds == 0.5
+    rate.note_throttled(throttled(time, 10.0))
+    assert time.wait(transaction(rate, 500).begin()) >= 10
+    assert time.wait(transaction(rate, 5_000).begin()) >= 4.5
