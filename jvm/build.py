@@ -1,5 +1,5 @@
 """Builds spark_jobs/jars/shipper-lines.jar from jvm/: ``python jvm/build.py``, which needs a JDK 17
-or newer and pyspark.
+or newer, pyspark, and the jars of S3A, which it fetches.
 
 The jar is committed, so that who uses shipper needs no compiler. It names the sources that it was
 made from (``sources()``), and tests/unit/test_jar.py holds it against them. The same compiler makes
@@ -9,6 +9,7 @@ the same bytes.
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,9 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from shipper.jars import resolve_jars
 from shipper.runner import READER_JAR
+from shipper.s3a import LOCK
 
 ROOT = Path(__file__).resolve().parent
 #: Beside these sources, also if another tree of shipper is installed.
@@ -39,7 +42,7 @@ def build(target: Path) -> None:
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise SystemExit("no pyspark in this environment: run `make setup` first")
-    jars = Path(spark.origin).parent / "jars" / "*"
+    jars = f"{Path(spark.origin).parent / 'jars' / '*'}{os.pathsep}{resolve_jars(LOCK) / '*'}"
     with tempfile.TemporaryDirectory() as folder:
         files = [str(path) for path in sorted(ROOT.rglob("*.java"))]
         subprocess.run(
@@ -55,7 +58,7 @@ def build(target: Path) -> None:
                 "-nowarn",
                 "-g:lines",
                 "-cp",
-                str(jars),
+                jars,
                 "-d",
                 folder,
                 *files,

@@ -58,6 +58,7 @@ from shipper.config.rules import (
     Fault,
     Model,
     check_source_placeholders,
+    glob_fault,
     named_twice,
     password_fault,
     refuse,
@@ -191,6 +192,8 @@ class Source(Model):
                 )
             if re.search(r"\{[^}]*,|,\s*\*", glob):
                 raise ValueError(f"{glob!r} is one glob; write a list: ['*.log', '*.gz']")
+            if why := glob_fault(glob, braces=False):
+                raise ValueError(why)
         return globs
 
     @model_validator(mode="after")

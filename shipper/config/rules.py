@@ -465,6 +465,9 @@ def password_fault(uri: str) -> str | None:
 
 #: Schemes of `source` that tests cover. For others it is unknown what their listing leaves out.
 _SOURCE_SCHEMES = ("file", "hdfs", "viewfs", "s3a")
+#: Java takes the bucket for a host. The last part of a name with dots must begin with a letter.
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_S3A_BUCKET = re.compile(rf"{_LABEL}|(?:{_LABEL}\.)+(?=[A-Za-z]){_LABEL}")
 _SCHEME_INSTEAD = {"s3": "s3a", "s3n": "s3a", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
 
 
@@ -476,13 +479,51 @@ def source_fault(path: str) -> str | None:
         return "Airflow's templates are not filled in here; write {window_start:%Y-%m-%d}"
     scheme = path.partition(":")[0] if SCHEME.match(path) else "file"
     if scheme in _SOURCE_SCHEMES:
-        return None
+        filled_in = _SOURCE_PLACEHOLDER.sub("2026", path)
+        return None if "${" in path else _path_fault(scheme, filled_in)
     like = _SCHEME_INSTEAD.get(scheme.lower(), scheme.lower())
+    port = ", with the NameNode's RPC port (8020), not that of HTTP" if "webhdfs" in scheme else ""
     return (
-        f"write `{like}://` instead of `{scheme}`"
+        f"write `{like}://` instead of `{scheme}`{port}"
         if like in _SOURCE_SCHEMES
         else f"files are not read from `{scheme}`; copy the files to {', '.join(_SOURCE_SCHEMES)}"
     )
+
+
+def _path_fault(scheme: str, path: str) -> str | None:
+    """Return the fault of a path of one of these file systems, with its placeholders filled in."""
+    below = path.partition("://")[2]
+    names = re.split(r"[/,{}]", below)
+    if scheme in ("hdfs", "viewfs") and ".snapshot" in names:
+        return (
+            "HDFS does not say which files of a snapshot were open when it was taken, so their "
+            "last lines may be torn; name the folder itself"
+        )
+    if scheme == "s3a":
+        bucket, _, key = below.partition("/")
+        if re.search(r"[*?\[\]{}\\]", bucket):
+            return f"{bucket!r} is a pattern, and a bucket takes none; write a pipeline for each"
+        if not _S3A_BUCKET.fullmatch(bucket):
+            return (
+                f"S3A cannot read a bucket whose name is no host name, such as {bucket!r} (with "
+                "`_`, or with a last part behind a dot that begins with a digit); copy the objects "
+                "to another bucket"
+            )
+        if "//" in f"/{key}" or {".", ".."} & set(names):
+            return "no path leads to keys with `//`, `/./` or `/../`; write the key without them"
+    return glob_fault(path)
+
+
+def glob_fault(glob: str, *, braces: bool = True) -> str | None:
+    """Return the fault of a glob that does not parse, or None. ``braces``: True for a pattern of
+    paths, as Hadoop reads it; False for one of names, in which a backslash is no escape."""
+    left = re.sub(r"\\.", "", glob) if braces else glob
+    left = re.sub(r"\[!?\]?[^\]]*\]", "", left)
+    if "[" in left:
+        return f"{glob!r} has a `[` without its `]`"
+    if braces and (left.count("{") != left.count("}") or left.endswith("\\")):
+        return f"{glob!r} has a brace without its other one, or ends in a backslash"
+    return None
 
 
 def resolve_uri(config_dir: Path, uri: str) -> str:

@@ -110,6 +110,22 @@ REASONS = {
         True,
         "Rename it in UTF-8, and use a UTF-8 locale",
     ),
+    "unaddressable-key": Reason(
+        "a key to which no path leads: it has `//`, `/./` or `/../`, begins with `/`, or ends in "
+        "`/` and has bytes",
+        True,
+        "Copy the object to a key without them, and correct the writer",
+    ),
+    "not-a-folder": Reason(
+        "a file of a name that `source.path` writes with `/` at its end, and so takes for a folder",
+        True,
+        "Move it into the folder, or remove it; to ship it, write the path without the last `/`",
+    ),
+    "archived": Reason(
+        "an object in an archive (S3 Glacier), which cannot be read before it is restored",
+        True,
+        "Restore it, or leave it out by `source.include`",
+    ),
     "unreadable-folder": Reason(
         "a folder that this user may not list", True, "Let shipper's user read the folder"
     ),

@@ -111,11 +111,11 @@ def test_references_are_filled_in_where_they_may_be(
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("TRICKY", "${BUCKET} $1 \\1 {x}")
     text = (
-        "pipeline: web\nsource: s3a://${BUCKET}/${EMPTY}/${EMPTY:-web}\ntopic: t\nclusters: "
+        "pipeline: web\nsource: s3a://${BUCKET}/${EMPTY}${EMPTY:-web}\ntopic: t\nclusters: "
         "[local]\n"
     )
     pipeline = load(config, text + "runs_uri: ${NOT_SET_AT_ALL:-s3://runs}/x\nowner: ${BUCKET}\n")
-    assert pipeline.source.path == "s3a://logs//web"
+    assert pipeline.source.path == "s3a://logs/web"
     assert pipeline.runs_uri == "s3://runs/x"
     assert pipeline.owner == "${BUCKET}", "elsewhere it is text"
     (config / "clusters" / "local.yaml").write_text(

@@ -70,9 +70,9 @@ WITHIN = RIGHT + (
         (RIGHT.replace("s3a://logs/", "s3a://other/"), ["2:9: source: 's3a://other/web/' is not "
             "allowed by config/shipper.yaml:5"]),
         (RIGHT.replace("s3a://logs/", "s3a://logs-of-others/"), ["2:9: source: "]),
-        (RIGHT.replace("s3a://logs/", "s3a://logs/../secret/"), ["2:9: source: "]),
-        (RIGHT.replace("s3a://logs/web/", "'s3a://logs/{a,../b}'"), ["2:9: source: "]),
-        (RIGHT.replace("s3a://logs/", "s3a://*/"), ["2:9: source: "]),
+        (RIGHT.replace("s3a://logs/web/", "logs/../secret/"), ["2:9: source: "]),
+        (RIGHT.replace("s3a://logs/web/", "'logs/{a,../b}'"), ["2:9: source: "]),
+        (RIGHT.replace("s3a://logs/web/", "'*/web/'"), ["2:9: source: "]),
         (RIGHT.replace("s3a://logs/web/", "/etc/"), ["2:9: source: "]),
         (RIGHT + "runs_uri: /tmp\n", ["5:11: runs_uri: '/tmp' is not allowed by "
             "config/shipper.yaml:6 (`allow.runs`: s3a://runs/)"]),

@@ -16,10 +16,12 @@ import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
@@ -27,9 +29,9 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.GlobPattern;
-import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.util.functional.RemoteIterators;
 
 /**
  * The entries of the folders that a plan lists. Each becomes a file of the plan, or is counted with the reason why not (the codes of
@@ -71,14 +73,29 @@ final class Entries {
 
     /** Adds what a pattern without braces that hold a slash matches. */
     void add(String pattern, int number) throws IOException {
-        Path path = new Path(pattern);
-        FileSystem fs = Content.fileSystem(path, conf);
-        for (FileStatus status : matches(fs, fs.makeQualified(path), number)) {
+        FileSystem fs = Content.fileSystem(new Path(pattern), conf);
+        Path path = fs.makeQualified(new Path(pattern));
+        boolean met = new GlobPattern(path.getName()).hasWildcard();
+        String otherwise = pattern.endsWith("/") ? "not-a-folder" : null;
+        for (FileStatus status : matches(fs, path, number)) {
             if (!status.isDirectory()) {
-                note(status, number);
-            } else {
-                folder(fs, status.getPath(), status.getPath(), number);
+                note(fs, status, number, otherwise);
+                continue;
             }
+            if (hasKeys(fs) && !met) {
+                object(fs, status.getPath(), number, otherwise);
+            }
+            folder(fs, status.getPath(), status.getPath(), number);
+        }
+    }
+
+    /** An object store may have an object of a folder's name. */
+    private void object(FileSystem fs, Path path, int number, String otherwise) throws IOException {
+        String key = S3Keys.key(path);
+        RemoteIterator<S3Keys.Entry> entries = S3Keys.entries(fs, key, false);
+        S3Keys.Entry first = key.isEmpty() || !entries.hasNext() ? null : entries.next();
+        if (first != null && first.key().equals(key)) {
+            note(fs, S3Keys.status(fs, first), number, otherwise);
         }
     }
 
@@ -129,23 +146,37 @@ final class Entries {
         leave(number, String.valueOf(path.getParent()), path.toString(), code);
     }
 
-    private synchronized void note(FileStatus file, int number) {
-        String name = file.getPath().getName();
+    private void note(FileSystem fs, FileStatus file, int number) {
+        note(fs, file, number, null);
+    }
+
+    /** @param otherwise the reason why a file that is wanted is left out; null for none */
+    private void note(FileSystem fs, FileStatus file, int number, String otherwise) {
+        String code = code(file.getPath().getName(), file.getModificationTime(), otherwise);
+        if (code == null && file.getLen() < 0) {
+            code = "negative-size";
+        } else if (code == null && hasKeys(fs) && S3Keys.isArchived(fs, file)) {
+            code = "archived";
+        }
+        take(file, number, code);
+    }
+
+    private String code(String name, long modified, String otherwise) {
+        if (modified < wanted.from() || modified >= wanted.before()) {
+            return "other-window";
+        }
+        boolean fits = wanted.include().matcher(name).matches() || wanted.unfinished().matcher(name).matches();
+        return fits ? otherwise : "unwanted";
+    }
+
+    private synchronized void take(FileStatus file, int number, String code) {
         String path = file.getPath().toString();
+        boolean candidate = wanted.include().matcher(file.getPath().getName()).matches();
         if (under.computeIfPresent(path, (key, first) -> Math.min(first, number)) != null || full()) {
             return;
         }
-        long modified = file.getModificationTime();
-        if (modified < wanted.from() || modified >= wanted.before()) {
-            leave(number, file.getPath(), "other-window");
-            return;
-        }
-        boolean writing = wanted.unfinished().matcher(name).matches();
-        boolean candidate = wanted.include().matcher(name).matches();
-        if (!candidate && !writing) {
-            leave(number, file.getPath(), "unwanted");
-        } else if (file.getLen() < 0) {
-            leave(number, file.getPath(), "negative-size");
+        if (code != null) {
+            leave(number, file.getPath(), code);
         } else if (!candidate && ++written > wanted.mostUnfinished()) {
             leave(number, file.getPath(), "unfinished");
         } else {
@@ -156,14 +187,14 @@ final class Entries {
     }
 
     private void folder(FileSystem fs, Path folder, Path top, int number) throws IOException {
-        if (wanted.recursive() && "s3a".equals(fs.getUri().getScheme())) {
+        if (wanted.recursive() && hasKeys(fs)) {
             keys(fs, folder, number);
             return;
         }
         List<Path> deeper = new ArrayList<>();
         scan(fs, folder, top, null, number, entry -> {
             if (!entry.isDirectory()) {
-                note(entry, number);
+                note(fs, entry, number);
             } else if (wanted.recursive()) {
                 deeper.add(entry.getPath());
             } else {
@@ -181,9 +212,9 @@ final class Entries {
 
     /** An object store knows no folders: it lists all that is below a prefix with a request for each thousand keys, not for each folder. */
     private void keys(FileSystem fs, Path top, int number) throws IOException {
-        RemoteIterator<LocatedFileStatus> entries = fs.listFiles(top, true);
+        RemoteIterator<? extends FileStatus> entries = keysBelow(fs, top, true, null, number);
         while (!full() && entries.hasNext()) {
-            LocatedFileStatus entry = entries.next();
+            FileStatus entry = entries.next();
             Path hiding = null;
             for (Path above = entry.getPath().getParent(); !above.equals(top); above = above.getParent()) {
                 hiding = hidden(above.getName()) ? above : hiding;
@@ -192,9 +223,41 @@ final class Entries {
             if (hiding != null) {
                 leave(number, String.valueOf(hiding.getParent()), entry.getPath().toString(), "hidden");
             } else {
-                note(entry, number);
+                note(fs, entry, number);
             }
         }
+    }
+
+    /** What lies below a folder of an object store, without the empty objects that stand for folders. A key to which no path leads is left out. */
+    private RemoteIterator<FileStatus> keysBelow(FileSystem fs, Path folder, boolean deep, GlobPattern name, int number) throws IOException {
+        String prefix = S3Keys.key(folder).isEmpty() ? "" : S3Keys.key(folder) + "/";
+        RemoteIterator<FileStatus> all = RemoteIterators.mappingRemoteIterator(S3Keys.entries(fs, prefix, deep), entry -> {
+            String below = entry.key().substring(prefix.length());
+            if (entry.marksFolder() || name != null && !name.matches(below.replaceFirst("/$", ""))) {
+                return null;
+            }
+            FileStatus status = S3Keys.status(fs, entry);
+            if (status == null) {
+                leave(fs, entry, below, number);
+            }
+            return status;
+        });
+        return RemoteIterators.filteringRemoteIterator(all, Objects::nonNull);
+    }
+
+    /** Leaves out what no path leads to. */
+    private void leave(FileSystem fs, S3Keys.Entry entry, String below, int number) {
+        String[] names = below.split("/");
+        boolean isHidden = Arrays.stream(names).anyMatch(name -> hidden(name) && !name.equals(".") && !name.equals(".."));
+        String name = names.length == 0 ? "" : names[names.length - 1];
+        String code = isHidden ? "hidden" : "unaddressable-key";
+        String path = fs.getUri() + "/" + entry.key();
+        String folder = path.substring(0, path.replaceFirst("/$", "").lastIndexOf('/') + 1);
+        leave(number, folder, path, isHidden || entry.object() == null ? code : code(name, entry.modified(), code));
+    }
+
+    private static boolean hasKeys(FileSystem fs) {
+        return "s3a".equals(fs.getUri().getScheme());
     }
 
     /** Leaves out a folder that was not named and that this user may not list; one that is gone holds nothing. */
@@ -256,6 +319,10 @@ final class Entries {
     /** Adds the one entry of that name, hidden or a link as it may be: somebody wrote it out. */
     private void named(FileSystem fs, Path path, int number, List<FileStatus> matched) throws IOException {
         try {
+            if (hasKeys(fs)) {
+                matched.add(S3Keys.folder(path)); // it is there if something lies in it
+                return;
+            }
             if (isLocal(fs)) {
                 java.nio.file.Path local = local(path);
                 try {
@@ -289,7 +356,8 @@ final class Entries {
             scanLocal(fs, folder, top, name, pattern, number, taker);
             return;
         }
-        RemoteIterator<? extends FileStatus> entries = Hdfs.entries(fs, folder, conf);
+        RemoteIterator<? extends FileStatus> entries =
+                hasKeys(fs) ? keysBelow(fs, folder, false, name, number) : Hdfs.entries(fs, folder, conf);
         while (!full() && entries.hasNext()) {
             FileStatus entry = entries.next();
             String called = entry.getPath().getName();
