@@ -237,8 +237,8 @@ def why_no_spark(runner: Runner) -> str | None:
     archive = runner.archive or ""
     if archive.startswith("/") and not Path(archive).is_file():
         return (
-            f"`runner.archive` {archive} does not exist. Make it with `shipper environment pack "
-            f"{archive}`, or correct the path"
+            f"`runner.archive` {archive} does not exist. Pack it as "
+            "docs/how-to/pack-an-environment.md shows, or correct the path"
         )
     if runner.kind != "standalone" or not runner.spark_master.startswith("spark://"):
         return None

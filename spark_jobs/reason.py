@@ -43,9 +43,9 @@ _MEMORY = (
     "long lines, and files that unpack to very much, need the most"
 )
 _NO_PYTHON = (
-    "give them one with `runner.archive` (`shipper environment pack` makes it), or install the "
-    "driver's environment on every worker at the path of `runner.python`. Nothing was sent by "
-    "these tasks"
+    "an archive that `venv-pack` made needs its Python on every worker, at the same path. Or give "
+    "the executors a `runner.archive`, or install the driver's environment on every worker at the "
+    "path of `runner.python`. Nothing was sent by these tasks"
 )
 
 

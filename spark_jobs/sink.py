@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _OTHER_CODE = (
     "Spark's executors run another version of shipper than the driver, so nothing was sent. Pack "
-    "the archive again (`shipper environment pack`), or install the driver's version in the "
-    "executors' environment (`runner.python`)."
+    "`runner.archive` again, or install the driver's version in the executors' environment "
+    "(`runner.python`)."
 )
 
 

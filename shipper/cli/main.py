@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -29,6 +30,7 @@ import typer
 
 from shipper import runner
 from shipper.asked import steps_of
+from shipper.cli.against import changes
 from shipper.cli.console import (
     NEEDS_A_LOOK,
     Commands,
@@ -102,10 +104,8 @@ class _Commands(Commands):
         "list": "shipper.cli.list",
         "dags": "shipper.cli.dags",
         "doctor": "shipper.cli.doctor",
-        "environment": "shipper.cli.environment",
         "preview": "shipper.cli.preview",
         "test": "shipper.cli.test",
-        "diff": "shipper.cli.diff",
         "replay": "shipper.cli.replay",
         "new": "shipper.cli.new",
         "index": "shipper.cli.index",
@@ -183,7 +183,7 @@ def options(
 
 @app.command(
     epilog="Example: `shipper validate` · `shipper validate web_access` · `shipper validate "
-    "--config /etc/shipper --no-sql`"
+    "--config /etc/shipper --no-sql` · `shipper validate --against /tmp/before/config`"
 )
 def validate(
     pipeline: Annotated[
@@ -211,6 +211,15 @@ def validate(
             help="Also check that the variables and files that the configuration refers to exist."
         ),
     ] = True,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="OLD_CONFIG",
+            help="Also show what the change from this folder means for the next runs: another "
+            "transform, topics, redaction, schedule or gates, new and removed pipelines.",
+        ),
+    ] = None,
     strict: Strict = False,
 ) -> None:
     """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
@@ -218,6 +227,7 @@ def validate(
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
+    found = changes(against, config, pipeline) if against else []
     refused = _refused_properties(config, loaded)
     warnings = [*loaded.warnings, *source_warnings(config, loaded)]
     notifiers, not_checked = check_notifiers(config, loaded)
@@ -243,6 +253,7 @@ def validate(
                 "clusters": clusters,
                 "sql_checked": sql_checked,
                 "notifiers_checked": not_checked is None,
+                "changes": None if against is None else [asdict(change) for change in found],
             }
         )
     else:
@@ -250,6 +261,8 @@ def validate(
             err.say(str(fault), "red")
         for warning in warnings:
             err.say(f"warning: {warning}", "yellow")
+        for change in found:
+            out.say(str(change))
         listed = set(loaded.faults)
         if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
             err.say(f"These pipelines are broken too: {', '.join(sorted(held_up))}.", "red")

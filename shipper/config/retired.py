@@ -19,7 +19,7 @@ RETIRED = {
     "records.bundle": "Remove the key: each line is a record of its own, at nearly the same cost.",
     "shipper diff": "Use `shipper validate --against OLD_CONFIG`.",
     "shipper environment": (
-        "Pack the environment with a public tool, as docs/how-to/spark-on-a-cluster.md shows."
+        "Pack the environment with a public tool, as docs/how-to/pack-an-environment.md shows."
     ),
     "shipper index": "The Shipments page is in Airflow and needs no index.",
     "shipper ledger export": "Use `shipper ledger show --json`.",

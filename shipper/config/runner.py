@@ -30,10 +30,9 @@ class Runner(Model):
         pattern=ARCHIVE_PATTERN,
         examples=["/opt/shipper/tasks.tar.gz", "hdfs://nn1:8020/shipper/tasks.tar.gz"],
     )
-    """Archive of the tasks' environment, as `shipper environment pack` makes it: an absolute path
-    on the driver's machine, or a URI that Spark can read. Spark copies it to every executor, which
-    then needs neither shipper nor a Python of its own. Pack it again when shipper or its Python
-    changes."""
+    """Archive of the tasks' environment, with `bin/python`, as `venv-pack` makes it: an absolute
+    path on the driver's machine, or a URI that Spark can read. Spark copies it to every executor,
+    which then needs no shipper of its own. Pack it again when shipper or its Python changes."""
     spark_submit: str | None = None
     """Path of a `spark-submit`. Default: `python`'s own pyspark starts Spark."""
     driver_memory: str = Field(default="2g", pattern=MEMORY_PATTERN)

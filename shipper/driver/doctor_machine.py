@@ -197,8 +197,7 @@ def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
             yield failed(
                 f"tasks on {', '.join(wrong)} have another version of shipper than the driver "
                 f"({count} asked)",
-                "pack the archive again (`shipper environment pack`), or install the driver's "
-                "version there",
+                "pack `runner.archive` again, or install the driver's version there",
                 check="executors",
             )
         else:

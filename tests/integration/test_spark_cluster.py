@@ -4,6 +4,7 @@ neither lost nor doubled on the target."""
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from typing import Any
 
 import psutil
 import pytest
+from shipper_tools import release
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import send
@@ -303,21 +305,37 @@ _BARE = {
 }
 
 
+def _packed(folder: Path) -> Path:
+    """Make an archive by the commands of docs/how-to/pack-an-environment.md.
+
+    The packages come before the page's `pip install`, from uv's cache, where `make setup` put
+    them: so pip finds nothing to fetch.
+    """
+    root, version = Path(__file__).resolve().parents[2], importlib.metadata.version("shipper")
+    page = (root / "docs/how-to/pack-an-environment.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    venv, install = commands.split("\n", 1)
+    release.make(root, folder, version)
+    uv, locked = release.uv(root), folder / "pylock.toml"
+    export = ["export", "--project", root, "--locked", "--no-emit-workspace", "--no-dev"]
+    for command in (
+        ["sh", "-ec", venv.replace("python3", sys.executable)],
+        [uv, *export, "--group", "pack", "--output-file", locked],
+        [uv, "pip", "install", "--python", "tasks/bin/python", "--requirements", locked],
+        ["sh", "-ec", f"export PIP_NO_INDEX=1\n{install}"],
+    ):
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "tasks.tar.gz"
+
+
 @pytest.mark.long
-def test_an_archive_brings_tasks_their_python_wherever_executors_are(
+def test_an_archive_brings_tasks_shipper_wherever_executors_are(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
-    """Executors have another environment and folder, no PYTHONPATH, and what they run is in the
-    archive alone."""
-    archive = tmp_path / "tasks.tar.gz"
-    packed = subprocess.run(
-        [sys.executable, "-m", "shipper", "environment", "pack", str(archive), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert packed.returncode == 0, packed.stderr
-    assert json.loads(packed.stdout)["archive"] == str(archive)
+    """Executors have another environment and folder, and no PYTHONPATH. Their packages are those
+    of the archive alone; only Python itself is the machine's."""
+    archive = _packed(tmp_path)
     world = World(tmp_path / "world", kafka.bootstrap)
     expected = numbered_lines(world, files=6, lines=60_000)
     with SparkServer(
@@ -334,10 +352,10 @@ def test_an_archive_brings_tasks_their_python_wherever_executors_are(
         assert_exact(world, account, expected)
         assert found
         for program, libraries in found:
-            assert program.startswith(str(spark.directory / "work")), program
-            assert not [
-                path for path in libraries if path.startswith((sys.prefix, sys.base_prefix))
-            ], "something of the driver's environment"
+            assert Path(program).is_relative_to(sys.base_prefix), program
+            packages = [path for path in libraries if "-packages" in path]
+            assert packages
+            assert not [path for path in packages if not path.startswith(str(spark.directory))]
 
 
 def findings(world: World) -> dict[str, tuple[str, str, str]]:
@@ -407,7 +425,7 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
             "archive": str(tmp_path / "forgotten.tar.gz"),
         }
     )
-    world.fails(code=1, says="forgotten.tar.gz does not exist.*`shipper environment pack")
+    world.fails(code=1, says="forgotten.tar.gz does not exist.*pack-an-environment")
 
 
 def _path_with_java() -> str:
@@ -454,6 +472,6 @@ def test_executors_with_another_shipper_send_nothing_and_say_so(
         on_cluster(world, spark, rate=None)
         world.fails(
             code=1,
-            says="shipper environment pack.*SHIP-806",
+            says="`runner.archive`.*SHIP-806",
         )
         assert world.nothing_was_sent()

@@ -307,7 +307,7 @@ def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
 
 def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Command) -> None:
     listed = shipper("--help").stdout
-    for name in ("ledger", "quarantine", "gaps", "environment", "bench", "dev", "demo"):
+    for name in ("ledger", "quarantine", "gaps", "dags", "bench", "dev", "demo"):
         assert f" {name} " in listed
     wrong = shipper("legder")
     assert wrong.returncode == 2

@@ -119,7 +119,6 @@ _WRITES = {"write_text", "write_bytes", "pipe_file", "pipe", "copyfile", "copy2"
 _ALLOWED_WRITES = {
     "shipper/whole_files.py": "it is the one place",
     "shipper/cli/samples.py": "a temporary folder",
-    "shipper/cli/environment.py": "it gets the path from output_file",
     "shipper/jars.py": "a cache: a jar gets its name when its checksum is right",
     "shipper/processes.py": "a mark on a process of its own",
     "spark_jobs/make_class_data.py": "a temporary folder",

@@ -12,10 +12,7 @@ from in_process import Command
 from shipper.config.retired import RETIRED
 
 _TO_COME = {
-    "shipper diff",
-    "shipper environment",
     "shipper index",
-    "shipper ledger export",
     "shipper quarantine replay",
     "shipper ui",
 }
