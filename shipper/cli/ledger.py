@@ -1,19 +1,19 @@
-"""``shipper ledger show``, ``verify``, ``repair``, ``export`` and ``archive``."""
+"""``shipper ledger show``, ``verify``, ``repair`` and ``archive``."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import datetime as dt
-import io
 import json
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -21,7 +21,6 @@ from shipper.cli import expired
 from shipper.cli.console import (
     ClusterName,
     Config,
-    Force,
     Json,
     OneCluster,
     PipelineName,
@@ -36,7 +35,6 @@ from shipper.cli.open_ledger import (
     moment_or_age,
     moment_text,
     open_ledgers,
-    open_one,
     open_to_change,
 )
 from shipper.cli.run_options import asked_window
@@ -56,28 +54,28 @@ from shipper.ledger.inventory import (
     entries,
     findings,
 )
-from shipper.ledger.records import ChunkValue, Entry
+from shipper.ledger.records import Entry, Moved
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
 from shipper.report.markup import plural
 from shipper.runner import new_run_id
-from shipper.terminal import visible
 from shipper.types import PartitionOffset
-from shipper.whole_files import output_file
 from shipper.windows.expression import FORMS
-from shipper.windows.window import parse_window
+from shipper.windows.window import Window, parse_window
 
 app = new_app(
     "ledger",
-    "What a cluster's ledger says about a pipeline: show, verify, export, repair, archive.",
+    "What a cluster's ledger says about a pipeline: show, verify, repair, archive.",
 )
 
 _SHOWN = 40
+_IN_MEMORY_BYTES = 16_000_000
 
 
 @app.command(
-    epilog="Examples: `shipper ledger show web_access` · `shipper ledger show web_access "
-    "--cluster frankfurt --files --window 2026-11-01T06:00/2026-11-01T07:00`"
+    epilog="Examples: `shipper ledger show web_access --cluster frankfurt --files --window "
+    "2026-11-01T06:00/2026-11-01T07:00` · `shipper ledger show web_access --json | jq "
+    ".frankfurt.chunks`"
 )
 def show(
     pipeline: PipelineName,
@@ -93,34 +91,70 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the ledger's contents, by window or file, the last run that shipped, and the holder of
-    the lease."""
+    the lease. --json also lists each chunk, one line each, archived and invalidated ones
+    included."""
     wanted = asked_window(load_pipeline(config, pipeline), window) if window else None
-    documents = {}
-    for ledger in open_ledgers(config, pipeline, cluster):
-        read = ledger.read()
-        inventory, present = Inventory(), PresentEntries(ledger)
-        for of_path in present.of(read):
-            chosen = of_path.chosen(
-                lambda e: wanted is None or _lies_in(e.value.window, wanted.start, wanted.end)
-            )
-            inventory.add(chosen, ledger.pipeline.key)
-        document = _document(ledger, read, inventory, files=files)
-        documents[ledger.cluster.name] = document
-        if not as_json:
+
+    def is_wanted(entry: Entry | Moved) -> bool:
+        return wanted is None or _lies_in(entry.value.window, wanted)
+
+    # A million chunks are not held in memory, and an error leaves no half a document.
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, "w+", encoding="ascii") as documents:
+        for ledger in open_ledgers(config, pipeline, cluster):
+            read = ledger.read()
+            inventory, present = Inventory(), PresentEntries(ledger)
+            for of_path in present.of(read):
+                inventory.add(of_path.chosen(is_wanted), ledger.pipeline.key)
+            document = _document(ledger, read, inventory, files=files)
+            if as_json:
+                rows = map(_chunk, filter(is_wanted, chain.from_iterable(entries(read))))
+                _write_member(documents, ledger.cluster.name, document, rows)
+                continue
             out.say(f"{pipeline} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
             _print_inventory(document)
             for finding in present.findings():
                 err.say(f"{finding.where} {finding.text}", "red")
-    if as_json:
-        print_json(documents)
+        if as_json:
+            documents.write("}\n" if documents.tell() else "{}\n")
+            documents.seek(0)
+            shutil.copyfileobj(documents, sys.stdout)
 
 
-def _lies_in(window: str, start: dt.datetime, end: dt.datetime) -> bool:
+def _lies_in(text: str, window: Window) -> bool:
     try:
-        found = parse_window(window)
+        found = parse_window(text)
     except WindowError:
         return False
-    return start <= found.start and found.end <= end
+    return window.start <= found.start and found.end <= window.end
+
+
+def _write_member(
+    target: IO[str], name: str, document: dict[str, Any], chunks: Iterator[dict[str, Any]]
+) -> None:
+    """Write one member of the JSON object in ``target``: ``document`` with ``chunks``, each in a
+    line of its own."""
+    begin = "," if target.tell() else "{"
+    target.write(f'{begin}\n{json.dumps(name)}: {json.dumps(document)[:-1]}, "chunks": [')
+    for index, chunk in enumerate(chunks):
+        target.write(f"{',' if index else ''}\n{json.dumps(chunk)}")
+    target.write("\n]}")
+
+
+def _chunk(entry: Entry) -> dict[str, Any]:
+    file, value = entry.key.split.file, entry.value
+    return {
+        "path": file.path,
+        "size_bytes": file.size_bytes,
+        "modified_ms": file.modified_ms,
+        "split": entry.key.split.start,
+        "first": entry.key.first,
+        "topic": entry.key.topic,
+        **dataclasses.asdict(value),
+        "invalidated": entry.invalidated,
+        "archived": entry.archived,
+        "offset": entry.offset,
+        "written_at": moment_text(entry.timestamp_ms),
+    }
 
 
 def _document(
@@ -339,111 +373,6 @@ def repair(
             else f"The earlier value of its key, of offset {done.restored}, was written after it"
         )
         out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is repaired. {new}.")
-
-
-@app.command(
-    epilog="Examples: `shipper ledger export web_access --to ledger.jsonl` · "
-    "`shipper ledger export web_access --format csv | gzip > ledger.csv.gz`"
-)
-def export(
-    pipeline: PipelineName,
-    cluster: ClusterName = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", help="File to write.", show_default="standard output")
-    ] = None,
-    force: Force = False,
-    format: Annotated[
-        Literal["jsonl", "csv"],
-        typer.Option("--format", help="A JSON object or a CSV row for each."),
-    ] = "jsonl",
-    config: Config = Path("config"),
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
-) -> None:
-    """Write every chunk that the ledger holds, archived and invalidated ones included, one line
-    each."""
-    if as_json and format == "csv":
-        raise UsageError(
-            "--json and --format csv contradict each other. Leave one out.", code="SHIP-102"
-        )
-    count = 0
-    with _written(to, force=force) as target:
-        ledger = open_one(config, pipeline, cluster)
-        read = ledger.read()
-        rows = csv.DictWriter(target, _COLUMNS)
-        if format == "csv":
-            rows.writeheader()
-        for of_path in entries(read):
-            for row in map(_row, of_path):
-                count += 1
-                if format == "csv":
-                    rows.writerow({name: _cell(value) for name, value in row.items()})
-                else:
-                    target.write(json.dumps(row, ensure_ascii=target.isatty()) + "\n")
-    err.say(
-        f"{plural(count, 'chunk')} of {pipeline} on {ledger.cluster.name}"
-        + (f" in {to}" if to else "")
-    )
-
-
-def _cell(value: Any) -> Any:
-    """Return a CSV cell: JSON for several values, and nothing that a spreadsheet would take for a
-    formula."""
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(value)
-    return (
-        f"'{value}"
-        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-        else value
-    )
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    file, value = entry.key.split.file, entry.value
-    return {
-        "path": file.path,
-        "size_bytes": file.size_bytes,
-        "modified_ms": file.modified_ms,
-        "split": entry.key.split.start,
-        "first": entry.key.first,
-        "topic": entry.key.topic,
-        **dataclasses.asdict(value),
-        "invalidated": entry.invalidated,
-        "archived": entry.archived,
-        "offset": entry.offset,
-        "written_at": moment_text(entry.timestamp_ms),
-    }
-
-
-_COLUMNS = (
-    *("path", "size_bytes", "modified_ms", "split", "first", "topic"),
-    *(field.name for field in dataclasses.fields(ChunkValue)),
-    *("invalidated", "archived", "offset", "written_at"),
-)
-
-
-class _Seen(io.TextIOBase):
-    """Standard output. On a terminal, names of files are made harmless; a program reads them
-    unchanged."""
-
-    def write(self, text: str) -> int:
-        return sys.stdout.write(visible(text, keep="\r\n"))
-
-    def isatty(self) -> bool:
-        return True
-
-
-@contextmanager
-def _written(path: Path | None, *, force: bool) -> Iterator[TextIO | io.TextIOBase]:
-    """Write the file completely or not at all, so that half an export is never taken for a whole
-    one."""
-    if path is None:
-        yield _Seen() if sys.stdout.isatty() else sys.stdout
-        return
-    with (
-        output_file(path, force=force) as part,
-        part.open("w", encoding="utf-8", newline="") as target,
-    ):
-        yield target
 
 
 @app.command(

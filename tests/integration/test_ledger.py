@@ -1,6 +1,5 @@
 """The ledger on a real broker: snapshots, fencing across runs of different shapes, archiving."""
 
-import csv
 import json
 import os
 import re
@@ -318,7 +317,7 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
     assert world.run()["delivered"] == 0
     assert world.read() == Counter({b"one": 2, b"two": 2, b"three": 2})
 
-    [document] = [command(world, "show", "--files")["local"]]
+    document = command(world, "show", "--files")["local"]
     assert [
         (file["path"].rsplit("/", 1)[1], file["records"], file["complete"])
         for file in document["files"]
@@ -326,15 +325,12 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
         ("a.log", 2, 1),
         ("b.log", 1, 1),
     ]
-    target = world.root / "export.csv"
-    done = world.shipper("ledger", "export", world.name, "--format", "csv", "--to", str(target))
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(target.open()))
     assert sorted(
-        (row["path"].rsplit("/", 1)[1], row["records"], row["invalidated"]) for row in rows
+        (row["path"].rsplit("/", 1)[1], row["records"], row["invalidated"])
+        for row in document["chunks"]
     ) == [
-        ("a.log", "2", "False"),
-        ("b.log", "1", "False"),
+        ("a.log", 2, False),
+        ("b.log", 1, False),
     ]
     shutil.rmtree(world.root / "runs" / world.name / "ledger.local")
     world.fails(code=1, says="in the archive .*runs_uri")

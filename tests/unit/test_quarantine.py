@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from shipper.cli.ledger import _cell
 from shipper.config import load_pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
@@ -221,11 +220,3 @@ def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
         *(written | {name: text} for name, text in no_numbers.items()),
     ):
         assert decode_headers(foreign.items()) is None
-
-
-def test_an_export_holds_no_formula_and_no_python():
-    assert _cell('=HYPERLINK("https://evil.example")') == '\'=HYPERLINK("https://evil.example")'
-    assert [_cell(text)[0] for text in ("+1", "-1", "@x", "\tx")] == ["'"] * 4
-    assert _cell({"unparseable": 3}) == '{"unparseable": 3}'
-    assert _cell("/logs/a") == "/logs/a"
-    assert _cell(-5) == -5
