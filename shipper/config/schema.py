@@ -291,7 +291,7 @@ def reference() -> str:
     tests = _described(PipelineTests)
     case = tests["properties"]["cases"]["additionalProperties"]
     keys = _table(_with_shorthands(pipeline))
-    pinned = _table_of_reasons("Spark setting", PINNED_SPARK_SETTINGS)
+    pinned = _table_of_reasons("Spark settings", PINNED_SPARK_SETTINGS)
     parts = [
         _INTRODUCTION,
         f"## Pipeline: `config/pipelines/NAME.yaml`\n\n{_SHORTEST}\n{keys}",
@@ -302,7 +302,7 @@ def reference() -> str:
         f"## Cluster: `config/clusters/NAME.yaml`\n\n{_table(cluster)}",
         *_sections(cluster),
         "### What `properties` may "
-        f"hold\n\n{_table_of_reasons('Kafka property', ALLOWED, 'What for')}",
+        f"hold\n\n{_table_of_reasons('Kafka properties', ALLOWED, 'What for')}",
         "All other Kafka properties are refused: shipper sets them itself, since exactly-once "
         "rests on them.",
         f"## Tests: `config/tests/NAME.yaml`\n\n{tests['description']}\n\n{_table(tests)}",
@@ -361,12 +361,12 @@ def _row(key: str, *cells: str) -> str:
 
 
 def _table_of_reasons(what: str, reasons: Mapping[str, str], head: str = "Why") -> str:
-    return "\n".join(
-        [
-            f"| {what} | {head} |\n|---|---|",
-            *(f"| `{name}` | {why} |" for name, why in reasons.items()),
-        ]
-    )
+    """Return a table with a row for each reason. ``reasons``: name → reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(f"`{name}`")
+    rows = (f"| {', '.join(of_reason)} | {why} |" for why, of_reason in names.items())
+    return "\n".join([f"| {what} | {head} |\n|---|---|", *rows])
 
 
 def _default(schema: Schema, key: str) -> str:
