@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import os
 import re
 import sys
 
+from shipper.errors import UsageError
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 #: Control characters (except tabs), overrides of the writing direction and other invisible
 #: characters, lone surrogates.
 _UNSEEN = re.compile(
@@ -55,6 +59,17 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return "".join(
         _PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found
     ), error.end
+
+
+def log_level() -> str | None:
+    """Return the level that SHIPPER_LOG names; None if it names none. Raises UsageError."""
+    level = os.environ.get("SHIPPER_LOG", "").upper()
+    if level and level not in _LEVELS:
+        raise UsageError(
+            f"SHIPPER_LOG={os.environ['SHIPPER_LOG']} is no level of a log. Nothing was done. Set "
+            "it to info or debug, or remove it."
+        )
+    return level or None
 
 
 def say(text: str) -> None:

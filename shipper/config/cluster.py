@@ -43,6 +43,8 @@ _SECRET_WORDS = (
     "oauthbearer.config",
     "oauthbearer.extensions",
 )
+SECRET_ENDS = ("password", "passphrase", "client.secret", "ssl.key.pem", "private.key.pem")
+"""Ends of the names of settings that nobody else may know."""
 _UNVERIFIED = (
     ("enable.ssl.certificate.verification", "false", "the brokers' certificates are not verified"),
     (

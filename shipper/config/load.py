@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from shipper.config.cluster import Cluster
+from shipper.config.cluster import SECRET_ENDS, Cluster
 from shipper.config.environment import (
     EVERYTHING,
     NOTHING,
@@ -135,7 +135,8 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
     faults = [fault for read in clusters.values() for fault in read.faults]
     faults += [fault for found in broken.values() for fault in found if not fault.repeats]
     # A file with the wrong ending beside one with the right ending breaks nothing, but is a fault.
-    faults += [fault for folder in (of_clusters, of_pipelines) for _, fault in folder.misnamed()]
+    for folder in (of_clusters, of_pipelines):
+        faults += [*(fault for _, fault in folder.misnamed()), *folder.subfolders()]
     faults += of_pipelines.platform.faults if of_pipelines.platform else ()
     if not pipelines and not broken:
         message = "no pipeline here; a pipeline is a file NAME.yaml in this folder"
@@ -144,7 +145,7 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
     warnings = [
         clusters[stem].yaml.fault(path, why)
         for stem, model in right.items()
-        for path, why in model.warnings()
+        for path, why in (*model.warnings(), *_in_clear(clusters[stem].yaml))
     ]
     return LoadedConfig(pipelines, right, in_order(faults), broken, in_order(warnings))
 
@@ -308,6 +309,19 @@ def _former_faults(
             yield file.fault(former[name], why)
 
 
+def _in_clear(cluster: YamlFile) -> Iterator[Fault]:
+    """Yield warnings about secrets that stand in the cluster's file themselves."""
+    for path, place in cluster.written.items():
+        name = str(path[-1]) if path else ""
+        if (
+            path[:1] in (("properties",), ("schema_registry",))
+            and (name.endswith(SECRET_ENDS) or name == "token")
+            and place.text
+            and "${" not in place.text
+        ):
+            yield path, "a secret in clear; write a reference, such as `${KAFKA_PASSWORD}`"
+
+
 @dataclass(frozen=True)
 class ConfigFile(Generic[M]):
     """One file that was read: its model, unless there are faults."""
@@ -367,6 +381,13 @@ class Folder(Generic[M]):
                 message = f"differs from {first}.yaml in letter case only; rename one of them"
                 yield path.stem, ConfigFault.of_file(self.show(path.stem), message)
 
+    def subfolders(self) -> Iterator[ConfigFault]:
+        """Yield faults of folders in here that hold files which look like ours."""
+        for path in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
+            if path.is_dir() and any(map(_is_yaml, path.iterdir())):
+                why = f"ignored, since it is a folder; move its files into {self.shown}"
+                yield ConfigFault.of_file(f"{self.shown}/{path.name}", why)
+
     def _files(self) -> list[Path]:
         files = self._folder.iterdir() if self._folder.is_dir() else ()
         return sorted(filter(_is_yaml, files))
@@ -396,7 +417,10 @@ class Folder(Generic[M]):
         if self.platform and self.platform.faults:  # it might forbid what stands here
             why = f"the platform's file is broken: {self.platform.faults[0]}"
             faults.append(file.fault((), why, BEGINNING, repeats=True))
-        if file.parsed:
+        if self._model is Pipeline and "pipeline" not in file.data and "bootstrap" in file.data:
+            why = "this is a cluster's file; it belongs into the folder `clusters`"
+            faults.append(file.fault((), why, BEGINNING))
+        elif file.parsed:
             data, missing = self._filled_in(file)
             faults += (file.fault(path, why) for path, why in missing)
             model, more = validated(self._model, replace(file, data=data), faults)

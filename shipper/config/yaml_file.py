@@ -11,6 +11,7 @@ may take much of either, whatever is in it.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ KeyPath = tuple[str | int, ...]
 #: At worst, the parser needs a second for a file of this size, or with this many values. A long
 #: pipeline has 5 kB and 200 values.
 LARGEST_BYTES, MOST_VALUES, DEEPEST, LONGEST_TEXT = 256_000, 10_000, 32, 16_000
+#: A no-break space that indents a line, or parts a key from its value: it looks like a space.
+_PASTED_SPACE = re.compile("^(?: *\u00a0|[ -]*[\\w.]+:\u00a0)", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = ("str", "timestamp", "value")
 _TAGGED = "`!` begins a tag; put text that begins with ! into quotes"
@@ -202,6 +205,10 @@ def read_yaml(path: Path, shown: str) -> YamlFile:
 
 def parse_yaml(text: str, shown: str = "") -> YamlFile:
     """See :func:`read_yaml`."""
+    if pasted := _PASTED_SPACE.search(text):
+        before = text[: pasted.end() - 1].split("\n")
+        why = "a no-break space, which is no space to YAML; type a plain one"
+        return _unparsed(shown, why, Position(len(before), len(before[-1]) + 1))
     yaml = YAML(typ="safe", pure=True)  # the C parser would be YAML 1.1
     yaml.Composer = _Composer
     yaml.composer.warn_double_anchors = False

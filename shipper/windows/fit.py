@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
@@ -14,12 +15,20 @@ from shipper.windows.window import source_paths
 
 _LOOKED_AT = 8
 """Windows, from the beginning of a month on: as many as a schedule with two windows a day needs."""
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:\\")
 _FROM = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 
 
 def misfits(pipeline: Pipeline) -> Iterator[str]:
     """Yield what is allowed in `source.path`, and most likely a mistake."""
     path = pipeline.source.path
+    if "$(" in path or "`" in path:
+        yield (
+            "no shell reads the path, so what looks like a command is the name of a folder; write "
+            "the time as in {window_start:%Y-%m-%d}"
+        )
+    if _WINDOWS_PATH.match(path):
+        yield "a backslash parts no folders; write slashes"
     if missing := missing_date_parts(path):
         yield (
             f"the folder's name repeats, because {', '.join(missing)} is not in it: a window "

@@ -312,3 +312,9 @@ def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Comman
     wrong = shipper("legder")
     assert wrong.returncode == 2
     assert "Did you mean 'ledger'" in wrong.stderr
+
+
+def test_a_level_of_the_log_that_is_none_is_refused(config: Path, shipper: Command) -> None:
+    done = shipper("list", "--json", "--config", str(config), SHIPPER_LOG="loud")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "SHIP-101")
+    assert shipper("list", "--config", str(config), SHIPPER_LOG="Info").returncode == 0

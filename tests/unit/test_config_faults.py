@@ -329,3 +329,59 @@ def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config: Path) -
     ):
         assert faults_of(pipeline(text)) == []
         assert load_pipeline(config, "web").key == key
+
+
+def test_a_clusters_file_among_pipelines_is_told_as_that() -> None:
+    (fault,) = faults_of(LOCAL, "near")
+    assert fault.startswith("1:1: ")
+    assert "`clusters`" in fault
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("pipeline:\u00a0web\nsource: x\n", "1:10"),
+        ("pipeline: web\nsource:\n  \u00a0path: x\n", "3:3"),
+    ],
+)
+def test_a_no_break_space_is_named_at_its_place(text: str, place: str) -> None:
+    (fault,) = faults_of(text)
+    assert fault.startswith(f"{place}: a no-break space")
+
+
+def test_a_no_break_space_in_a_text_is_a_part_of_it() -> None:
+    assert faults_of(pipeline("records: {drop: {nbsp: \"value = 'a\u00a0b'\"}}  # \u00a0\n")) == []
+
+
+def test_a_folder_of_files_that_nobody_reads_is_named(config: Path) -> None:
+    (config / "pipelines/web.yaml").write_text(RIGHT)
+    (config / "pipelines/team").mkdir()
+    assert load_all(config).faults == ()
+    (config / "pipelines/team/x.yaml").write_text(RIGHT)
+    loaded = load_all(config)
+    assert [(fault.file, fault.line) for fault in loaded.faults] == [
+        ("config/pipelines/team", None)
+    ]
+    assert loaded.broken == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("properties: {sasl.password: hunter2}", "properties.sasl.password"),
+        ("properties: {ssl.key.password: '{hunter2'}", "properties.ssl.key.password"),
+        ("schema_registry: {url: 'https://r', token: hunter2}", "schema_registry.token"),
+        ("properties: {sasl.password: '${HUNTER2}', sasl.username: web}", None),
+    ],
+)
+def test_a_secret_in_clear_is_warned_of_without_being_shown(
+    config: Path, line: str, path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUNTER2", "hunter2")
+    (config / "pipelines/web.yaml").write_text(RIGHT)
+    (config / "clusters/local.yaml").write_text(f"{LOCAL}{line}\n")
+    loaded = load_all(config)
+    assert loaded.faults == ()
+    found = [fault for fault in loaded.warnings if "in clear" in fault.message]
+    assert [fault.field for fault in found] == ([path] if path else [])
+    assert "hunter2" not in str(found).lower()

@@ -423,6 +423,7 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
     assert len(found) == 5
     assert [warning.partition(": ")[0] for warning in said["warnings"]] == [
         "config/clusters/clear.yaml:5:42",
+        "config/clusters/clear.yaml:6:18",
     ]
     assert len(validate("--no-secrets")["faults"]) == 4
 

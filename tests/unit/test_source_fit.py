@@ -90,6 +90,15 @@ def test_a_pattern_that_fits_is_not_warned_of(
     assert warnings(shipper, config) == []
 
 
+@pytest.mark.parametrize("path", ["logs/$(date +%F)/", "logs/`date`/", "C:\\\\logs\\\\"])
+def test_a_path_for_a_shell_or_for_windows_is_a_warning(
+    shipper: Command, config: Path, path: str
+) -> None:
+    write(config, None, path)
+    [said] = warnings(shipper, config)
+    assert "web.yaml:2:9: source: " in said
+
+
 def test_strict_makes_an_exit_code_of_a_warning(shipper: Command, config: Path) -> None:
     asked = ("validate", "--no-sql", "--config", str(config))
     write(config, HOURLY, "logs/{window_start:%Y/%m/%d}/")
