@@ -12,10 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
-
-import pyarrow as pa
 
 from shipper.config.formats import Format
 from shipper.driver.formats import BZIP2, GZIP, HEAD_BYTES, LZ4, PLAIN, SNAPPY, ZSTD, recognise
@@ -52,8 +51,8 @@ _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
     PLAIN: lambda file: file,
     GZIP: lambda file: gzip.GzipFile(fileobj=file),
     BZIP2: bz2.BZ2File,
-    ZSTD: lambda file: pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"),
-    LZ4: lambda file: pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "lz4"),
+    ZSTD: lambda file: _unpacked(file, "zstd"),
+    LZ4: lambda file: _unpacked(file, "lz4"),
 }
 
 
@@ -104,7 +103,7 @@ def look_at(path: Path) -> SampleFile:
                 return SampleFile(SNAPPY)  # Python cannot unpack these frames
             file.seek(0)
             beginning = _beginning(_OPENERS[found.format](file))
-    except (OSError, EOFError, pa.ArrowException) as error:
+    except (OSError, EOFError, ValueError, RuntimeError) as error:  # pyarrow's are of these
         raise UsageError(f"{path} cannot be read: {error}.", code="SHIP-104") from error
     return _look_at_text(
         path.name,
@@ -112,6 +111,23 @@ def look_at(path: Path) -> SampleFile:
         beginning.decode(errors="replace"),
         whole=len(beginning) < _LOOKED_AT_BYTES,
     )
+
+
+def _unpacked(file: IO[bytes], codec: str) -> Any:
+    arrow = _arrow("pyarrow")
+    return arrow.CompressedInputStream(arrow.PythonFile(file, mode="r"), codec)
+
+
+def _arrow(module: str) -> Any:
+    """Import pyarrow, which comes with the extra `spark` alone. Raises UsageError."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "a sample of this format needs pyarrow, which is not installed. Nothing was written. "
+            "Install the wheel with its extra `spark`, or give an unpacked sample of text.",
+            code="SHIP-110",
+        ) from error
 
 
 def _beginning(opened: Any) -> bytes:
@@ -127,9 +143,8 @@ def _look_at_table(path: Path, format: Format) -> SampleFile:
     only the format is known."""
     rows: list[dict[str, Any]] = []
     if format != "avro":
-        from pyarrow import dataset
-
-        rows = dataset.dataset(path, format=format).head(_LOOKED_AT_LINES).to_pylist()
+        tables = _arrow("pyarrow.dataset").dataset(path, format=format)
+        rows = tables.head(_LOOKED_AT_LINES).to_pylist()
     objects = [{name: value for name, value in row.items() if value is not None} for row in rows]
     return SampleFile(PLAIN, True, len(rows), _time_of_objects(objects), format)
 

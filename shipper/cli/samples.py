@@ -13,7 +13,7 @@ from pathlib import Path
 from shipper import runner
 from shipper.config.load import references
 from shipper.config.runner import Runner
-from shipper.errors import ConfigError, StepResultError
+from shipper.errors import ConfigError, StepResultError, UsageError
 from shipper.report.preview import ReadSample, SampleToRead
 
 
@@ -60,6 +60,8 @@ def _file_of(sample: SampleContent, file: Path) -> Path:
 
 def _ask_spark(config_dir: Path, asked: Sequence[SampleToRead]) -> list[ReadSample]:
     """Ask Spark, by this very Python, wherever the pipelines run."""
+    if why := runner.why_no_pyspark():
+        raise UsageError(why, code="SHIP-110")
     command = [sys.executable, "-m", "spark_jobs", "--config", str(config_dir), runner.SAMPLES]
     done = subprocess.run(
         command,
