@@ -21,6 +21,8 @@
     │   └── RecordUnshippable       a record that cannot be parsed, has no topic or does not fit it, and no quarantine to go to
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
     ├── SparkUnavailable            a Spark cluster that cannot be used: nobody listens at `runner.master`, or no `runner.archive`
+    ├── JavaUnavailable             no Java on this machine that Spark can run with
+    ├── JavaDied                    a JVM of Spark's that ended before it could be used
     ├── JarsUnavailable             jars that could not be fetched, or did not arrive whole
     └── StepResultError             a step's result is missing, stale or unreadable
 
@@ -189,6 +191,22 @@ class SparkUnavailable(ShipperError):
 
 class JarsUnavailable(ShipperError):
     code = "SHIP-802"
+    retriable = True
+
+
+class JavaUnavailable(ShipperError):
+    code = "SHIP-807"
+    why: str
+
+    @classmethod
+    def because(cls, why: str, remedy: str) -> JavaUnavailable:
+        error = cls(f"{why}. Nothing was started. {remedy[0].upper()}{remedy[1:]}.")
+        error.why = why
+        return error
+
+
+class JavaDied(ShipperError):
+    code = "SHIP-808"
     retriable = True
 
 

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -231,6 +232,16 @@ def carried(runner: Runner, more: Iterable[Path] = ()) -> dict[str, str]:
     return found
 
 
+def why_no_pyspark() -> str | None:
+    """Return why this Python cannot run jobs, with the remedy; None if it can."""
+    if find_spec("pyspark") is not None:
+        return None
+    return (
+        f"{sys.executable} has no pyspark, so it can start no Spark. Nothing was sent. Install the "
+        "wheel with its extra `spark` there, or name another Python in `runner.python`."
+    )
+
+
 def why_no_spark(runner: Runner) -> str | None:
     """Return why jobs cannot run on the Spark cluster that ``runner`` names, with the remedy; None
     if nothing speaks against it."""
@@ -290,6 +301,9 @@ def run_job(
     the JVM and Spark's Python workers with it; when this process is killed with -9, the child sees
     that and stops by itself. Raises Stopped once the child is gone.
     """
+    runner = job.pipeline.runner
+    if runner.python is None and runner.spark_submit is None and (why := why_no_pyspark()):
+        raise UsageError(f"pipeline {job.pipeline.name}: {why}", code="SHIP-110")
     command = job.command()
     try:
         child = subprocess.Popen(

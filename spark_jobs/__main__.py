@@ -26,7 +26,7 @@ from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay import Replay, replayed
 from shipper.driver.clusters import Clusters
-from shipper.errors import JarsUnavailable, ShipperError, UsageError
+from shipper.errors import JarsUnavailable, JavaUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, collect_garbage_less_often
 from shipper.report.phases import STARTING_PYTHON
 from shipper.runner import (
@@ -38,9 +38,10 @@ from shipper.runner import (
     SAMPLES,
     SHIP,
     JobOptions,
+    why_no_pyspark,
 )
 from shipper.stopping import Stopped, raise_when_stopped
-from shipper.terminal import say
+from shipper.terminal import log_level, say
 from shipper.windows.window import parse_window
 from spark_jobs import class_data
 from spark_jobs.java import begin_java
@@ -75,9 +76,11 @@ def main(argv: list[str] | None = None) -> int:
         "look",
     )
     arguments = parser.parse_args(argv)
-    _set_up_logging()
     raise_when_stopped(_STOPPED_WITHIN_SECONDS)
     try:
+        _set_up_logging()
+        if why := why_no_pyspark():
+            raise UsageError(why, code="SHIP-110")
         if arguments.steps == ["check"]:
             return check_sql(arguments.config, arguments.pipeline)
         if arguments.steps == [SAMPLES]:
@@ -106,9 +109,9 @@ class _WithoutStacks(logging.Formatter):
 def _set_up_logging() -> None:
     """Set up logging: ``-v`` (``SHIPPER_LOG=info``) shows the log of lanes and librdkafka, and
     stacks; by default only messages that need an action are shown."""
-    level = os.environ.get("SHIPPER_LOG")
+    level = log_level()
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=(level or "warning").upper(), format=form, stream=sys.stderr)
+    logging.basicConfig(level=level or "WARNING", format=form, stream=sys.stderr)
     if level is None:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(_WithoutStacks(form))
@@ -142,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
     steps = {step.partition(":")[0] for step in arguments.steps}
     if PLAN in steps:  # it lists files; Java starts while Python imports the rest
         set_environment(pipeline)
-        with suppress(JarsUnavailable):  # the step says so, and leaves its result
+        with suppress(JarsUnavailable, JavaUnavailable):  # the step says so, in its result
             begin_java(spark_settings(pipeline))
     from shipper.driver.context import RunContext
     from shipper.driver.killed import noted

@@ -23,6 +23,7 @@ from pathlib import Path
 import xxhash
 
 from shipper.cache import cache_folder
+from shipper.java import find_java
 from spark_jobs import java_command
 
 _BLOCK_BYTES = 1 << 20
@@ -130,8 +131,7 @@ def key() -> str:
     size and age of each jar."""
     digest = hashlib.sha256()
     home = java_command.spark_home()
-    binary = java_command.java()
-    real = binary.resolve() if binary else home
+    real = find_java().path.resolve()
     jars = map(Path, java_command.class_path(home).split(os.pathsep))
     for path in (real, real.parents[1] / "release", *jars):
         with contextlib.suppress(FileNotFoundError):

@@ -18,8 +18,9 @@ from shipper import s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Engine, FoundFile, Listed, Proof, ShipJob, ToProve
+from shipper.driver.engine import Cause, Engine, FoundFile, Listed, Proof, ShipJob, ToProve
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
+from shipper.errors import ShipperError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
@@ -59,6 +60,8 @@ class SparkEngine(Engine):
         self._started: SparkSession | None = None
         self._files: Hadoop | None = None
         self._begun: threading.Thread | None = None
+        self._refused: ShipperError | None = None
+        """Error with which the start in the background ended."""
         self._stopped: threading.Event | None = None
         """Set when Spark has started; None if no step has asked for Spark."""
         self._is_sql_safe = False
@@ -92,8 +95,12 @@ class SparkEngine(Engine):
 
     def begin(self) -> None:
         def try_to_start() -> None:
-            with contextlib.suppress(Exception):
+            try:
                 self._start()
+            except ShipperError as error:  # a second try would end alike
+                self._refused = error
+            except Exception:
+                return  # `start` tries again, and says what is wrong
 
         if self._session is None and self._begun is None:
             self._begun = threading.Thread(target=try_to_start, name="start Spark", daemon=True)
@@ -102,6 +109,8 @@ class SparkEngine(Engine):
     def start(self) -> None:
         if self._begun is not None:
             self._begun.join()
+        if self._refused is not None:
+            raise self._refused
         if self._session is None:
             self._start()
 
@@ -133,7 +142,8 @@ class SparkEngine(Engine):
                     from spark_jobs.session import stop_session
 
                     spark, self._started = self._started, None
-                    stop_session(spark)
+                    with contextlib.suppress(Exception):  # Java may be gone, as the step has said
+                        stop_session(spark)
             finally:
                 stopped.set()
 
@@ -281,7 +291,7 @@ class SparkEngine(Engine):
             long_lines=long_lines,
         )
 
-    def reason(self, error: Exception) -> str:
+    def cause(self, error: Exception) -> Cause:
         return reason.of_exception(error)
 
 

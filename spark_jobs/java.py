@@ -13,11 +13,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shipper.errors import JavaDied
+from shipper.java import find_java
 from shipper.stopping import Stopped
 from shipper.terminal import visible
 from spark_jobs import class_data, java_command
@@ -26,6 +29,10 @@ _HERE = Path(__file__).parent
 #: Every JVM of Spark's prints this, and nothing can be done about it.
 _NOISE = ("WARNING: Using incubator modules: jdk.incubator.vector",)
 _LOOKS_EVERY_SECONDS = 0.01
+#: How a JVM says why it ends: an exception, its causes, and its own refusal, in two lines.
+_IN_MAIN, _CAUSED_BY = 'Exception in thread "main" ', "Caused by: "
+_OF_JVM = ("Error occurred during initialization of VM", "Error: ", "Unrecognized ", "Invalid ")
+_KEPT_LINES, _LONGEST_REASON, _LAST_WORDS_SECONDS = 200, 400, 2.0
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -36,6 +43,7 @@ class _Jvm:
     process: subprocess.Popen[bytes]
     folder: Path
     """Folder with the file that the JVM writes when Python may connect."""
+    words: _Words
     has_archive: bool
     address: tuple[int, str] | None = None
     """Port and secret."""
@@ -58,7 +66,7 @@ def log_settings() -> Path:
 def begin_java(settings: Mapping[str, str], *, options: Sequence[str] | None = None) -> None:
     """Start the JVM if there is none, and do not wait for it: Python has enough to import
     meanwhile. Does nothing if `spark-submit` starts the JVM, or if one is running already.
-    ``options`` replace the options for a fast start."""
+    ``options`` replace the options for a fast start. Raises JavaUnavailable."""
     global _jvm
     with _starts:
         if _jvm is None and _gateway is None and _PORT not in os.environ:
@@ -81,33 +89,41 @@ def _begin(
         **java_command.environment(java_command.spark_home()),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
     }
-    with _words() as ours:
+    with _Words() as words:
         # Ctrl-C is for Python, which ends Java in good order. A shell does this, since threads may
         # run by now, and Python code between fork and exec could wait for one of them for ever.
         process = subprocess.Popen(
             ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command],
-            env=environment, stdin=subprocess.PIPE, stdout=ours, stderr=ours,
+            env=environment, stdin=subprocess.PIPE, stdout=words.pipe, stderr=words.pipe,
         )  # fmt: skip
-    return _Jvm(process, folder, archive is not None)
+    return _Jvm(process, folder, words, archive is not None)
 
 
 def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
-    """Return where the JVM listens that was begun, before or now; None for none, or if it died
-    before that."""
+    """Return where the JVM listens that was begun, before or now; None if only `spark-submit` can
+    start one. Raises JavaUnavailable, and JavaDied if the JVM died before it listened."""
     global _jvm
     with _starts:
         begin_java(settings)
         if _jvm is not None and _jvm.address is None:
             _jvm.address = _wait_for(_jvm)
-            if _jvm.address is None and _jvm.has_archive:
+            if _jvm.address is None and _jvm.has_archive and _jvm.words.reason() is None:
                 # Whatever is wrong with the archive, it is only a way to be fast.
                 _jvm = _begin(settings, None, None)
                 if _jvm is not None:
                     _jvm.address = _wait_for(_jvm)
-        if _jvm is None or _jvm.address is None:
-            _jvm = None
-            return None
-        return _jvm.address
+        if _jvm is not None and _jvm.address is None:
+            died, _jvm = _jvm, None
+            raise _died(died.words, f"it ended with exit code {died.process.returncode}")
+        return _jvm.address if _jvm is not None else None
+
+
+def _died(words: _Words, how: str) -> JavaDied:
+    return JavaDied(
+        f"Spark's Java process died before it was of use: {words.reason() or how}. Nothing was "
+        "sent. Correct what it says, then run again. `-v` (SHIPPER_LOG=info) shows all that it "
+        "wrote."
+    )
 
 
 def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
@@ -120,13 +136,14 @@ def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
         content = written.read_bytes()  # it gets its name when it is complete
     finally:
         shutil.rmtree(jvm.folder, ignore_errors=True)
+    jvm.words.pass_on()
     port, length = struct.unpack_from("!ii", content)
     return port, content[8 : 8 + length].decode()
 
 
 def file_gateway(settings: Mapping[str, str]) -> Any:
     """Return Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one.
-    Raises what pyspark raises if none can be started."""
+    Raises JavaUnavailable and JavaDied if none can be started."""
     global _gateway
     if _gateway is not None:
         return _gateway
@@ -179,25 +196,78 @@ def spark_gateway(settings: Mapping[str, str]) -> Any | None:
 
 def _launched(settings: Mapping[str, str]) -> Any:
     """Launch the JVM through `spark-submit`, which looks at all that may be set up on this
-    machine."""
+    machine. Raises JavaUnavailable and JavaDied."""
     from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    with _words() as ours:
-        return launch_gateway(
-            SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": ours}
-        )  # type: ignore[no-untyped-call]
-
-
-@contextlib.contextmanager
-def _words() -> Iterator[int]:
-    """Pass on what the JVM writes."""
-    theirs, ours = os.pipe()
-    threading.Thread(target=_pass_on, args=(theirs,), name="Java's words", daemon=True).start()
+    find_java()
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
-        yield ours
-    finally:
-        os.close(ours)
+        with _Words() as words:
+            gateway = launch_gateway(conf, {"stderr": words.pipe})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        raise _died(words, error.getCondition() or "it did not listen") from error
+    words.pass_on()
+    return gateway
+
+
+class _Words:
+    """Words that a JVM writes. They are kept until it listens: if it dies before, one of them is
+    the reason, and a stack helps nobody. With ``-v`` (``SHIPPER_LOG``) all are shown at once."""
+
+    def __init__(self) -> None:
+        theirs, self.pipe = os.pipe()
+        self._lines = deque[str](maxlen=_KEPT_LINES)
+        self._kept = not os.environ.get("SHIPPER_LOG")
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(
+            target=self._read, args=(theirs,), name="Java's words", daemon=True
+        )
+        self._reader.start()
+
+    def __enter__(self) -> _Words:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.pipe)
+
+    def pass_on(self) -> None:
+        """Show what was kept, and all that follows."""
+        with self._lock:
+            for line in self._lines if self._kept else ():
+                _show(line)
+            self._kept = False
+
+    def reason(self) -> str | None:
+        """Return what a JVM that has died said of it; None if it said nothing of the kind."""
+        self._reader.join(_LAST_WORDS_SECONDS)
+        with self._lock:
+            said = [line.strip() for line in self._lines]
+        for index, line in enumerate(said):
+            if line.startswith(_IN_MAIN):
+                causes = [each for each in said[index:] if each.startswith(_CAUSED_BY)]
+                return _one_line([line.removeprefix(_IN_MAIN), *causes[-1:]])
+            if line.startswith(_OF_JVM):
+                return _one_line(said[index : index + 2])
+        return None
+
+    def _read(self, pipe: int) -> None:
+        for line in _own_words(pipe):
+            with self._lock:
+                self._lines.append(line)
+                if not self._kept:
+                    _show(line)
+
+
+def _one_line(words: Sequence[str]) -> str:
+    return visible(" ".join(words))[:_LONGEST_REASON].rstrip(". ")
+
+
+def _show(line: str) -> None:
+    # The reader may be gone; a full pipe would block the JVM.
+    with contextlib.suppress(OSError, ValueError):
+        print(visible(line), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -215,7 +285,8 @@ def afterwards(clean_up: Callable[[], object]) -> Iterator[None]:
     clean_up()
 
 
-def _pass_on(pipe: int) -> None:
+def _own_words(pipe: int) -> Iterator[str]:
+    """Yield the lines that the JVM writes, without noise."""
     in_stack = False
     with os.fdopen(pipe, errors="replace") as lines:
         for line in lines:
@@ -225,9 +296,7 @@ def _pass_on(pipe: int) -> None:
                 # of a worker that lost its JVM, or was told to go; one that fails says so to Spark
                 in_stack = True
             elif not line.startswith(_NOISE):
-                # The reader may be gone; a full pipe would block the JVM.
-                with contextlib.suppress(OSError, ValueError):
-                    print(visible(line.rstrip("\n")), file=sys.stderr, flush=True)
+                yield line.rstrip("\n")
 
 
 def java_process() -> subprocess.Popen[bytes] | None:

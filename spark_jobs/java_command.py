@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from shipper import s3a
+from shipper.java import find_java
 from shipper.runner import READER_JAR
 
 #: Of the Spark whose launcher says :data:`_MODULES` (org.apache.spark.launcher.JavaModuleOptions).
@@ -84,15 +84,6 @@ def spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def java() -> Path | None:
-    """Return the Java that `spark-class` would run; None if there is none."""
-    if home := os.environ.get("JAVA_HOME"):
-        found = Path(home) / "bin" / "java"
-        return found if os.access(found, os.X_OK) else None
-    on_path = shutil.which("java")
-    return Path(on_path) if on_path else None
-
-
 def class_path(home: Path) -> str:
     """Return the class path of every driver on this machine, so that one class-data archive fits
     them all: further entries may only be appended. The reader's jar is in it too, since only
@@ -105,9 +96,9 @@ def class_path(home: Path) -> str:
 def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[str] | None:
     """Return the argv of a JVM that waits for Python as `spark-submit … pyspark-shell` would start
     it, with ``options`` of the JVM's before what the settings have; None if only `spark-submit` can
-    tell."""
-    home, binary = spark_home(), java()
-    if not _is_plain(settings, home) or binary is None:
+    tell. Raises JavaUnavailable."""
+    home = spark_home()
+    if not _is_plain(settings, home):
         return None
     conf_dir = conf_folder(home)
     path = [*([str(conf_dir)] if conf_dir.exists() else []), class_path(home)]
@@ -115,7 +106,12 @@ def command(settings: Mapping[str, str], options: Sequence[str] = ()) -> list[st
     path += [os.environ[name] for name in _HADOOP_FOLDERS if os.environ.get(name)]
     own = settings.get("spark.driver.extraJavaOptions", "").split()
     return [
-        *(str(binary), "-cp", os.pathsep.join(path), f"-Xmx{settings['spark.driver.memory']}"),
+        *(
+            str(find_java().path),
+            "-cp",
+            os.pathsep.join(path),
+            f"-Xmx{settings['spark.driver.memory']}",
+        ),
         *(*options, *own, *_MODULES),
         "org.apache.spark.deploy.SparkSubmit",
         *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),

@@ -14,7 +14,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.files import select
 from shipper.driver.unreadable import cannot_list
-from shipper.errors import SourceError
+from shipper.errors import ShipperError, SourceError
 from shipper.report.plan_result import PlannedFile
 from shipper.windows.window import Window, source_paths
 from spark_jobs import class_data
@@ -34,17 +34,20 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     the faults are in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
-    begin_java(settings)
     paths = source_paths(resolve_uri(config_dir, pipeline.source.path), window)
     found: dict[str, Any] = {
         "spark": version("pyspark"),
-        "class_data": class_data.archive() is not None,
         "folder": paths[-1],
     }
     try:
+        begin_java(settings)
+        found["class_data"] = class_data.archive() is not None
         found["java"] = str(
             Hadoop.start(settings, {}).jvm.java.lang.System.getProperty("java.version")
         )
+    except ShipperError as error:
+        print(json.dumps({**found, "java_error": error.message}))
+        return 0
     except Exception as error:
         print(json.dumps({**found, "java_error": first_line(error)}))
         return 0
@@ -69,7 +72,7 @@ def _executors(pipeline: Pipeline) -> dict[str, Any]:
         spark.stop()
         return {"executors": found}
     except Exception as error:
-        return {"executor_error": of_exception(error)}
+        return {"executor_error": of_exception(error).says}
 
 
 def _files(

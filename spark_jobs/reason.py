@@ -10,6 +10,7 @@ error of Spark's: the reader marks its rows (spark_jobs.reader). The reasons of 
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 import traceback
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shipper.config.rules import suggestion
+from shipper.driver.engine import Cause
 from shipper.errors import ShipperError, why_system
 from spark_jobs.java import java_process
 
@@ -32,12 +34,19 @@ _CONDITION = re.compile(
 )
 _FAILED_TASK = re.compile(
     r"(?:An error occurred while calling [\w.$]+\s*: [\w.$]+: )?Job aborted due to stage failure: "
-    r".{0,40}?most recent failure: Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([\w.:/ -]*\): "
+    r".{0,40}?most recent failure: Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) "
+    r"\([\w.:/ -]*?(?:executor (?P<executor>\w+))?\): "
 )
 _JAVA_CLASS = re.compile(
     r"(?:An error occurred while calling [\w.$]+\s*: )?([a-z][\w$]*(?:\.[\w$]+)+)(?:: |\s|$)"
 )
 
+_SHOWS = _MORE.rpartition("; ")[2]
+_EXECUTOR_MEMORY = (
+    "raise `spark.executor.memory`, or `spark.executor.memoryOverhead` for what Python uses, in "
+    "`runner.conf`, or let fewer tasks run at once on each (`spark.executor.cores`). The logs of "
+    "the executors show which it was"
+)
 _MEMORY = (
     "give it more (`runner.driver_memory`), or let fewer tasks run at once (`runner.cores`). Very "
     "long lines, and files that unpack to very much, need the most"
@@ -55,46 +64,65 @@ class _Known(NamedTuple):
     begins: str
     """Pattern that its text must begin with."""
     says: str
+    code: str
+
+
+_STORAGE, _SPARK, _MEMORY_CODE = "SHIP-302", "SHIP-801", "SHIP-809"
+_DISK, _LINE = "SHIP-810", "SHIP-609"
+
+
+def _unusable(says: str) -> tuple[str, str]:
+    return f"{says}: {_NO_PYTHON}", _SPARK
 
 
 #: What Java raises, from the cause outwards; a class says more than the wrapping around it.
 _JAVA = (
-    _Known(r"java\.lang\.OutOfMemoryError", "", f"Spark's Java ran out of memory: {_MEMORY}"),
+    _Known(
+        r"java\.lang\.OutOfMemoryError",
+        "",
+        f"Spark's Java ran out of memory: {_MEMORY}",
+        _MEMORY_CODE,
+    ),
     _Known(
         r"java\.lang\.StackOverflowError",
         "",
         "Spark's Java ran out of stack, most likely in a regular expression on a very long line: "
         "write it without a group that repeats alternatives (`(a|b)*`), or possessive (`*+`)",
+        _LINE,
     ),
     _Known(
         r"org\.apache\.spark\.SparkException",
         "Python worker exited unexpectedly",
         "a Python process of Spark's was killed, most often by the kernel because memory ran out: "
         "let fewer tasks run at once (`runner.cores`), or give the machine more memory",
+        _MEMORY_CODE,
     ),
     _Known(
         r"java\.io\.IOException",
         'Cannot run program "[^"]*python',
-        f"Spark's executors have no Python where they look for it: {_NO_PYTHON}",
+        *_unusable("Spark's executors have no Python where they look for it"),
     ),
     _Known(
         r"org\.apache\.spark\.api\.python\.PythonException",
         r"(?ms).*^\s*(?:ModuleNotFoundError: No module named "
         r"'(?:shipper|spark_jobs|pyspark|pyarrow|numpy|pydantic|confluent_kafka|xxhash)\b"
         r"|AttributeError: Can't get attribute '\w+' on <module '(?:shipper|spark_jobs)\b)",
-        "the Python of Spark's executors lacks shipper or a package that shipper needs, or has "
-        f"another shipper: {_NO_PYTHON}",
+        *_unusable(
+            "the Python of Spark's executors lacks shipper or a package that shipper needs, or "
+            "has another shipper"
+        ),
     ),
     _Known(
         r"org\.apache\.spark\.SparkException",
         r"\s*Error from python worker:",
-        "the Python of Spark's executors does not start, most often since it lacks pyspark: "
-        f"{_NO_PYTHON}",
+        *_unusable(
+            "the Python of Spark's executors does not start, most often since it lacks pyspark"
+        ),
     ),
     _Known(
         r"org\.apache\.spark\.api\.python\.PythonException",
         r"(?s).*\[PYTHON_VERSION_MISMATCH\]",
-        f"the Python of Spark's executors is of another version than the driver's: {_NO_PYTHON}",
+        *_unusable("the Python of Spark's executors is of another version than the driver's"),
     ),
     _Known(
         r"org\.apache\.spark\.SparkException",
@@ -103,46 +131,54 @@ _JAVA = (
         "master's page, or `work/` on the workers) say why, most often options of Java in "
         "`runner.conf`, another Java, or an address of the driver's that they cannot reach "
         "(`spark.driver.host`)",
+        _SPARK,
     ),
     _Known(
         r"java\.io\.IOException",
         "No space left on device",
         "a disk is full: make room where Spark keeps its temporary files (`spark.local.dir` in "
         "`runner.conf`, TMPDIR), and run again",
+        _DISK,
     ),
     _Known(
         r"java\.net\.UnknownHostException",
         "",
         "the name of a host that the source, or Spark, uses cannot be resolved: check the name, "
         "and this machine's DNS",
+        _STORAGE,
     ),
     _Known(
         r"java\.net\.(?:ConnectException|NoRouteToHostException|SocketTimeoutException)|org\.apache\.hadoop\.net\.ConnectTimeoutException",
         "",
         "the file system (or Spark's master) could not be reached: check that it is up, its "
         "address, and the network between",
+        _STORAGE,
     ),
     _Known(
         r"org\.apache\.hadoop\.security\.AccessControlException|java\.nio\.file\.AccessDeniedException",
         "",
         "the file system does not let this user read there: check the permissions and the "
         "credentials",
+        _STORAGE,
     ),
     _Known(
         r"org\.apache\.hadoop\.fs\.UnsupportedFileSystemException",
         "",
         "no file system is known for the scheme of `source`: correct it, or add its jars to Spark "
         "(`spark.jars.packages` in `runner.conf`)",
+        _STORAGE,
     ),
     _Known(
         r"java\.io\.FileNotFoundException",
         "",
         "a file of the plan is gone: run the window again with a new plan",
+        "SHIP-308",
     ),
     _Known(
         r"org\.apache\.spark\.SparkException",
         r"Job \d+ cancelled|Job aborted because SparkContext was shut down",
         "the Spark job was stopped from outside",
+        _SPARK,
     ),
 )
 
@@ -161,12 +197,17 @@ _SQL = {
     "CONVERSION_INVALID_INPUT": f"{_CANNOT_TAKE} `try_to_number`",
 }
 
+_OUT_OF_MEMORY, _NO_ROOM = 52, 53
 #: How Spark's own processes end themselves (org.apache.spark.util.SparkExitCode, of 4.2).
 _SPARK_EXITS = {
-    52: "ran out of memory",
     50: "met an error that nobody caught",
-    53: "found no room for its temporary files",
+    _NO_ROOM: "found no room for its temporary files",
 }
+#: Spark's words for a lost executor, and the cluster managers' for its end.
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor \S+ exited [^)]*\) Reason: ([^\n]*)")
+_EXIT_CODE = re.compile(r"(?i)exit(?:ed with)?(?: exit)? (?:code|status):? (-?\d+)")
+_OVER_A_LIMIT = re.compile(r"(?i)killed by YARN for exceeding|beyond the .*memory limit|OOMKilled")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def first_line(error: Exception) -> str:
@@ -206,18 +247,21 @@ def of_building(error: Exception) -> str:
     return _shortened(" ".join(str(message).split()))
 
 
-def of_exception(error: Exception) -> str:
-    """Return the reason of an error from while data was read."""
+def of_exception(error: Exception) -> Cause:
+    """Return the cause of an error from while data was read."""
     if isinstance(error, ShipperError):
-        return of_building(error)
+        return Cause(of_building(error), error.code)
     if gone := java_is_gone(error):
         return gone
     from pyspark.errors import AnalysisException
 
     if isinstance(error, AnalysisException):  # raised before any data is read
         said = no_such_column(error) or str(error).splitlines()[0].partition(" SQLSTATE: ")[0]
-        return _shortened(said)
+        return Cause(_shortened(said), "SHIP-205")
     thrown = list(_thrown(error))
+    for _, text in thrown:
+        if failed := _of_executor(text):
+            return failed
     for kind, text in reversed(thrown):
         if known := _known(kind, text):
             return known
@@ -229,18 +273,19 @@ def of_exception(error: Exception) -> str:
     return of_python(error)
 
 
-def of_python(error: BaseException) -> str:
-    """Return the reason of an error of Python's own, or of a library's: what happened and where,
+def of_python(error: BaseException) -> Cause:
+    """Return the cause of an error of Python's own, or of a library's: what happened and where,
     never its text, unless the system wrote it."""
     if isinstance(error, OSError) and error.errno is not None:
-        return _shortened(why_system(error))
+        return Cause(_shortened(why_system(error)), _DISK if error.errno in _FULL else None)
     if isinstance(error, MemoryError):
-        return f"memory ran out: {_MEMORY}"
+        return Cause(f"memory ran out: {_MEMORY}", _MEMORY_CODE)
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return (
+        says = (
             f"the Python package {error.name} is missing in the environment of this process: "
             "install it there"
         )
+        return Cause(says, "SHIP-110")
     frames = traceback.extract_tb(error.__traceback__)
     root = Path(__file__).resolve().parents[1]
     ours = [
@@ -252,7 +297,7 @@ def of_python(error: BaseException) -> str:
     where = (
         f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
     )
-    return f"it raised {type(error).__name__}{where}, which was not expected; {_MORE}"
+    return Cause(f"it raised {type(error).__name__}{where}, which was not expected; {_MORE}")
 
 
 def of_exception_info(info: Mapping[str, Any]) -> str | None:
@@ -262,7 +307,7 @@ def of_exception_info(info: Mapping[str, Any]) -> str | None:
     It is ``{"raised_exception": …}``, or one such mapping per metric that failed.
     """
     raised = [part for part in _parts(info) if part.get("raised_exception")]
-    return _of_text(str(raised[0].get("exception_message")), "an error") if raised else None
+    return _of_text(str(raised[0].get("exception_message")), "an error").says if raised else None
 
 
 def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -270,7 +315,7 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (part for part in info.values() if isinstance(part, Mapping))
 
 
-def java_is_gone(error: Exception) -> str | None:
+def java_is_gone(error: Exception) -> Cause | None:
     """Return how Spark's Java process ended, if its end caused ``error``; else None. Python itself
     only sees that the process does not answer."""
     java = java_process()
@@ -287,18 +332,51 @@ def java_is_gone(error: Exception) -> str | None:
             return None
     elif isinstance(error, ConnectionError | EOFError):
         return None
-    if code in (-9, 137):
-        why = "was killed (SIGKILL), most often by the kernel because memory ran out"
-    else:
-        why = _SPARK_EXITS.get(code or 0) or (
-            "is gone" if not code else f"ended with exit code {code}"
+    return Cause(*_exit("Spark's Java process", code, _MEMORY))
+
+
+def _exit(who: str, code: int | None, memory: str) -> tuple[str, str]:
+    """Return how ``who`` ended, and the code of the error. ``code``: exit code, negative for a
+    signal; None if unknown. ``memory``: what to do about too little memory."""
+    if code is not None and code > 128:
+        code = 128 - code
+    if code == _OUT_OF_MEMORY:
+        return f"{who} ran out of memory: {memory}", _MEMORY_CODE
+    if code == -9:
+        killed = "was killed (SIGKILL), most often by the kernel because memory ran out"
+        return f"{who} {killed}: {memory}", _MEMORY_CODE
+    if code == -15:
+        asked = "by a memory limit, by a machine that is taken away, or by a person"
+        return f"{who} was told to end (SIGTERM), {asked}. If it was memory, {memory}", _SPARK
+    if not code:
+        return f"{who} is gone. If it was memory, {memory}", _SPARK
+    how = _SPARK_EXITS.get(code) or f"ended with exit code {code}"
+    return f"{who} {how}; {_SHOWS}", _DISK if code == _NO_ROOM else _SPARK
+
+
+def _of_executor(text: str) -> Cause | None:
+    """Return how the executor ended that failed the job, by Spark's own words; None if the job
+    failed otherwise."""
+    task = _FAILED_TASK.match(text)
+    if task is None or task["executor"] in (None, "driver"):
+        return None
+    if text.startswith("java.lang.OutOfMemoryError", task.end()):
+        return Cause(*_exit("a Spark executor", _OUT_OF_MEMORY, _EXECUTOR_MEMORY))
+    lost = _LOST_EXECUTOR.match(text, task.end())
+    if lost is None:
+        return None
+    if _OVER_A_LIMIT.search(lost[1]):
+        return Cause(
+            f"Spark's executors used more memory than their container has: {_EXECUTOR_MEMORY}",
+            _MEMORY_CODE,
         )
-    memory = (
-        f"; if it was memory, {_MEMORY}"
-        if code in (-9, 137, 52, None)
-        else f"; {_MORE.rpartition('; ')[2]}"
+    if code := _EXIT_CODE.search(lost[1]):
+        return Cause(*_exit("a Spark executor", int(code[1]), _EXECUTOR_MEMORY))
+    says = (
+        "Spark's executors were lost: their machines, or the network to them, or too little "
+        f"memory. Their logs say why. If it was memory, {_EXECUTOR_MEMORY}"
     )
-    return f"Spark's Java process {why}{memory}"
+    return Cause(says, _SPARK)
 
 
 def _java_error(error: BaseException) -> Any:
@@ -326,10 +404,10 @@ def _thrown(error: Exception) -> Iterator[tuple[str, str]]:
             yield java_class[1], found[1][java_class.end() :]
 
 
-def _known(kind: str, text: str) -> str | None:
+def _known(kind: str, text: str) -> Cause | None:
     return next(
         (
-            known.says
+            Cause(known.says, known.code)
             for known in _JAVA
             if re.fullmatch(known.kind, kind) and re.match(known.begins, text)
         ),
@@ -337,9 +415,11 @@ def _known(kind: str, text: str) -> str | None:
     )
 
 
-def _of_text(text: str, kind: str) -> str:
-    """Return the reason in ``text``, which begins with Spark's own words, as its errors do, or with
+def _of_text(text: str, kind: str) -> Cause:
+    """Return the cause in ``text``, which begins with Spark's own words, as its errors do, or with
     a class name; ``kind``: the error's class otherwise."""
+    if failed := _of_executor(text):
+        return failed
     if task := _FAILED_TASK.match(text):
         text = text[task.end() :]
     if java := _JAVA_CLASS.match(text):
@@ -348,10 +428,10 @@ def _of_text(text: str, kind: str) -> str:
             return known
         text = rest if rest.startswith("[") else text
     if condition := _CONDITION.match(text):
-        return _shortened(
-            f"Spark stopped with {condition[1]}{_SQL.get(condition[1].split('.')[0], '')}; {_MORE}"
-        )
-    return f"it raised {kind}; {_MORE}"
+        meant = _SQL.get(condition[1].split(".")[0])
+        says = _shortened(f"Spark stopped with {condition[1]}{meant or ''}; {_MORE}")
+        return Cause(says, _LINE if meant else None)
+    return Cause(f"it raised {kind}; {_MORE}")
 
 
 def _shortened(text: str) -> str:

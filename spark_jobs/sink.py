@@ -208,9 +208,11 @@ def _ship(
     except Exception as error:
         from spark_jobs.reason import of_python  # brings what a worker does not need otherwise
 
+        cause = of_python(error)
         told = DeliveryError(
-            f"task {task} failed: {of_python(error)}. What was committed is in the ledger. Run "
-            "again: only the rest is sent."
+            f"task {task} failed: {cause.says}. What was committed is in the ledger. Run again: "
+            "only the rest is sent.",
+            code=cause.code,
         )
         raise TaskError(seal_error(told, order.seal)) from error
     receipts.add([receipt.to_json()])

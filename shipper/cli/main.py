@@ -80,7 +80,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult
 from shipper.report.schema import schema_texts
 from shipper.stopping import Stopped, raise_when_stopped
-from shipper.terminal import replace_unencodable_characters
+from shipper.terminal import log_level, replace_unencodable_characters
 from shipper.whole_files import output_file
 
 #: Tools for developers and for trying shipper out: the extra `dev` installs them, in the package
@@ -177,6 +177,7 @@ def options(
     ] = False,
 ) -> None:
     """Ship log files from HDFS and S3 to remote Kafka clusters, exactly once."""
+    log_level()
     if verbose:
         os.environ.setdefault("SHIPPER_LOG", "info")
 
@@ -346,10 +347,12 @@ def _sql_faults(
     except OSError as error:
         failed, said = True, str(error)
     if failed:
-        tail = said.strip().splitlines()[-1:] or ["no output"]
+        tail = (said.strip().splitlines() or ["no output"])[-1]
+        if code_of(tail) not in (None, "SHIP-110"):
+            raise UsageError(f"SQL expressions could not be analysed: {tail}")
         raise UsageError(
             f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed "
-            f"({tail[0]}). Install shipper[spark] there, use the environment of "
+            f"({tail}). Install shipper[spark] there, use the environment of "
             "`runner.python` with --runner-python, or skip the analysis with --no-sql.",
             code="SHIP-114",
         )

@@ -7,7 +7,6 @@ import datetime as dt
 import importlib.metadata
 import json
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -26,18 +25,13 @@ from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.runner import Runner
 from shipper.driver.doctor import Check, Examined, Finding, failed, ok, skipped, warning
-from shipper.errors import why_system
+from shipper.errors import JavaUnavailable, why_system
+from shipper.java import INSTALL, find_java
 from shipper.report.markup import plural
 from shipper.whole_files import file_system, write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
-_JAVA = 17
-_INSTALL_JAVA = (
-    f"install Java {_JAVA} or newer (Debian: openjdk-{_JAVA}-jre-headless), on the PATH or named "
-    "by JAVA_HOME"
-)
-_JAVA_VERSION = re.compile(r'version "(?:1\.)?((\d+)[^"]*)"')
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 2 * 10**9, 10**8
 _APART_SECONDS = 5.0
 #: Asks Airflow in a process of its own: importing Airflow takes seconds, and starts what a command
@@ -63,24 +57,12 @@ print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missi
 
 def java(_: Examined) -> Iterator[Finding]:
     """Check the Java that Spark would use: `JAVA_HOME`'s, else the one on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    binary = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if binary is None:
-        yield failed("no Java was found: JAVA_HOME is not set, and no `java` is on the PATH")
-        return
-    where = f"{binary} (JAVA_HOME)" if home else binary
     try:
-        said = _run([binary, "-version"])
-    except OSError as error:
-        yield failed(f"{where} cannot be run: {error.strerror}")
-        return
-    found = _JAVA_VERSION.search(said.stderr + said.stdout)
-    if found is None:
-        yield failed(f"{where} is not a working Java")
-    elif int(found[2]) < _JAVA:
-        yield failed(f"{found[1]} at {where} is too old")
+        found = find_java()
+    except JavaUnavailable as error:
+        yield failed(error.why)
     else:
-        yield ok(f"{found[1]} at {where}")
+        yield ok(f"{found.version} at {found.where}")
 
 
 def _run(
@@ -105,7 +87,8 @@ def packages(_: Examined) -> Iterator[Finding]:
         name: _version(name) for name in ("shipper", "confluent-kafka", "pyspark", "apache-airflow")
     }
     shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    yield ok(f"{sys.version.split()[0]}: {shown}")
+    lacks = "" if versions["pyspark"] else "; no pyspark: jobs need a `runner.python` that has it"
+    yield ok(f"{sys.version.split()[0]}: {shown}{lacks}")
     if not runner.READER_JAR.exists():
         yield failed(
             f"{runner.READER_JAR} does not exist",
@@ -417,7 +400,7 @@ def disks(here: Examined) -> Iterator[Finding]:
 
 #: What is asked of this machine.
 CHECKS = (
-    Check("Java", java, _INSTALL_JAVA),
+    Check("Java", java, INSTALL),
     Check("Python", packages, "install shipper anew"),
     Check(
         "Spark",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from shipper.config.cluster import Cluster
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from shipper.windows.window import Window
     from shipper.worker.order import Part, ShipOrder
     from shipper.worker.receipt import Receipt, SplitSums
+
+
+class Cause(NamedTuple):
+    """Cause of a failure, in words that hold no log content."""
+
+    says: str
+    code: str | None = None
+    """Code of the error; None if shipper does not know the cause."""
 
 
 @dataclass(frozen=True)
@@ -224,5 +232,5 @@ class Engine(Protocol):
     ) -> ShipJob:
         """Make the job, without starting it."""
 
-    def reason(self, error: Exception) -> str:
-        """Return why reading or shipping failed, in words that hold no log content."""
+    def cause(self, error: Exception) -> Cause:
+        """Return why reading or shipping failed."""

@@ -94,7 +94,7 @@ class Progress:
                 except Exception:
                     # Only this thread stops a job that was taken over, so nothing that it prints
                     # may end it.
-                    log.exception("progress cannot be shown")
+                    log.info("progress cannot be shown", exc_info=True)
                 if self.stalled is not None:
                     self._stop_job()
                     return

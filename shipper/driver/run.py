@@ -100,11 +100,11 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Exception as error:
         if not isinstance(error, ShipperError) and os.environ.get("SHIPPER_LOG"):
             traceback.print_exc()
-        message = (
-            error.message
-            if isinstance(error, ShipperError)
-            else with_code(f"{name}: {context.engine.reason(error)}", UNEXPECTED)
-        )
+        if isinstance(error, ShipperError):
+            message = error.message
+        else:
+            cause = context.engine.cause(error)
+            message = with_code(f"{name}: {cause.says}", cause.code or UNEXPECTED)
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
         result.final = isinstance(error, ShipperError) and not error.retriable

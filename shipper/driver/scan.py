@@ -64,7 +64,9 @@ def why_failed(
         )
     if told := unseal_error(str(error), order.seal):
         return told
+    cause = engine.cause(error)
     return DeliveryError(
-        f"the Spark job failed: {engine.reason(error)}. What was committed is in the ledger. "
-        "Run again: only the rest is sent."
+        f"the Spark job failed: {cause.says}. What was committed is in the ledger. Run again: only "
+        "the rest is sent.",
+        code=cause.code,
     )

@@ -514,11 +514,12 @@ class ClusterShip:
         except Exception as error:
             if os.environ.get("SHIPPER_LOG"):
                 traceback.print_exc()
+            cause = self._context.engine.cause(error)
             self._failed(
                 DeliveryError(
                     f"cluster {self._cluster.name}: the ship failed after the files were read: "
-                    f"{self._context.engine.reason(error)}. What was committed stays. Run "
-                    "again: only the rest is sent."
+                    f"{cause.says}. What was committed stays. Run again: only the rest is sent.",
+                    code=cause.code,
                 )
             )
 

@@ -77,7 +77,7 @@ def _verdicts(bounds: Mapping[str, Bound]) -> dict[str, bool | str]:
     try:
         results = _validated(asked)
     except Exception as error:
-        return found | dict.fromkeys(asked, reason.of_exception(error))
+        return found | dict.fromkeys(asked, reason.of_exception(error).says)
     return found | {name: _verdict(results[name]) for name in asked}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
 
+from shipper.java import find_java
 from shipper.runner import READER_JAR
 from spark_jobs import class_data, java_command
 from spark_jobs.settings import spark_settings
@@ -157,7 +158,7 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(
     assert ours is not None
     home = java_command.spark_home()
     words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    launcher = [str(java_command.java()), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
+    launcher = [str(find_java().path), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
     said = subprocess.run(
         [*launcher, "org.apache.spark.deploy.SparkSubmit", *words, "pyspark-shell"],
         env={**os.environ, **java_command.environment(home)},
@@ -223,3 +224,67 @@ def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(
         ship.kill()
     assert ship.returncode == 0, said
     assert world.read() == Counter([b"a", b"b"])
+
+
+FAKE_JAVA = """#!/bin/sh
+if [ "$1" = -version ]; then echo 'openjdk version "{version}"' >&2; exit; fi
+echo started >> {starts}
+echo 'Exception in thread "main" java.io.IOException: failure to login: nobody@EXAMPLE' >&2
+for each in 1 2 3 4 5 6 7 8 9; do echo "\tat org.apache.spark.deploy.SparkSubmit" >&2; done
+echo "Caused by: javax.security.auth.login.LoginException: Unable to obtain password" >&2
+exit 1
+"""
+
+
+def without_a_cluster(folder: Path, java: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that asks no cluster, with another JAVA_HOME."""
+    for name in ("pipelines", "clusters"):
+        (folder / "config" / name).mkdir(parents=True, exist_ok=True)
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "config/clusters/near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:1\n")
+    (folder / "config/pipelines/web.yaml").write_text(
+        f"pipeline: web\nsource: {folder}/logs/\ntopic: t\nclusters: [near]\n"
+        "gates: {source: [{check: rows, min: 1}]}\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-m", "shipper", *command, "--config", str(folder / "config")],
+        env={**os.environ, "JAVA_HOME": str(java)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fake_java(home: Path, version: str) -> Path:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(FAKE_JAVA.format(version=version, starts=home / "starts"))
+    program.chmod(0o755)
+    return home
+
+
+@pytest.mark.parametrize("java", ["none", "old"])
+def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(
+    java: str, tmp_path: Path
+) -> None:
+    home = fake_java(tmp_path / "old", "11.0.2") if java == "old" else tmp_path / "none"
+    done = without_a_cluster(tmp_path, home, "gates", "web", "--window", "2026-11-01")
+    assert (done.returncode, "SHIP-807" in done.stderr) == (1, True), done.stderr
+    assert len(done.stderr.splitlines()) < 6, done.stderr
+    validated = without_a_cluster(tmp_path, home, "validate")
+    assert (validated.returncode, "SHIP-807" in validated.stderr) == (2, True), validated.stderr
+    assert not (home / "starts").exists()
+    assert "SHIP-001" not in done.stderr + validated.stderr
+
+
+def test_a_jvm_that_dies_before_it_listens_says_why_and_is_not_started_again(
+    tmp_path: Path,
+) -> None:
+    home = fake_java(tmp_path / "java", "17.0.9")
+    done = without_a_cluster(tmp_path, home, "gates", "web", "--window", "2026-11-01")
+    assert (done.returncode, "SHIP-808" in done.stderr) == (1, True), done.stderr
+    assert "failure to login: nobody@EXAMPLE" in done.stderr
+    assert "Unable to obtain password" in done.stderr
+    assert "\tat " not in done.stderr
+    assert len(done.stderr.splitlines()) < 6, done.stderr
+    assert (home / "starts").read_text().splitlines() == ["started"]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import JARS
 
 from shipper.config.cluster import Cluster
+from shipper.java import find_java
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings

@@ -12,12 +12,16 @@ CAST = (
 )
 
 
+def told(error):
+    return reason.of_exception(error).says
+
+
 def test_a_value_that_spark_quotes_is_left_out():
-    assert reason.of_exception(RuntimeError(CAST)).startswith(
+    assert told(RuntimeError(CAST)).startswith(
         "Spark stopped with CAST_INVALID_INPUT: an expression of the pipeline"
     )
-    assert "`try_cast`" in reason.of_exception(RuntimeError(CAST))
-    assert "SECRET" not in reason.of_exception(RuntimeError(CAST))
+    assert "`try_cast`" in told(RuntimeError(CAST))
+    assert "SECRET" not in told(RuntimeError(CAST))
 
 
 def test_a_log_line_cannot_pass_for_sparks_own_words():
@@ -26,12 +30,12 @@ def test_a_log_line_cannot_pass_for_sparks_own_words():
         "ValueError: [SECRET]",
         "[USER_RAISED_EXCEPTION] [SECRET] Encountered error while reading file SECRET. ",
     ]
-    assert not [line for line in lines if "SECRET" in reason.of_exception(ValueError(line))]
+    assert not [line for line in lines if "SECRET" in told(ValueError(line))]
 
 
 def test_java_errors_without_a_name_give_their_class():
     text = "An error occurred while calling o9.count.\n: java.io.IOException: SECRET"
-    assert reason.of_exception(RuntimeError(text)) == (
+    assert told(RuntimeError(text)) == (
         "it raised java.io.IOException; the text may quote log lines, so it is left out; `-v` "
         "(SHIPPER_LOG=info) shows it"
     )
@@ -82,7 +86,7 @@ PYTHON_RAISED = (
     ],
 )
 def test_what_executors_lack_is_named_with_the_remedy(text, says):
-    found = reason.of_exception(RuntimeError(FAILED_TASK + text))
+    found = told(RuntimeError(FAILED_TASK + text))
     assert says in found
     assert "`runner.archive`" in found
     assert "SECRET" not in found
@@ -90,15 +94,14 @@ def test_what_executors_lack_is_named_with_the_remedy(text, says):
 
 def test_a_line_that_speaks_of_a_missing_module_is_not_taken_for_one():
     text = f"{PYTHON_RAISED}ValueError: SECRET ModuleNotFoundError: No module named 'shipper'\n"
-    found = reason.of_exception(RuntimeError(FAILED_TASK + text))
+    found = told(RuntimeError(FAILED_TASK + text))
     assert "lacks shipper" not in found
     assert "SECRET" not in found
 
 
 def test_shippers_own_errors_are_for_people():
     assert (
-        reason.of_exception(SourceError("cannot read /logs/a: denied"))
-        == "cannot read /logs/a: denied [SHIP-301]"
+        told(SourceError("cannot read /logs/a: denied")) == "cannot read /logs/a: denied [SHIP-301]"
     )
 
 
@@ -140,7 +143,7 @@ TASK = (
 )
 def test_what_is_known_of_a_java_error_has_its_remedy(text, says):
     for wrapped in (TASK + text, "An error occurred while calling o98.save.\n: " + text):
-        assert says in reason.of_exception(RuntimeError(wrapped))
+        assert says in told(RuntimeError(wrapped))
 
 
 def test_a_log_line_cannot_choose_the_remedy():
@@ -150,7 +153,7 @@ def test_a_log_line_cannot_choose_the_remedy():
         "java.io.IOException: x No space left on device",
         f"java.lang.IllegalStateException: {TASK}java.lang.OutOfMemoryError",
     ):
-        said = reason.of_exception(RuntimeError(text))
+        said = told(RuntimeError(text))
         assert "memory" not in said
         assert "full" not in said
         assert "SECRET" not in said
@@ -178,7 +181,7 @@ def test_a_log_line_cannot_choose_the_remedy():
     ],
 )
 def test_errors_of_python_say_what_happened_and_quote_nothing(error, says):
-    said = reason.of_exception(error)
+    said = told(error)
     assert says in said
     assert "SECRET" not in said
 
@@ -186,35 +189,77 @@ def test_errors_of_python_say_what_happened_and_quote_nothing(error, says):
 def test_a_defect_of_shippers_own_has_its_place():
     with pytest.raises(AttributeError) as raised:
         list(reason._parts(None))
-    assert "it raised AttributeError in spark_jobs/reason.py, line " in reason.of_exception(
-        raised.value
-    )
+    assert "it raised AttributeError in spark_jobs/reason.py, line " in told(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("program", "says"),
+    ("program", "code", "says"),
     [
         (
             "kill -9 $$",
-            "Spark's Java process was killed (SIGKILL), most often by the kernel because memory "
-            "ran out; if it was memory, give it more",
+            "SHIP-809",
+            "`runner.driver_memory`",
         ),
-        ("exit 52", "Spark's Java process ran out of memory"),
-        ("exit 3", "Spark's Java process ended with exit code 3; `-v`"),
+        ("exit 137", "SHIP-809", "`runner.driver_memory`"),
+        ("exit 52", "SHIP-809", "`runner.driver_memory`"),
+        ("kill $$", "SHIP-801", "SIGTERM"),
+        ("exit 3", "SHIP-801", "exit code 3; `-v`"),
     ],
 )
-def test_a_java_process_that_died_is_named_with_how_it_ended(program, says, monkeypatch):
+def test_a_java_process_that_died_is_named_with_how_it_ended(program, code, says, monkeypatch):
     with subprocess.Popen(["sh", "-c", program]) as java:
         monkeypatch.setattr(reason, "java_process", lambda: java)
-        assert says in reason.of_exception(
+        cause = reason.of_exception(
             ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         )
+        assert (cause.code, says in cause.says) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        ("Command exited with code 52", "SHIP-809"),
+        ("Command exited with code 137", "SHIP-809"),
+        (
+            "Container killed by YARN for exceeding physical memory limits. 2.1 GB of 2 GB used.",
+            "SHIP-809",
+        ),
+        (
+            "Container from a bad node: container_1_0001_01_000002 on host: n1. Exit status: 137. "
+            "Diagnostics: SECRET",
+            "SHIP-809",
+        ),
+        ("The executor with id 3 exited with exit code 143(SIGTERM).", "SHIP-801"),
+        ("The executor with id 3 exited with exit code 137(SIGKILL, possible OOM).", "SHIP-809"),
+        (
+            "Remote RPC client disassociated. Likely due to containers exceeding thresholds, or "
+            "network issues. Check driver logs for WARN messages.",
+            "SHIP-801",
+        ),
+    ],
+)
+def test_a_lost_executor_is_told_with_the_key_that_helps(why, code):
+    lost = "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: "
+    cause = reason.of_exception(RuntimeError(FAILED_TASK + lost + why))
+    assert cause.code == code
+    assert "`spark.executor.memory`" in cause.says
+    assert "driver_memory" not in cause.says
+    assert "SECRET" not in cause.says
+
+
+def test_memory_of_an_executor_is_not_the_drivers():
+    cause = reason.of_exception(
+        RuntimeError(f"{FAILED_TASK}java.lang.OutOfMemoryError: Java heap space\n\tat x")
+    )
+    assert cause.code == "SHIP-809"
+    assert "`spark.executor.memory`" in cause.says
+    assert "driver_memory" not in cause.says
 
 
 def test_a_connection_that_is_refused_while_java_lives_is_just_that(monkeypatch):
     monkeypatch.setattr(reason, "_JAVA_ENDS_WITHIN_SECONDS", 0.1)
     with subprocess.Popen(["sleep", "60"]) as java:
         monkeypatch.setattr(reason, "java_process", lambda: java)
-        said = reason.of_exception(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+        said = told(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
         java.kill()
     assert said == "nothing listens at that address and port: check that the service is up"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shipper.driver.engine import Scan
+from shipper.driver.engine import Cause, Scan
 from shipper.driver.scan import scan
 from shipper.errors import ClusterRefuses, DeliveryError, Superseded
 from shipper.worker.receipt import Receipt
@@ -32,8 +32,8 @@ class Failing:
         found.receipts = [Receipt(0, wire_bytes=7)]
         raise FULL
 
-    def reason(self, error: Exception) -> str:
-        return str(error.strerror) if isinstance(error, OSError) else "?"
+    def cause(self, error: Exception) -> Cause:
+        return Cause(str(error.strerror) if isinstance(error, OSError) else "?")
 
 
 def failed(

@@ -22,8 +22,10 @@ from pyspark.find_spark_home import _find_spark_home
 from shipper_tools.dev import console_consumer
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, find_java
+from shipper_tools.dev.java import QUICK_JVM
 from shipper_tools.dev.kafka_tools import JARS, LOG_SETTINGS, run_kafka_tool
+
+from shipper.java import find_java
 
 #: Those that end by returning when all is well, and only read.
 _WARM = frozenset({"GetOffsetShell", "ConsoleConsumer", "ConsumerGroupCommand"})

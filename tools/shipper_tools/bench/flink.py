@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from shipper.errors import ShipperError, UsageError
+from shipper.java import find_java
 from shipper_tools.bench.results import Contender
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.relock import resolve
 
 VERSION = "2.2.1"

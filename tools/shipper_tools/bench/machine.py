@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from shipper.java import find_java
 from shipper_tools.bench.results import Machine
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka_tools import JARS
 
 _PACKAGES = ("confluent-kafka", "pyspark", "pyarrow")

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from shipper.config.units import write_size
 from shipper.errors import ShipperError
+from shipper.java import find_java
 from shipper_tools.bench.lanes import BATCH_BYTES, BATCHES_PER_TRANSACTION, LaneAnswer, LaneJob
 from shipper_tools.bench.machine import ended_children_seconds
 from shipper_tools.bench.results import Contender, Measurement
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.kafka_tools import JARS
 
 _TIMEOUT_SECONDS = 240.0

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from shipper_tools.dev.java import Java
+from shipper.java import Java
 
 #: What a JVM that cannot use class data, or not write them, says about it must not get into a
 #: tool's output.

@@ -7,8 +7,9 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from shipper.jars import Say
+from shipper.java import find_java
 from shipper_tools.dev.jars import pyspark_home, resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, find_java
+from shipper_tools.dev.java import QUICK_JVM
 
 #: The lock that names the jars of the servers; the client's classes, on which they stand, come with
 #: pyspark and are of the same Hadoop.

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
+from shipper.java import find_java
 from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java, properties_text
+from shipper_tools.dev.java import properties_text
 from shipper_tools.dev.kafka_tools import JARS, run_kafka_tool
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import new_log

@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from shipper.java import find_java
 from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, find_java
+from shipper_tools.dev.java import QUICK_JVM
 
 #: The lock that names Kafka's jars. 4.4.0's tools are not on the registry.
 JARS = "kafka-4.3.1"

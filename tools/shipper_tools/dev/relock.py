@@ -20,9 +20,9 @@ from xml.sax.saxutils import quoteattr
 
 from shipper.errors import JarsUnavailable
 from shipper.jars import MAVEN_CENTRAL, MIRROR_VARIABLE
+from shipper.java import find_java
 from shipper.pins import Pin, sha256_of
 from shipper_tools.dev.jars import lock_file, pyspark_home
-from shipper_tools.dev.java import find_java
 
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="maven"/>
@@ -45,7 +45,7 @@ def resolve(
 
     Raises:
         JarsUnavailable: something cannot be resolved.
-        DevServerError: there is no Java to run Ivy.
+        JavaUnavailable: there is no Java to run Ivy.
     """
     without = "".join(
         f"<exclude org={quoteattr(group)} module={quoteattr(name or '*')}/>"

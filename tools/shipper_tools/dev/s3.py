@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
+from shipper.java import find_java
 from shipper_tools.dev import http
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, find_java, properties_text
+from shipper_tools.dev.java import QUICK_JVM, properties_text
 from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.server import Server, ServerOptions
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
+from shipper.java import find_java
 from shipper_tools.dev.http import json_at
 from shipper_tools.dev.jars import pyspark_home
-from shipper_tools.dev.java import QUICK_JVM, find_java
+from shipper_tools.dev.java import QUICK_JVM
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import ServerProcess
 from shipper_tools.dev.server import Server, ServerOptions

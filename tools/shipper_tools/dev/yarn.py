@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
+from shipper.java import find_java
 from shipper_tools.dev.hadoop import class_path, java_command, write_settings
 from shipper_tools.dev.http import json_at
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import find_java
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.server import Server, ServerOptions
 
