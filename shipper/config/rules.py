@@ -248,7 +248,8 @@ def check_timezone(name: str) -> None:
         ValueError,
         OSError,
     ) as error:  # OSError: "Europe" is a folder of time zones
-        close = difflib.get_close_matches(name, available_timezones(), n=1) or ["Europe/Berlin"]
+        near = difflib.get_close_matches(name, available_timezones(), n=1, cutoff=0.8)
+        close = near or ["Europe/Berlin"]
         raise ValueError(f"not the IANA name of a time zone, such as {close[0]!r}") from error
 
 
