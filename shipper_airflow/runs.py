@@ -7,9 +7,11 @@ Imported with the first request to the page, by the API server alone: that may a
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
@@ -24,38 +26,63 @@ from shipper_airflow.window import window_of_run
 _STATES = (DagRunState.QUEUED, DagRunState.RUNNING, DagRunState.FAILED)
 _MOST = 5_000
 """Runs that are looked at for one request, the newest."""
+_MOST_OVER = 4
+"""Runs over one window that are named."""
 
 
-def unsuccessful(
-    pipelines: Collection[Known], start: int, end: int, tasks: bool
-) -> Sequence[StartedRun]:
-    """See :data:`shipper.shipments.unreported.Scheduler`."""
-    known = {one.pipeline: one for one in pipelines}
-    first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end))
-    # A run that was asked for a window by its conf may have any data interval, or none.
+class AirflowRuns:
+    """See :class:`shipper.shipments.unreported.Scheduler`."""
+
+    def unsuccessful(
+        self, pipelines: Collection[Known], between: Span, *, tasks: bool = False
+    ) -> Sequence[StartedRun]:
+        known = {one.pipeline: one for one in pipelines}
+        wanted = _over(between).where(DagRun.dag_id.in_(known), DagRun.state.in_(_STATES))
+        with create_session() as session:
+            runs = [(run, window_of(run, known[run.dag_id])) for run in session.scalars(wanted)]
+            found = [
+                (run, window)
+                for run, window in runs
+                if window and window[0] < between[1] and between[0] < window[1]
+            ]
+            failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
+            causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
+            return [
+                _started(run, window, causes.get((run.dag_id, run.run_id), ""))
+                for run, window in reversed(found)
+            ]
+
+    def over(self, pipeline: Known, window: Span) -> Sequence[StartedRun]:
+        wanted = _over(window).where(DagRun.dag_id == pipeline.dag_id)
+        with create_session() as session:
+            runs = session.scalars(wanted)
+            same = (_started(run, window) for run in runs if window_of(run, pipeline) == window)
+            return list(itertools.islice(same, _MOST_OVER))
+
+    def waits_for(self, pipeline: str) -> str:
+        running = select(DagRun.run_id).where(
+            DagRun.dag_id == pipeline, DagRun.state == DagRunState.RUNNING
+        )
+        with create_session() as session:
+            dag = session.get(DagModel, pipeline)
+            now = session.scalar(running.limit(1))
+        said = []
+        if dag and dag.is_paused:
+            said.append("The DAG is paused: the run waits until somebody unpauses it.")
+        if now:
+            said.append(f"A run of this DAG is under way ({now}): this one begins after it.")
+        return " ".join(said)
+
+
+def _over(between: Span) -> Any:
+    """Select runs that may be over windows that touch the stretch, the newest first. A run that was
+    asked for a window by its conf may have any data interval, or none."""
+    first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in between)
     at = or_(
         DagRun.run_type == "manual",
         (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first),
     )
-    wanted = (
-        select(DagRun)
-        .where(DagRun.dag_id.in_(known), DagRun.state.in_(_STATES), at)
-        .order_by(DagRun.run_after.desc())
-        .limit(_MOST)
-    )
-    with create_session() as session:
-        runs = [(run, window_of(run, known[run.dag_id])) for run in session.scalars(wanted)]
-        found = [
-            (run, window)
-            for run, window in runs
-            if window and window[0] < end and start < window[1]
-        ]
-        failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
-        causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
-        return [
-            _started(run, window, causes.get((run.dag_id, run.run_id), ""))
-            for run, window in reversed(found)
-        ]
+    return select(DagRun).where(at).order_by(DagRun.run_after.desc()).limit(_MOST)
 
 
 def window_of(run: DagRun, known: Known) -> Span | None:
@@ -75,17 +102,18 @@ def window_of(run: DagRun, known: Known) -> Span | None:
     return int(window.start.timestamp()), int(window.end.timestamp())
 
 
-def _started(run: DagRun, window: Span, failed_in: str) -> StartedRun:
+def _started(run: DagRun, window: Span, failed_in: str = "") -> StartedRun:
     state = str(getattr(run.state, "value", run.state))
     began = run.start_date or run.queued_at or run.run_after
     return StartedRun(
         run.dag_id,
         window,
         run.run_id,
-        state,  # type: ignore[arg-type]  # of _STATES
+        state,  # type: ignore[arg-type]
         int(began.timestamp()),
-        int(run.end_date.timestamp()) if run.end_date and state == "failed" else None,
+        int(run.end_date.timestamp()) if run.end_date and state in ("failed", "success") else None,
         failed_in,
+        str(getattr(run.run_type, "value", run.run_type)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Shipments page in Airflow: the application of `shipper ui`, behind Airflow's own rights.
+"""Shipments page in Airflow, behind Airflow's own rights.
 
 An app that a plugin mounts has no authentication of its own, so every route asks for it. Without
 login the answer is 401 (a browser that opens a page is sent to the login); for a pipeline whose DAG
@@ -6,12 +6,16 @@ the person may not read, it is 403. Reports name files and topics, as tasks' log
 require the right to read these.
 
 Imported with the first request: other processes of Airflow load the plugin too, and do not need
-this module.
+this module. While somebody looks at the page, a thread brings its index up to date.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -20,15 +24,17 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
-from fastapi import HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import RedirectResponse
 
-from shipper.errors import ConfigError
-from shipper.shipments.feed import index_path
-from shipper.shipments.server import PageRequest, application
+from shipper.errors import ConfigError, ShipperError
+from shipper.shipments.app import respond
+from shipper.shipments.feed import index_path, look, look_is_due
 from shipper_airflow.place import config_dir
-from shipper_airflow.runs import unsuccessful
+from shipper_airflow.runs import AirflowRuns
+
+_log = logging.getLogger(__name__)
 
 
 class PersonsRights:
@@ -53,6 +59,14 @@ class PersonsRights:
             user=self._user,
         )
 
+    def may_see_runs(self, pipeline: str) -> bool:
+        return self._manager.is_authorized_dag(
+            method="GET",
+            access_entity=DagAccessEntity.RUN,
+            details=_dag(pipeline),
+            user=self._user,
+        )
+
     def may_run(self, pipeline: str) -> bool:
         return self._manager.is_authorized_dag(
             method="POST",
@@ -66,22 +80,65 @@ def _dag(pipeline: str) -> DagDetails:
     return DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))
 
 
-def _asked(user: GetUserDep) -> PageRequest:
+@dataclass(frozen=True)
+class _Asked:
+    rights: PersonsRights
+    index: Path
+    config: Path
+
+
+def _asked(user: GetUserDep) -> _Asked:
     config = config_dir(Path(conf.get("core", "dags_folder")))
     try:
-        index = index_path(config)
+        return _Asked(PersonsRights(user), index_path(config), config)
     except ConfigError as error:
         raise HTTPException(503, error.message) from error
-    return PageRequest(
-        index,
-        PersonsRights(user),
+
+
+_BY_PERSON = Depends(_asked)
+app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+@app.get("/{path:path}")
+def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
+    if not path:
+        return RedirectResponse("shipments", 302)
+    if path == "shipments":
+        bring_up_to_date(by.config)
+    found = respond(
+        by.index,
+        path,
+        dict(request.query_params),
+        by.rights,
         airflow=root(),
-        scheduler=unsuccessful,
-        config_dir=config,
+        scheduler=AirflowRuns(),
+        config_dir=by.config,
     )
+    return Response(found.body, found.status, dict(found.headers))
 
 
-app = application(_asked)
+def bring_up_to_date(config: Path) -> threading.Thread | None:
+    """Look for reports of runs that ended on other machines, or before there was an index. At most
+    one of all processes of the API server looks, every few minutes, and no request waits for it.
+    What is wrong with that goes to the log: the page shows what the index has."""
+    try:
+        whole = look_is_due(config, int(time.time()))
+    except ShipperError as error:
+        _log.warning("The Shipments page shows what its index had before: %s", error)
+        return None
+    if whole is None:
+        return None
+    thread = threading.Thread(target=_look, args=(config, whole), name="shipments", daemon=True)
+    thread.start()
+    return thread
+
+
+def _look(config: Path, whole: bool) -> None:
+    try:
+        for problem in look(config, whole=whole).problems:
+            _log.warning("The Shipments page lacks a report: %s", problem)
+    except ShipperError as error:
+        _log.warning("The Shipments page lacks runs of other machines: %s", error)
 
 
 @app.exception_handler(HTTPException)

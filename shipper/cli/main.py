@@ -108,8 +108,6 @@ class _Commands(Commands):
         "test": "shipper.cli.test",
         "replay": "shipper.cli.replay",
         "new": "shipper.cli.new",
-        "index": "shipper.cli.index",
-        "ui": "shipper.cli.ui",
         **(_TOOLS if find_spec("shipper_tools") else {}),
     }
 

@@ -96,14 +96,14 @@ class Platform(Model):
         min_length=1,
         examples=["/var/lib/shipper/shipments.sqlite"],
     )
-    """File in which each run notes the outcome of its window, for the Shipments page: relative to
+    """Index of the Shipments page, in which each run notes the outcome of its window: relative to
     the folder above this one, on a disk of this machine. The file is a cache: it may be deleted,
-    and `shipper index` makes it again from the reports in `runs_uri`. If runs and page are on
-    different machines, each has its own file, and `shipper index` updates the page's."""
+    and the page makes it again from the reports in `runs_uri`. If runs and page are on different
+    machines, each has its own file, and the page looks for reports that its own lacks."""
     keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
     """Retention of the results in `runs_uri`, and of the index's entries. At its end, a run removes
-    older results of its pipeline, and so does `shipper index`. Results of incomplete windows stay,
-    and so do a pipeline's 200 newest windows. No file counts as unshipped because its results were
+    older results of its pipeline. Results of incomplete windows stay, and so do a pipeline's 200
+    newest windows. No file counts as unshipped because its results were
     removed."""
     defaults: dict[str, Any] = Field(
         default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}]

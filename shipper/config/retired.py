@@ -21,13 +21,13 @@ RETIRED = {
     "shipper environment": (
         "Pack the environment with a public tool, as docs/how-to/pack-an-environment.md shows."
     ),
-    "shipper index": "The Shipments page is in Airflow and needs no index.",
+    "shipper index": "The Shipments page in Airflow brings its index up to date itself.",
     "shipper ledger export": "Use `shipper ledger show --json`.",
     "shipper quarantine replay": (
         "Use `shipper quarantine export`, correct the file, and ship it by a pipeline, as "
         "docs/how-to/quarantine.md shows."
     ),
-    "shipper ui": "The Shipments page is in Airflow, under `Shipments`.",
+    "shipper ui": "Open `Shipments` in Airflow's menu. `shipper gaps` lists incomplete windows.",
 }
 
 

@@ -278,7 +278,7 @@ def _note(context: RunContext, found: RunReport | None) -> None:
         else:
             feed(context.config_dir, context.pipeline, context.own_runs_uri, found)
     except Exception as error:
-        say(f"the Shipments page does not show this run until `shipper index` has run: {error}")
+        say(f"the Shipments page does not show this run until its index can be written: {error}")
 
 
 def _of_earlier_runs(context: RunContext) -> dict[str, Any]:

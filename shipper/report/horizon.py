@@ -1,10 +1,10 @@
 """Retention of run results: `keep` in config/shipper.yaml.
 
-Older windows go at the end of a run of their pipeline and by `shipper index`, some hundred at a
-time. Before they go, ``{runs_uri}/{pipeline}/pruned.json`` says up to when all windows of the
-schedule were complete, and which were not. What such an open window's gap rests on stays: the
-results of the runs over it, and of those that looked back at it. So do the newest windows, whatever
-their age: history and freshness are read from them.
+Older windows go at the end of a run of their pipeline, some hundred at a time. Before they go,
+``{runs_uri}/{pipeline}/pruned.json`` says up to when all windows of the schedule were complete, and
+which were not. What such an open window's gap rests on stays: the results of the runs over it, and
+of those that looked back at it. So do the newest windows, whatever their age: history and freshness
+are read from them.
 """
 
 from __future__ import annotations

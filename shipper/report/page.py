@@ -11,16 +11,12 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Collection, Iterator, Sequence
-from importlib import resources
 from typing import Any
-
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.flow import flow
-from shipper.report.markup import duration, number, plural, utc, window
+from shipper.report.markup import duration, plural, utc, window
 from shipper.report.message import cluster_line
 from shipper.report.notes import notes
 from shipper.report.results import RunReport
@@ -31,10 +27,10 @@ from shipper.report.tables import (
     gate_tables,
     left_out_table,
 )
+from shipper.report.templates import environment
 from shipper.report.throughput import throughput
 from shipper.report.times import requests, times
 from shipper.report.verdict import State, checks, verdict
-from shipper.terminal import visible
 
 #: State → mark, words, and colour of the icon.
 _BADGES: dict[State, tuple[str, str, str]] = {
@@ -59,45 +55,9 @@ _FIRST_ROWS = 20
 
 @functools.cache
 def _template() -> Any:
-    """Return the page's template. File names, error texts and topics may be hostile: each value is
-    escaped, and characters that a reader cannot see (control characters, overrides of the writing
-    direction, lone surrogates) are shown by their code."""
-    files = resources.files("shipper.report")
-    environment = Environment(
-        loader=FunctionLoader(lambda name: files.joinpath(name).read_text(encoding="utf-8")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        finalize=_legible,
-    )
-    environment.filters["prose"] = _prose
-    shared = {
-        "number": number,
-        "plural": plural,
-        "bytes": format_bytes,
-        "duration": duration,
-        "window": window,
-        "utc": utc,
-    }
-    environment.globals.update(shared, first_rows=_FIRST_ROWS)
-    return environment.get_template("page.html.j2")
-
-
-def _legible(value: Any) -> Any:
-    if not isinstance(value, str) or isinstance(value, Markup):
-        return value
-    return visible(value.replace("\r\n", "\n"), keep="\n")
-
-
-def _prose(value: str) -> str:
-    """Return a sentence of ours, with the text between backticks as code. A lone backtick stays
-    one."""
-    parts = _legible(value).split("`")
-    if len(parts) % 2 == 0:
-        return value
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
-    )
+    made = environment("shipper.report")
+    made.globals.update(duration=duration, window=window, utc=utc, first_rows=_FIRST_ROWS)
+    return made.get_template("page.html.j2")
 
 
 def render(report: RunReport) -> str:

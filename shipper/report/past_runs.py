@@ -227,12 +227,14 @@ def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
     return sorted(_names(fs, path))
 
 
-def run_folders(runs_uri: str, pipeline: str) -> list[tuple[Window, str, str]]:
-    """Return all runs of a pipeline: window, run id, and folder as a URL, by run id, and so by
-    time. Empty if there are none; raises OSError."""
+def run_folders(
+    runs_uri: str, pipeline: str, wanted: Callable[[Window], bool]
+) -> list[tuple[Window, str, str]]:
+    """Return the runs of a pipeline over the wanted windows: window, run id, and folder as a URL,
+    by run id, and so by time. Empty if there are none; raises OSError."""
     root = f"{runs_uri.rstrip('/')}/{pipeline}"
     fs, path = fsspec.core.url_to_fs(root)
-    windows = _windows(fs, path)
+    windows = [(window, name) for window, name in _windows(fs, path) if wanted(window)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
         runs = [

@@ -1,8 +1,8 @@
-"""Shipments page: which windows of which pipelines were shipped, are late, missing or failed; shown
-by Airflow's plugin, and by `shipper ui`.
+"""Shipments page: which windows of which pipelines were shipped, are late, missing or failed; in
+Airflow, by its plugin.
 
 ``outcomes`` gives the outcome of a window on a cluster, by the run's report. ``index`` keeps the
-outcomes in an SQLite file, which each report feeds and ``rebuild`` makes again from the reports.
-``grid`` and ``detail`` query it, ``app`` answers requests with their results, and ``server`` is a
-server of this machine alone. No module here sends records.
+outcomes in an SQLite file, which ``feed`` brings up to date. ``grid``, ``detail`` and ``cluster``
+query it. ``view`` and ``overview`` choose and draw what an address asks for, ``app`` answers
+requests with it. No module here sends records.
 """

@@ -1,25 +1,24 @@
-"""Answers of the Shipments page's addresses, for whoever serves them: Airflow's plugin, or
-:mod:`shipper.shipments.server`. Reads only.
+"""Answers of the Shipments page's addresses, for Airflow's plugin. Reads only.
 
 ::
 
-    shipments                              the page
-    page.css  words.js  panel.js           what it is made of
-      cluster.js  actions.js  page.js
-    api/grid?start=&end=&cluster=          the windows of all pipelines that may be seen, or the newest of them
-    api/window?pipeline=&window=&run=      one window
-    api/pipeline?pipeline=                 what may be done with a pipeline
-    api/cluster?cluster=&start=&end=       what arrived on a cluster
-    api/report/PIPELINE/WINDOW/RUN         a run's own page
+    shipments?…               the page: the grid, and what is open in front of it
+    shipments?…&part=page     the grid alone, and …&part=panel what is open alone: the page's script
+                              puts them where the old ones were
+    windows?of=PIPELINE&…     a row's windows in words, for keyboard and pointer
+    page.css  page.js         what the page is made of
+    report/PIPELINE/WINDOW/RUN
+                              a run's own page
 
-All addresses are relative to one another, so that the page works below any prefix. A report is
-found by the names of its pipeline, window and run, which must be such names; no path comes from a
-request.
-"""  # noqa: E501
+The query holds the view (:class:`shipper.shipments.view.View`). All addresses are relative to one
+another, so that the page works below any prefix. A report is found by the names of its pipeline,
+window and run, which must be such names; no path comes from a request.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -28,29 +27,31 @@ from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import fsspec
+from jinja2 import Environment
 
 from shipper.config.load import pipeline_names
 from shipper.errors import ShipperError, UsageError
 from shipper.report.run_folder import RunFolder
+from shipper.report.standing import SHIPPED, SHIPPING, STATES, WAITING
+from shipper.report.templates import environment
+from shipper.shipments import view as drawing
 from shipper.shipments.cluster import cluster_page
 from shipper.shipments.detail import detail
-from shipper.shipments.grid import LONGEST_SECONDS, grid, moment
 from shipper.shipments.index import Index, IndexUnusable, Known
+from shipper.shipments.overview import overview, row_of, stretch
 from shipper.shipments.unreported import Scheduler
+from shipper.shipments.view import View
 from shipper.windows.window import Window, parse_window
 
-_SCRIPT = "text/javascript; charset=utf-8"
 _STATIC = {
-    "shipments": ("page.html", "text/html; charset=utf-8"),
-    "page.css": ("page.css", "text/css; charset=utf-8"),
-    "words.js": ("words.js", _SCRIPT),
-    "panel.js": ("panel.js", _SCRIPT),
-    "actions.js": ("actions.js", _SCRIPT),
-    "cluster.js": ("cluster.js", _SCRIPT),
-    "page.js": ("page.js", _SCRIPT),
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
 }
+_HTML = "text/html; charset=utf-8"
+_MOST_LISTED = 500
 #: The page may load its own files, and ask its own server; nothing else runs or is loaded, whatever
 #: a name or an error text holds.
 _POLICY = (
@@ -81,6 +82,8 @@ class Rights(Protocol):
         """Return True if the person may read reports, which name files and topics, as the logs of
         tasks do."""
 
+    def may_see_runs(self, pipeline: str) -> bool: ...
+
     def may_run(self, pipeline: str) -> bool:
         """Return True if the person may start runs of it. The page's buttons ask Airflow itself to,
         which decides again."""
@@ -101,104 +104,151 @@ class Refused(Exception):
         self.status = status
 
 
+@dataclass(frozen=True)
+class _Question:
+    index: Index
+    view: View
+    rights: Rights
+    airflow: str
+    scheduler: Scheduler | None
+    now: int
+
+
 def respond(
     index: Path,
     path: str,
     query: Mapping[str, str],
     rights: Rights,
     *,
-    airflow: str | None = None,
+    airflow: str = "/",
     scheduler: Scheduler | None = None,
     config_dir: Path | None = None,
 ) -> Response:
     """Answer a request. ``path``: decoded, below the page's folder. ``airflow``: where Airflow's
-    own pages begin, if this is one of them. ``config_dir``: the configuration whose pipelines are
-    due; None: it is not read, and the pipelines of the index's last update are due."""
+    own pages begin. ``config_dir``: the configuration whose pipelines are due; None: those of the
+    index are."""
     if path in _STATIC:
-        name, kind = _STATIC[path]
-        body = resources.files("shipper.shipments").joinpath("static", name).read_bytes()
-        return _response(body, kind, _POLICY)
+        body = resources.files("shipper.shipments").joinpath(path).read_bytes()
+        return _response(body, _STATIC[path], _POLICY)
     try:
         with Index(index, present=pipeline_names(config_dir) if config_dir else None) as opened:
-            if path in _ANSWERS:
-                found = _ANSWERS[path](opened, query, rights, scheduler)
-                return _json(found | {"airflow": airflow})
-            if path.startswith("api/report/"):
-                return _report(opened, path.removeprefix("api/report/").split("/"), rights)
+            asked = _Question(opened, View.of(query), rights, airflow, scheduler, _now())
+            if path == "shipments":
+                return _page(asked, query.get("part", ""))
+            if path == "windows":
+                return _windows(asked, query)
+            if path.startswith("report/"):
+                return _report(opened, path.removeprefix("report/").split("/"), rights)
         raise Refused(HTTPStatus.NOT_FOUND, "this page does not exist")
     except Refused as refused:
-        return _json({"error": str(refused)}, refused.status)
-    except IndexUnusable as error:
-        return _json({"error": error.message}, HTTPStatus.SERVICE_UNAVAILABLE)
-    except sqlite3.Error as error:
-        return _json(
-            {"error": f"the index {index} cannot be read: {error}"}, HTTPStatus.SERVICE_UNAVAILABLE
-        )
+        return _drawn("refused.html.j2", {"problem": str(refused)}, refused.status)
+    except (IndexUnusable, sqlite3.Error) as error:
+        why = getattr(error, "message", f"the index {index} cannot be read: {error}")
+        return _drawn("refused.html.j2", {"problem": why}, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _grid(
-    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler | None
-) -> dict[str, Any]:
-    start, end = _between(query)
-    return grid(
-        index,
-        start,
-        end,
-        _now(),
-        cluster=query.get("cluster", ""),
-        only=rights.pipelines(),
-        scheduler=scheduler,
+@functools.cache
+def _templates() -> Environment:
+    made = environment("shipper.shipments")
+    names = ("moment", "iso", "span", "duration", "figure", "compact", "words", "waits", "worst")
+    made.globals.update({name: getattr(drawing, name) for name in names})
+    made.globals.update(
+        looks=drawing.LOOKS,
+        states=STATES,
+        orders=drawing.ORDERS,
+        ranges=drawing.RANGES,
+        never=drawing.NEVER,
+        cells=drawing.cells,
+        chart=drawing.chart,
+        folder=_folder,
+        json=json.dumps,
     )
+    return made
 
 
-def _between(query: Mapping[str, str]) -> tuple[int, int]:
+def _drawn(template: str, shown: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
+    text = _templates().get_template(template).render(shown)
+    return _response(text.encode(), _HTML, _POLICY, status)
+
+
+def _page(asked: _Question, part: str) -> Response:
+    """Draw the page. A part of it that is refused says so where it would stand."""
+    view, status = asked.view, HTTPStatus.OK
+    shown: dict[str, Any] = {"view": view, "part": part, "panel": "", "problem": ""}
+    if part != "panel":
+        only = asked.rights.pipelines()
+        shown |= overview(asked.index, view, asked.now, only, asked.scheduler)
+    if part != "page":
+        opened = next((kind for kind in _PANELS if getattr(view, kind)), "")
+        try:
+            shown |= {"panel": opened, "open": _PANELS[opened](asked)} if opened else {}
+        except Refused as refused:
+            shown |= {"panel": "refused", "problem": str(refused)}
+            status = refused.status if part else status
+    return _drawn("page.html.j2", shown, status)
+
+
+def _windows(asked: _Question, query: Mapping[str, str]) -> Response:
+    known = _known(asked.index, query.get("of", ""), asked.rights)
     try:
-        start, end = moment(query["start"]), moment(query["end"])
+        between = int(query["first"]), int(query["last"])
     except (KeyError, ValueError) as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, "first and last are moments in seconds") from error
+    view = View.of({**query, "start": str(between[0]), "end": str(between[1])})
+    if not view.start:
         raise Refused(
-            HTTPStatus.BAD_REQUEST, "start and end are moments such as 2026-11-01T06:00:00Z"
-        ) from error
-    if not 0 < end - start <= LONGEST_SECONDS:
-        raise Refused(HTTPStatus.BAD_REQUEST, "start is before end, and at most 400 days before it")
-    return start, end
+            HTTPStatus.BAD_REQUEST, "first is before last, and at most 400 days before it"
+        )
+    row = row_of(asked.index, known, view, between, asked.now, asked.scheduler)
+    shown = {"view": asked.view, "row": row, "now": asked.now}
+    return _drawn("windows.html.j2", shown)
 
 
-def _pipeline(
-    index: Index, query: Mapping[str, str], rights: Rights, _: Scheduler | None
-) -> dict[str, Any]:
-    known = _known(index, query.get("pipeline", ""), rights)
+def _pipeline(asked: _Question) -> dict[str, Any]:
+    """Return the windows of a pipeline, and what may be done with them."""
+    known = _known(asked.index, asked.view.list, asked.rights)
+    between = stretch(asked.index, asked.view, [known], asked.now)
+    row = row_of(asked.index, known, asked.view, between, asked.now, asked.scheduler)
+    found = drawing.cells(row["segments"])
+    listed = [cell for cell in found if STATES[cell[2]] != SHIPPED][::-1]
+    # From the first window that is not shipped to the last; of a pipeline with none, what was seen.
+    over = (SHIPPING, WAITING)
+    bad = [cell for cell in listed[::-1] if STATES[cell[2]] not in over] or found
     return {
-        "pipeline": known.pipeline,
-        "clusters": list(known.clusters),
-        "scheduled": known.schedule is not None,
-        "may_run": rights.may_run(known.pipeline),
+        **_doing(asked, known),
+        "row": row,
+        "now": asked.now,
+        "listed": listed[:_MOST_LISTED],
+        "more": len(listed[_MOST_LISTED:]),
+        "first": bad[0][0] if bad else between[0],
+        "last": bad[-1][0] if bad else between[0],
     }
 
 
-def _cluster(
-    index: Index, query: Mapping[str, str], rights: Rights, _: Scheduler | None
-) -> dict[str, Any]:
-    start, end = _between(query)
-    cluster = query.get("cluster", "")
-    shipping = [one for one in index.pipelines(rights.pipelines()) if cluster in one.clusters]
+def _cluster(asked: _Question) -> dict[str, Any]:
+    shipping = [
+        one
+        for one in asked.index.pipelines(asked.rights.pipelines())
+        if asked.view.on in one.clusters
+    ]
     if not shipping:
         raise Refused(
             HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name"
         )
-    return cluster_page(index, cluster, shipping, start, end, _now(), rights.may_read_reports)
+    start, end = stretch(asked.index, asked.view, shipping, asked.now)
+    may_read = asked.rights.may_read_reports
+    return cluster_page(asked.index, asked.view.on, shipping, start, end, asked.now, may_read)
 
 
-def _window(
-    index: Index, query: Mapping[str, str], rights: Rights, scheduler: Scheduler | None
-) -> dict[str, Any]:
-    known = _known(index, query.get("pipeline", ""), rights)
+def _window(asked: _Question) -> dict[str, Any]:
+    pipeline, _, text = asked.view.window.partition(" ")
+    known = _known(asked.index, pipeline, asked.rights)
     try:
-        window = parse_window(query.get("window", ""))
+        window = parse_window(text)
     except ShipperError as error:
         raise Refused(HTTPStatus.BAD_REQUEST, error.message) from error
-    found = detail(index, known, window, _now(), query.get("run"), scheduler)
-    found |= {"may_run": rights.may_run(known.pipeline), "scheduled": known.schedule is not None}
-    if not rights.may_read_reports(known.dag_id):
+    found = detail(asked.index, known, window, asked.now, asked.view.run or None, asked.scheduler)
+    if not asked.rights.may_read_reports(known.dag_id):
         found |= {
             "report": None,
             "problem": (
@@ -212,15 +262,36 @@ def _window(
         for run in found["begun"]:
             for ship in run["ships"]:
                 ship["parked"] = []
-    return found
+    of_window = (found["start"], found["end"])
+    may_see = asked.scheduler and asked.rights.may_see_runs(known.dag_id)
+    runs = asked.scheduler.over(known, of_window) if asked.scheduler and may_see else ()
+    return {**found, **_doing(asked, known), "airflow_runs": runs}
 
 
-_ANSWERS = {
-    "api/grid": _grid,
-    "api/window": _window,
-    "api/pipeline": _pipeline,
-    "api/cluster": _cluster,
-}
+def _doing(asked: _Question, known: Known) -> dict[str, Any]:
+    """Return what the person may do with the pipeline in Airflow, and where that knows it."""
+    may_run = asked.rights.may_run(known.pipeline)
+    dag = f"{asked.airflow}dags/{quote(known.dag_id, safe='')}"
+    api = f"{asked.airflow}api/v2/"
+    return {
+        "known": known,
+        "dag": dag,
+        "runs_api": f"{api}dags/{quote(known.pipeline, safe='')}/dagRuns",
+        "backfills_api": f"{api}backfills",
+        "may_run": may_run,
+        "waits_for": asked.scheduler.waits_for(known.pipeline)
+        if asked.scheduler and may_run
+        else "",
+    }
+
+
+#: What may be open: the key of the address, which is the name of its template, too.
+_PANELS = {"window": _window, "on": _cluster, "list": _pipeline}
+
+
+def _folder(start: int, end: int) -> str:
+    """Return the name of a window's folder, as a report's address has it."""
+    return RunFolder.name_of(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end)))
 
 
 def _report(index: Index, names: list[str], rights: Rights) -> Response:
@@ -235,10 +306,10 @@ def _report(index: Index, names: list[str], rights: Rights) -> Response:
     window = RunFolder.window_of(names[1])
     if window is None:
         raise Refused(HTTPStatus.NOT_FOUND, "this report does not exist")
-    return _page(known, window, names[2])
+    return _report_page(known, window, names[2])
 
 
-def _page(known: Known, window: Window, run_id: str) -> Response:
+def _report_page(known: Known, window: Window, run_id: str) -> Response:
     try:
         folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
         text = (
@@ -256,7 +327,7 @@ def _page(known: Known, window: Window, run_id: str) -> Response:
         raise Refused(
             HTTPStatus.NOT_FOUND, "the run has left no report page, or it has been deleted since"
         )
-    return _response(text.encode(), "text/html; charset=utf-8", _REPORT_POLICY)
+    return _response(text.encode(), _HTML, _REPORT_POLICY)
 
 
 def _lies_in(runs_uri: str, page: str) -> bool:
@@ -272,19 +343,11 @@ def _known(index: Index, pipeline: str, rights: Rights) -> Known:
         raise Refused(HTTPStatus.FORBIDDEN, "this pipeline does not exist, or you may not see it")
     if found:
         return found
-    raise Refused(
-        HTTPStatus.NOT_FOUND,
-        f"the index knows no pipeline {pipeline!r}: `shipper index` brings it up to date",
-    )
+    raise Refused(HTTPStatus.NOT_FOUND, f"no run of a pipeline {pipeline!r} is known yet")
 
 
 def _now() -> int:
     return int(dt.datetime.now(dt.UTC).timestamp())
-
-
-def _json(document: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
-    body = json.dumps(document, separators=(",", ":")).encode()
-    return _response(body, "application/json", "default-src 'none'", status)
 
 
 def _response(body: bytes, kind: str, policy: str, status: HTTPStatus = HTTPStatus.OK) -> Response:

@@ -29,7 +29,7 @@ def cluster_page(
     now: int,
     may_read: Callable[[str], bool],
 ) -> dict[str, Any]:
-    """Return as JSON what ended in [``start``, ``end``) of the ships of the pipelines ``shipping``
+    """Return what ended in [``start``, ``end``) of the ships of the pipelines ``shipping``
     to the cluster. ``may_read``: whether a DAG's reports may be read, since topics are named in
     them."""
     known = {one.pipeline: one for one in shipping}

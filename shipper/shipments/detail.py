@@ -11,12 +11,13 @@ from shipper.errors import ShipperError
 from shipper.report.account import Account, accounts
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.report.standing import MISSING, STATES
+from shipper.report.standing import MISSING, STATES, THERE, WAITING
 from shipper.report.verdict import checks, verdict
 from shipper.shipments.grid import Due, running_state
 from shipper.shipments.index import Index, Known
 from shipper.shipments.live import live
-from shipper.shipments.unreported import Scheduler, StartedRun, as_json, state_of, without_report
+from shipper.shipments.unreported import Scheduler, StartedRun, state_of, without_report
+from shipper.shipments.view import duration, words, worst
 from shipper.windows.window import Window
 
 _MOST_FILES = 200
@@ -33,7 +34,7 @@ def detail(
     run_id: str | None = None,
     scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """Return the window as JSON. ``run_id``: which run's report; by default that of the last one.
+    """Return the window. ``run_id``: which run's report; by default that of the last one.
     ``scheduler``: who knows of runs that left no report."""
     start, end = int(window.start.timestamp()), int(window.end.timestamp())
     runs = _runs(index, known.pipeline, start, end)
@@ -43,26 +44,53 @@ def detail(
         else (runs[0]["run_id"] if runs else None)
     )
     report, problem = _report(known, window, looked_at) if looked_at else (None, None)
-    started = scheduler([known], start, end, True) if scheduler else ()
+    started = scheduler.unsuccessful([known], (start, end), tasks=True) if scheduler else ()
     unreported = without_report(index, [run for run in started if run.window == (start, end)])
-    return {
-        "pipeline": known.pipeline,
-        "owner": known.owner,
+    found: dict[str, Any] = {
+        "known": known,
         "start": start,
         "end": end,
         "window": str(window),
-        "settle": known.settle,
         "now": now,
         "clusters": _clusters(
             index, known, start, end, now, unreported[-1] if unreported else None
         ),
-        "unreported": [as_json(run) for run in reversed(unreported)],
+        "unreported": unreported[::-1],
         "begun": live(known, window, index.begun_over(known.pipeline, start, end)),
         "runs": runs,
         "run": looked_at,
+        "asked": run_id or "",
         "report": report and _of_report(report),
         "problem": problem,
     }
+    return {**found, "judged": _judged(found), "delay": _delay(found["clusters"])}
+
+
+def _judged(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the worst state of the clusters, and a line about it. A report is of one run: it
+    speaks for the window if the state is that run's."""
+    state, report = worst(one["state"] for one in found["clusters"]), found["report"]
+    of = [one for one in found["clusters"] if one["state"] == state]
+    if report and found["asked"]:
+        return {"state": None, "says": report["headline"], "of_run": True}
+    if report and any(one["run_id"] == found["run"] and not one["by"] for one in of):
+        return {"state": state, "says": report["headline"], "of_run": True}
+    says = words(state, found["end"], found["known"].settle, found["now"])
+    if state != WAITING and any(one["by"] for one in of):
+        says += " by a run over another window"
+    elif state != WAITING and len(found["clusters"]) > len(of):
+        says += f" on {', '.join(one['cluster'] for one in of)}"
+    return {"state": state, "says": says[0].upper() + says[1:], "of_run": False}
+
+
+def _delay(clusters: list[dict[str, Any]]) -> str:
+    """Return how long after the window's end it was there, or was tried last."""
+    ran = [one for one in clusters if one["lag"] is not None]
+    if not ran:
+        return ""
+    there = len(ran) == len(clusters) and all(one["state"] in THERE for one in ran)
+    longest = duration(max(one["lag"] for one in ran))
+    return f"{'Delivered' if there else 'Last tried'} {longest} after the window ended."
 
 
 def _clusters(

@@ -1,5 +1,5 @@
-"""Sources of the index's rows: a run as it begins and as its report is written, and a rebuild from
-all reports in `runs_uri`."""
+"""Sources of the index's rows: a run as it begins and as its report is written; and the reports in
+`runs_uri`, which whoever shows the page looks for (:func:`look`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import datetime as dt
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,9 @@ from pydantic import ValidationError
 from shipper.config import load_all, load_platform, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
-from shipper.config.units import plural
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.gaps import LastRun, read_beginnings, read_last_run
-from shipper.report.horizon import horizon, prune
+from shipper.report.horizon import horizon
 from shipper.report.past_runs import run_folders
 from shipper.report.results import RunReport
 from shipper.shipments.index import Index, IndexUnusable
@@ -33,6 +32,10 @@ _AT_ONCE = 16
 """Parallel requests: on an object store each report takes a round trip."""
 _READ_AT_ONCE = 100
 """Reports in memory, and in one transaction: others that write wait no longer than that."""
+_PAUSE_SECONDS = 300
+_WHOLE_SECONDS = 86_400
+"""A window that is shipped gets a new report only if it is run again on another machine: once a day
+suffices."""
 
 
 def index_path(config_dir: Path) -> Path:
@@ -104,85 +107,74 @@ def _beginnings(runs_uri: str, pipeline: str) -> tuple[Mapping[str, dt.datetime]
 
 
 @dataclass
-class RebuildResult:
-    """Result of :func:`rebuild`."""
+class LookResult:
+    """Result of :func:`look`."""
 
     pipelines: int = 0
     runs: int = 0
     """Reports that were read."""
-    there: int = 0
-    """Runs that were in the index."""
-    pruned: int = 0
-    """Windows whose results were removed, since they were too old (`keep`)."""
     problems: list[str] = field(default_factory=list)
     """Files that could not be read, with the reason."""
 
 
-def rebuild(
-    config_dir: Path,
-    *,
-    anew: bool = False,
-    since: dt.datetime | None = None,
-    say: Callable[[str], None] = print,
-) -> RebuildResult:
-    """Update the index from every pipeline's `runs_uri`: read the reports that it lacks. ``anew``:
-    deletes it first. ``since``: only windows that begin then or later. Raises IndexUnusable,
-    ConfigError."""
-    path, done = index_path(config_dir), RebuildResult()
-    if anew:
-        for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
-            name.unlink(missing_ok=True)
+def look_is_due(config_dir: Path, now: int) -> bool | None:
+    """Claim a look for reports that the index lacks; makes the index if there is none. Return True
+    if all windows are due for it, False if those that are not shipped are; None: it is too early.
+    Raises IndexUnusable, ConfigError."""
+    with Index(index_path(config_dir), make=True) as index:
+        try:
+            whole = index.begin_look(now, _PAUSE_SECONDS)
+        except sqlite3.Error as error:
+            raise unusable(index.path, error) from error
+    return None if whole is None else now >= whole + _WHOLE_SECONDS
+
+
+def look(config_dir: Path, *, whole: bool = True) -> LookResult:
+    """Read the reports in every pipeline's `runs_uri` that the index lacks. ``whole``: over all
+    windows; else over those of which the index does not know that they were shipped, which is a
+    small part of the cost. Raises IndexUnusable, ConfigError."""
+    path, done = index_path(config_dir), LookResult()
     loaded = load_all(config_dir, EVERYTHING)
     if not loaded.pipelines and loaded.faults and not loaded.broken:
         raise ConfigError("\n".join(map(str, loaded.faults)))
-    with Index(path, make=True) as index:
+    keep_seconds = load_platform(config_dir).keep_seconds
+    with Index(path, make=True, present={*loaded.pipelines, *loaded.broken}) as index:
         try:
             for pipeline in loaded.pipelines.values():
-                _bring_up_to_date(index, config_dir, pipeline, since, done)
+                _look_at(index, config_dir, pipeline, done, whole=whole)
                 done.pipelines += 1
-                if done.pipelines % 50 == 0:
-                    say(
-                        f"{done.pipelines:,} of {plural(len(loaded.pipelines), 'pipeline')}, "
-                        f"{done.runs:,} "
-                        "reports read"
-                    )
+            now = dt.datetime.now(dt.UTC).timestamp()
             with index.writing():
-                index.retire({*loaded.pipelines, *loaded.broken})
-                oldest = (
-                    dt.datetime.now(dt.UTC).timestamp() - load_platform(config_dir).keep_seconds
-                )
                 for known in index.pipelines():
                     if known.retired:
-                        index.forget(known.pipeline, int(oldest))
+                        index.forget(known.pipeline, int(now - keep_seconds))
+                if whole:
+                    index.looked_at_all(int(now))
         except sqlite3.Error as error:
             raise unusable(path, error) from error
     return done
 
 
-def _bring_up_to_date(
-    index: Index,
-    config_dir: Path,
-    pipeline: Pipeline,
-    since: dt.datetime | None,
-    done: RebuildResult,
+def _look_at(
+    index: Index, config_dir: Path, pipeline: Pipeline, done: LookResult, *, whole: bool
 ) -> None:
     runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
-    keep_seconds, now = load_platform(config_dir).keep_seconds, dt.datetime.now(dt.UTC)
-    oldest = horizon(pipeline, keep_seconds, now)
+    now = dt.datetime.now(dt.UTC)
+    oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
     with index.writing():
         _know(index, config_dir, pipeline, runs_uri, now)
+
+    def is_due(window: Window) -> bool:
+        return window.end >= oldest and (
+            whole or not index.is_settled(pipeline.name, *_span(window))
+        )
+
     try:
-        done.pruned += prune(runs_uri, pipeline, keep_seconds, now)
-        runs = [
-            run
-            for run in run_folders(runs_uri, pipeline.key)
-            if run[0].end >= oldest and (since is None or run[0].start >= since)
-        ]
+        runs = run_folders(runs_uri, pipeline.key, is_due)
     except (OSError, ValueError, ImportError, ShipperError) as error:
         done.problems.append(f"{pipeline.name}: its runs in {runs_uri} cannot be listed ({error})")
         return
     lacking = [run for run in runs if not index.has(pipeline.name, *_span(run[0]), run[1])]
-    done.there += len(runs) - len(lacking)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for first in range(0, len(lacking), _READ_AT_ONCE):
             part = lacking[first : first + _READ_AT_ONCE]
@@ -214,6 +206,6 @@ def _span(window: Window) -> tuple[int, int]:
 
 def unusable(path: Path, error: sqlite3.Error) -> IndexUnusable:
     return IndexUnusable(
-        f"the index {path} cannot be written: {error}. The index is a cache: `shipper index` "
-        "brings it up to date."
+        f"the index {path} cannot be written: {error}. The index is a cache. "
+        "Delete it: the Shipments page makes it again."
     )

@@ -11,14 +11,14 @@ the first window that the schedule had, nothing is due, and the grid is empty th
 scheduled.
 
 One answer has a bound on its cost. Where a stretch holds more, the answer has the newest windows,
-those that begin at ``from`` or later; who asks for the stretch up to ``from`` gets the next.
+those that begin at ``start`` or later.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from shipper.config.schedule import Schedule
@@ -45,48 +45,49 @@ day (`schedule.give_up_after`)."""
 
 def grid(
     index: Index,
-    start: int,
-    end: int,
+    shown: Sequence[Known],
+    between: Span,
     now: int,
     *,
     cluster: str = ALL,
-    only: Collection[str] | None = None,
     scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
-    """Return the windows that touch [``start``, ``end``), or the newest of them, as JSON. ``only``:
-    DAGs that may be seen; None: all. ``scheduler``: who knows of runs that left no report."""
-    known = index.pipelines(only)
-    shown = [one for one in known if not cluster or cluster in one.clusters]
+    """Return the windows of the pipelines ``shown`` that touch the stretch, or the newest of them.
+    ``scheduler``: who knows of runs that left no report."""
     first, running = index.beginnings(cluster), _running(index, cluster, now)
-    for run in without_report(index, scheduler(shown, start, end, False)) if scheduler else ():
+    for run in without_report(index, scheduler.unsuccessful(shown, between)) if scheduler else ():
         if state := state_of(index, run, cluster):
             running.setdefault(run.pipeline, {})[run.window] = CODES[state]
+    start, end = between
     begin, days = start, (end - start) // DAY
     while days > 1 and _cost(index, shown, (begin, end), now, cluster, first) > MOST_OF_AN_ANSWER:
         days //= 2
         begin = end - days * DAY
-    return {
-        "now": now,
-        "start": start,
-        "end": end,
-        "from": begin,
-        "cluster": cluster,
-        "clusters": sorted({name for one in known for name in one.clusters}),
-        "states": list(STATES),
-        "pipelines": [
-            _row(
-                index,
-                one,
-                start,
-                (begin, end),
-                now,
-                cluster,
-                first.get(one.pipeline),
-                running.get(one.pipeline, {}),
-            )
-            for one in shown
-        ],
-    }
+    rows = [
+        _row(
+            index,
+            one,
+            (begin, end),
+            now,
+            cluster,
+            first.get(one.pipeline),
+            running.get(one.pipeline, {}),
+        )
+        for one in shown
+    ]
+    return {"start": begin, "end": end, "asked": start, "rows": rows}
+
+
+def shortest(index: Index, shown: Collection[Known], cluster: str) -> int:
+    """Return the seconds of the shortest windows of these pipelines: those of their schedules, and
+    the newest of pipelines without one."""
+    found = []
+    for one in shown:
+        if one.schedule:
+            found.append(DAY // Ticks(one.schedule).most_a_day)
+        elif latest := _latest(index, one.pipeline, cluster):
+            found.append(latest[1] - latest[0])
+    return min(found, default=3600)
 
 
 def _cost(
@@ -118,7 +119,6 @@ def _cost(
 def _row(
     index: Index,
     known: Known,
-    start: int,
     between: Span,
     now: int,
     cluster: str,
@@ -128,29 +128,19 @@ def _row(
     due = None
     if known.schedule and first is not None and not known.retired:
         due = Due(known.schedule, known.settle, first, now)
-    rows, (covered, end) = _cells(index, known.pipeline, cluster, between), between
+    rows = _cells(index, known.pipeline, cluster, between)
     if running:
         rows = _with_running(rows, running, between)
-    while (
-        rows and start < between[0] > rows[0][0]
-    ):  # the next answer has what began before this one
-        covered, rows = max(covered, rows[0][1]), rows[1:]
-    segments, counts = _segments(rows, (covered, end), due, now)
+    segments, counts = _segments(rows, between, due, now)
     newest = _newest(index, known.pipeline, cluster)
     return {
-        "pipeline": known.pipeline,
-        "owner": known.owner,
-        "description": known.description,
-        "clusters": list(known.clusters),
-        "schedule": f"{known.schedule.cron} {known.schedule.timezone}" if known.schedule else None,
-        "settle": known.settle,
-        "retired": known.retired,
-        "replay_of": known.replay_of,
+        "known": known,
         "stands_still": bool(due) and not running and _stands_still(known, rows, now),
         "newest": newest and newest[0],
         "lag": newest and max(0, newest[1] - newest[0]),
         "counts": {STATES[state]: count for state, count in enumerate(counts) if count},
         "segments": segments,
+        "latest": None if segments else _latest(index, known.pipeline, cluster),
     }
 
 
@@ -236,6 +226,16 @@ def _with_running(cells: list[Cell], running: dict[Span, int], between: Span) ->
     return sorted((*span, state) for span, state in there.items())
 
 
+def _latest(index: Index, pipeline: str, cluster: str) -> Cell | None:
+    """Return the latest window, whatever became of it."""
+    found: Cell | None = index.db.execute(
+        'SELECT start, "end", state FROM cells WHERE cluster = ? AND pipeline = ? ORDER BY start '
+        "DESC LIMIT 1",
+        (cluster, pipeline),
+    ).fetchone()
+    return found
+
+
 def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]:
     """Return pipeline → windows that are being shipped, or whose run was killed, as the state's
     place in STATES."""
@@ -292,9 +292,3 @@ def _ticks(cron: str, timezone: str, day: int) -> tuple[Span, ...]:
     and many pipelines have the same schedule."""
     ticks = Ticks(Schedule.model_construct(cron=cron, timezone=timezone))
     return tuple(span for span in spans(ticks, day * DAY, (day + 1) * DAY) if span[0] >= day * DAY)
-
-
-def moment(text: str) -> int:
-    """Parse a moment into seconds since the epoch. Raises ValueError."""
-    at = dt.datetime.fromisoformat(text)
-    return int((at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp())

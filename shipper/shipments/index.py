@@ -1,9 +1,10 @@
 """The index: one SQLite file that says what became of each window, so that no page has to read
 thousands of reports.
 
-It is a cache. The reports in `runs_uri` are the truth, and `shipper index` makes it anew from them;
-it may be deleted at any time. Each report step writes its rows into it (:func:`feed`), and the
-first step of a run that it has begun.
+It is a cache. The reports in `runs_uri` are the truth, and whoever shows the page brings the index
+up to date from them (:mod:`shipper.shipments.feed`); it may be deleted at any time. Runs on the
+same machine write their rows into it: the first step that the run has begun, the report step what
+became of it.
 
 Four tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and
 ``looks`` what each of them looked at and left. ``cells`` has one per window and cluster: what the
@@ -13,6 +14,7 @@ looks of all runs come to, by the same rule as `shipper gaps` (:mod:`shipper.rep
 runs, that a window is due and nobody ran it, is found when somebody asks
 (:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships``
 and ``arrivals`` hold what each run sent, as a whole and to each topic, for the page of a cluster.
+``looked`` says when somebody last looked for reports that are not in the index.
 
 The file is in WAL mode, so readers never wait; writers wait for each other, at most
 :data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
@@ -42,15 +44,17 @@ Span = tuple[int, int]
 """Begin and end in seconds since the epoch."""
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 6
-"""An index of another version is refused: it is a cache, and can be made again."""
+_VERSION = 7
+"""An index of another version is made again: it is a cache."""
+_OF_AN_INDEX = {"pipelines", "beginnings", "runs", "cells", "looks"}
+"""Tables by which an index of any version is known."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
 _SCHEMA = """
 CREATE TABLE pipelines (
     pipeline TEXT PRIMARY KEY, owner TEXT, description TEXT, clusters TEXT, runs_uri TEXT,
-    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, key TEXT, last_run TEXT, retired INTEGER DEFAULT 0
+    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, key TEXT, last_run TEXT
 ) WITHOUT ROWID;
 CREATE TABLE beginnings (pipeline TEXT, cluster TEXT, first INTEGER, PRIMARY KEY (pipeline, cluster)) WITHOUT ROWID;
 CREATE TABLE runs (
@@ -83,6 +87,8 @@ CREATE TABLE looks (
     closed INTEGER, recreated TEXT, doubt TEXT,
     PRIMARY KEY (cluster, pipeline, start, "end", run_id, passed, began)
 ) WITHOUT ROWID;
+CREATE TABLE looked (began INTEGER, whole INTEGER);
+INSERT INTO looked VALUES (0, 0);
 CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
 CREATE TABLE commits (
     cluster TEXT, pipeline TEXT, start INTEGER, "end" INTEGER, at INTEGER,
@@ -111,7 +117,7 @@ class Known(NamedTuple):
     key: str
     """The name under which its results are kept."""
     retired: bool
-    """True if the configuration no longer had it when it was last read."""
+    """True if the configuration no longer has it."""
     replay_of: str | None
     """The pipeline that it is a replay of, by its present name."""
     last_run: LastRun | None = None
@@ -138,36 +144,41 @@ class Index:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise IndexUnusable(
-                    f"the index {path} does not exist yet. `shipper index` makes it from the "
-                    "reports, and so does the next run."
+                    f"the index {path} does not exist yet. The next run makes it, and so does the "
+                    "Shipments page if it may write there."
                 )
             self.db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
             self._prepare(make=make)
         except (OSError, sqlite3.Error) as error:
             why = why_system(error) if isinstance(error, OSError) else str(error)
             raise IndexUnusable(
-                f"the index {path} cannot be used: {why}. The index is a cache. Delete it, and "
-                "make it again with `shipper index`."
+                f"the index {path} cannot be used: {why}. The index is a cache. Delete it: the "
+                "Shipments page makes it again."
             ) from error
 
     def _prepare(self, *, make: bool) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
         if version == _VERSION:
             return
-        if version:
-            raise IndexUnusable(
-                f"the index {self.path} was written by another version of shipper. Delete it, "
-                "and make it again with `shipper index`."
-            )
         if not make:
-            raise IndexUnusable(f"{self.path} is not an index. Make one with `shipper index`.")
+            raise IndexUnusable(f"{self.path} is not an index of this version of shipper.")
         self.db.execute("PRAGMA journal_mode = WAL")
         with self.writing():
             (version,) = self.db.execute("PRAGMA user_version").fetchone()
-            if not version:  # nobody else was faster
-                for statement in _SCHEMA.split(";\n"):
-                    self.db.execute(statement)
-                self.db.execute(f"PRAGMA user_version = {_VERSION}")
+            if version == _VERSION:  # somebody else was faster
+                return
+            found = self.db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            tables = {name for (name,) in found}
+            if tables and not tables >= _OF_AN_INDEX:
+                raise IndexUnusable(
+                    f"{self.path} is a database of another program, and stays as it is. Name "
+                    "another file as `index` in config/shipper.yaml."
+                )
+            for table in tables:
+                self.db.execute(f'DROP TABLE "{table}"')
+            for statement in _SCHEMA.split(";\n"):
+                self.db.execute(statement)
+            self.db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def __enter__(self) -> Index:
         return self
@@ -213,7 +224,7 @@ class Index:
             last_run and last_run.model_dump_json(),
         )
         self.db.execute(
-            f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))}, 0)", row
+            f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))})", row
         )
         first = [
             (pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()
@@ -257,13 +268,28 @@ class Index:
                     (cluster, pipeline, before, before),
                 )
 
-    def retire(self, present: Collection[str]) -> None:
-        """Mark the pipelines that the configuration no longer has; their runs stay."""
-        for known in self.pipelines():
-            self.db.execute(
-                "UPDATE pipelines SET retired = ? WHERE pipeline = ?",
-                (known.pipeline not in present, known.pipeline),
-            )
+    def begin_look(self, now: int, pause: int) -> int | None:
+        """Claim a look for reports that are not in the index. Return when the last look at all of
+        them ended; None if a look began less than ``pause`` seconds ago."""
+        with self.writing():
+            began, whole = self.db.execute("SELECT began, whole FROM looked").fetchone()
+            if now < began + pause:
+                return None
+            self.db.execute("UPDATE looked SET began = ?", (now,))
+        return int(whole)
+
+    def looked_at_all(self, now: int) -> None:
+        self.db.execute("UPDATE looked SET whole = ?", (now,))
+
+    def is_settled(self, pipeline: str, start: int, end: int) -> bool:
+        """Return True if the window is shipped to all clusters, so that no new report about it is
+        likely."""
+        found = self.db.execute(
+            'SELECT state FROM cells WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = '
+            "?",
+            (ALL, pipeline, start, end),
+        ).fetchone()
+        return found is not None and found[0] in (CODES[SHIPPED], CODES[LATE])
 
     def begun(
         self, pipeline: str, start: int, end: int, run_id: str, clusters: Iterable[str], at: int
@@ -512,28 +538,15 @@ class Index:
         """Return the known pipelines by name. ``only``: DAGs that may be seen; None: all."""
         rows: list[tuple[Any, ...]] = self.db.execute(
             "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, "
-            "deliver_within, key, last_run, retired FROM pipelines ORDER BY pipeline"
+            "deliver_within, key, last_run FROM pipelines ORDER BY pipeline"
         ).fetchall()
-        by_key = {key: name for name, *_, key, _, _ in rows}
+        by_key = {key: name for name, *_, key, _ in rows}
         found = []
-        for (
-            name,
-            owner,
-            about,
-            clusters,
-            uri,
-            cron,
-            zone,
-            settle,
-            within,
-            key,
-            last,
-            retired,
-        ) in rows:
+        for name, owner, about, clusters, uri, cron, zone, settle, within, key, last in rows:
             of = by_key.get(original(key), original(name)) if original(key) != key else None
             if only is not None and (of or name) not in only:
                 continue
-            gone = bool(retired) if self._present is None else (of or name) not in self._present
+            gone = self._present is not None and (of or name) not in self._present
             of_clusters = tuple(clusters.split("\n"))
             found.append(
                 Known(

@@ -19,7 +19,7 @@ _MOST_RUNS = 5
 
 def live(known: Known, window: Window, begun: list[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return the window's runs under way. ``begun``: id and beginning of the window's runs that
-    have left no report, the latest last. As JSON, the latest first. A folder that cannot be read
+    have left no report, the latest last. The latest comes first. A folder that cannot be read
     has no figures: the page shows them when it can."""
     return [
         {
@@ -48,10 +48,10 @@ def _figures(folder: RunFolder) -> dict[str, Any]:
         for name in names
         if name.endswith(".json") and not name.startswith("progress.")
     )
-    return {"done": done, "ships": [as_json(ship) for ship in ships]}
+    return {"done": done, "ships": [_of(ship) for ship in ships]}
 
 
-def as_json(ship: ShipProgress) -> dict[str, Any]:
+def _of(ship: ShipProgress) -> dict[str, Any]:
     return {
         "cluster": ship.cluster,
         "at": int(ship.at.timestamp()),

@@ -7,8 +7,8 @@ its steps ever began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 from shipper.report.standing import FAILED, SHIPPING, WAITING
 from shipper.shipments.index import ALL, Index, Known, Span
@@ -21,18 +21,30 @@ class StartedRun(NamedTuple):
     window: Span
     run_id: str
     """The scheduler's own id of it."""
-    state: Literal["queued", "running", "failed"]
+    state: Literal["queued", "running", "failed", "success"]
     began: int
     ended: int | None
     """Time of the end; None: it has not ended."""
     failed_in: str = ""
     """The first of its tasks that failed; empty: not asked, or none did."""
+    kind: str = ""
+    """Airflow's type of the run: scheduled, manual, backfill."""
 
 
-Scheduler = Callable[[Collection[Known], int, int, bool], Sequence[StartedRun]]
-"""Question to the program that starts runs, such as Airflow: (pipelines, start, end, with tasks) →
-the runs over windows that touch [start, end) that have not succeeded, by time; with the first task
-that failed, if asked for."""
+class Scheduler(Protocol):
+    """Program that starts runs: Airflow, by its database."""
+
+    def unsuccessful(
+        self, pipelines: Collection[Known], between: Span, *, tasks: bool = False
+    ) -> Sequence[StartedRun]:
+        """Return the runs over windows that touch the stretch which have not succeeded, by time;
+        ``tasks``: with the first task that failed."""
+
+    def over(self, pipeline: Known, window: Span) -> Sequence[StartedRun]:
+        """Return the latest runs over exactly this window, the last one first."""
+
+    def waits_for(self, pipeline: str) -> str:
+        """Return why a new run of the pipeline would not begin at once; empty if it would."""
 
 
 def without_report(index: Index, found: Iterable[StartedRun]) -> list[StartedRun]:
@@ -63,14 +75,4 @@ def state_of(index: Index, run: StartedRun, cluster: str = ALL) -> str | None:
         f"SELECT 1 FROM cells {where}", (cluster, run.pipeline, *run.window)
     ).fetchone():
         return None
-    return {"queued": WAITING, "running": SHIPPING, "failed": FAILED}[run.state]
-
-
-def as_json(run: StartedRun) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "state": run.state,
-        "began": run.began,
-        "ended": run.ended,
-        "failed_in": run.failed_in,
-    }
+    return {"queued": WAITING, "running": SHIPPING, "failed": FAILED, "success": None}[run.state]

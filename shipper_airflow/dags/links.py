@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from shipper.runner import Job
 
 #: Where shipper's plugin answers, below Airflow's own address (shipper_airflow/plugin.py,
-#: shipper/shipments/app.py, static/page.js).
-_REPORTS, _SHIPMENTS = "shipper/api/report", "shipper/shipments"
+#: shipper/shipments/app.py).
+_REPORTS, _SHIPMENTS = "shipper/report", "shipper/shipments"
 
 
 class ReportLink(BaseOperatorLink):

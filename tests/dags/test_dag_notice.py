@@ -85,8 +85,7 @@ def test_failed_run_is_told_with_first_cause_and_links(
     assert found["Clusters"] == "near: failed, 7 delivered; far: shipped, 7 delivered"
     (folder,) = notices.parent.glob("runs/web/2*/*")
     assert (
-        urlsplit(found["Report"]).path
-        == f"/shipper/api/report/web/{folder.parent.name}/{folder.name}"
+        urlsplit(found["Report"]).path == f"/shipper/report/web/{folder.parent.name}/{folder.name}"
     )
     page = urlsplit(found["Window"])
     assert (page.path, page.fragment) == ("/shipper/shipments", "")

@@ -372,7 +372,7 @@ def test_a_closed_source_gate_ships_nothing_and_each_task_says_why_and_leads_to_
         (task, key): json.loads(link) if link.startswith('"') else link for task, key, link in found
     }
     at = "https://airflow.example/team/shipper"
-    report = f"{at}/api/report/web/20261101T050000Z--20261101T060000Z/{spark.calls[0]['run_id']}"
+    report = f"{at}/report/web/20261101T050000Z--20261101T060000Z/{spark.calls[0]['run_id']}"
     window = f"{at}/shipments?dag_id=web&window=web%202026-11-01T05%3A00%3A00Z%2F2026-11-01T06%3A00%3A00Z"  # noqa: E501
     tasks = ("resolve_window", "plan", "gate_source", "report")
     urls = {"_link_ReportLink": report, "_link_WindowLink": window}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.shipments.feed import begin
 from shipper.windows.window import Window
-from tests.samples.shipments import World, at
+from tests.samples.shipments import Page, World, at, seconds
 
 pytestmark = pytest.mark.airflow
 
@@ -97,70 +99,67 @@ def ask(
             session.delete(run)
 
 
-GRID = {"start": at(0).isoformat(), "end": at(2).isoformat()}
+END = {"end": str(seconds(2))}
+
+
+def open_window(
+    ask: Callable[..., Any], person: str | None, pipeline: str, hour: int = 0
+) -> tuple[int, Page]:
+    """What opens in front of the page."""
+    window = f"{pipeline} {at(hour):%Y-%m-%dT%H:%M:%SZ}/{at(hour + 1):%Y-%m-%dT%H:%M:%SZ}"
+    answer = ask(person, "shipments", part="panel", window=window)
+    return answer.status_code, Page(answer.text)
 
 
 def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) -> None:
-    report = f"api/report/audit/{FOLDER}/r1"
+    report = f"report/audit/{FOLDER}/r1"
     for path, query in (
         ("shipments", {}),
+        ("shipments", {"part": "page"}),
+        ("shipments", {"part": "panel", "list": "web"}),
         ("page.js", {}),
-        ("api/grid", GRID),
-        ("api/window", {}),
-        ("api/pipeline", {}),
-        ("api/cluster", {}),
+        ("windows", {"of": "web"}),
         (report, {}),
         ("nothing", {}),
     ):
         assert ask(None, path, **query).status_code == 401, path
 
     for person in ("viewer", "user", "op", "admin"):
-        assert ask(person, "shipments").status_code == 200
-        assert [row["pipeline"] for row in ask(person, "api/grid", **GRID).json()["pipelines"]] == [
-            "audit",
-            "web",
-        ]
+        page = ask(person, "shipments", **END)
+        assert (page.status_code, Page(page.text).rows) == (200, ["audit", "web"])
         assert "Report of r1" in ask(person, report).text
-        found = ask(person, "api/window", pipeline="audit", window=WINDOW).json()
-        assert (found["report"]["headline"], found["airflow"]) == (
-            "Failed while shipping to far; near has everything",
-            "/",
-        )
+        status, window = open_window(ask, person, "audit")
+        assert status == 200
+        assert "Failed while shipping to far; near has everything" in window.text
+        assert dict(window.links)["DAG in Airflow"]["href"] == "/dags/audit"
 
-    assert [row["pipeline"] for row in ask("web_only", "api/grid", **GRID).json()["pipelines"]] == [
-        "web"
-    ]
-    assert ask("web_only", "api/window", pipeline="web", window=WINDOW).status_code == 200
-    assert ask("web_only", "api/window", pipeline="audit", window=WINDOW).status_code == 403
+    assert Page(ask("web_only", "shipments", **END).text).rows == ["web"]
+    assert open_window(ask, "web_only", "web")[0] == 200
+    assert open_window(ask, "web_only", "audit")[0] == 403
     assert ask("web_only", report).status_code == 403
     assert ask("web_only", report.replace("audit", "web")).status_code == 200
 
     assert ask("no_logs", report).status_code == 403
-    without = ask("no_logs", "api/window", pipeline="audit", window=WINDOW)
-    assert (without.status_code, without.json()["report"], "does not answer" in without.text) == (
+    status, window = open_window(ask, "no_logs", "audit")
+    assert (status, "does not answer" in window.text, "/logs/" in window.text) == (
         200,
-        None,
+        False,
         False,
     )
 
-    assert ask("nobody", "api/grid", **GRID).json()["pipelines"] == []
-    assert ask("nobody", "api/window", pipeline="web", window=WINDOW).status_code == 403
+    assert Page(ask("nobody", "shipments", **END).text).rows == []
+    assert open_window(ask, "nobody", "web")[0] == 403
     assert ask("nobody", report).status_code == 403
 
     for path in (
-        f"api/report/web/{FOLDER}/..%2f..%2f..%2fsecret",
-        "api/report/web/..%2f..%2f/r1",
+        f"report/web/{FOLDER}/..%2f..%2f..%2fsecret",
+        "report/web/..%2f..%2f/r1",
         "..%2f..%2fetc%2fpasswd",
     ):
         assert ask("admin", path).status_code == 404, path
-    assert "script-src 'self'" in ask("admin", "shipments").headers["content-security-policy"]
-    # What the page asks Airflow itself, with the same login, to find a window's run. (No DAG is
-    # serialised here, so Airflow knows no run.)
-    runs = {
-        person: ask(person, "dags/audit/dagRuns", "/api/v2", logical_date_gte=GRID["start"])
-        for person in (None, "web_only", "viewer")
-    }
-    assert [answer.status_code for answer in runs.values()] == [401, 403, 404]
+    policy = ask("admin", "shipments").headers["content-security-policy"]
+    assert "script-src 'self'; style-src 'self'" in policy
+    assert "form-action 'none'; frame-ancestors 'self'" in policy
     views = [view["url_route"] for view in airflow_views()]
     assert {"shipments", "dag-shipments"} <= set(views)
 
@@ -169,7 +168,7 @@ def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(
     ask: Callable[..., Any],
 ) -> None:
     query = {"dag_id": "web", "window": f"web {WINDOW}"}
-    for path, asked in (("shipments", query), (f"api/report/web/{FOLDER}/r1", {})):
+    for path, asked in (("shipments", query), (f"report/web/{FOLDER}/r1", {})):
         answer = ask(None, path, headers={"accept": "text/html,*/*;q=0.8"}, **asked)
         assert (answer.status_code, urlsplit(answer.headers["location"]).path) == (
             302,
@@ -198,10 +197,10 @@ def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..
         ("op", True),
         ("admin", True),
     ):
-        assert ask(person, "api/pipeline", pipeline="web").json()["may_run"] is may, person
-        assert ask(person, "api/window", pipeline="web", window=WINDOW).json()["may_run"] is may, (
-            person
-        )
+        windows = Page(ask(person, "shipments", part="panel", list="web").text)
+        assert ("backfill" in windows.ids, "why-not" in windows.ids) == (may, not may), person
+        window = open_window(ask, person, "web")[1]
+        assert ({"ship", "plan"} <= set(window.ids), "why-not" in window.ids) == (may, not may)
         # (No DAG is serialised here: whoever may, hears that there is none.)
         answers = [ask(person, path, "/api/v2", body) for path, body in (
             ("dags/web/dagRuns", run), ("backfills", stretch), ("backfills/dry_run", stretch))]  # fmt: skip  # noqa: E501
@@ -210,7 +209,7 @@ def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..
             [answer.text for answer in answers],
         )
     assert ask(None, "dags/web/dagRuns", "/api/v2", run).status_code == 401
-    assert ask("web_only", "api/pipeline", pipeline="audit").status_code == 403
+    assert ask("web_only", "shipments", part="panel", list="audit").status_code == 403
 
 
 def airflow_views() -> list[dict[str, Any]]:
@@ -224,14 +223,36 @@ def airflow_views() -> list[dict[str, Any]]:
     ]
 
 
-def test_a_broken_platform_file_is_named_and_a_page_without_an_index_says_how_to_get_one(
+def test_a_broken_platform_file_is_named(ask: Callable[..., Any], world: World) -> None:
+    world.write("shipper.yaml", "indx: here\n")
+    found = ask("viewer", "shipments")
+    assert (found.status_code, "shipper.yaml:1" in found.text) == (503, True)
+
+
+def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(
     ask: Callable[..., Any], world: World
 ) -> None:
-    world.write("shipper.yaml", "indx: here\n")
-    found = ask("viewer", "api/grid", **GRID)
-    assert (found.status_code, "shipper.yaml:1" in found.text) == (503, True)
-    world.write("shipper.yaml", "index: nowhere/at_all.sqlite\n")
-    assert "`shipper index` makes it" in ask("viewer", "api/grid", **GRID).json()["error"]
+    """Runs on other machines leave their reports in runs_uri, and there is no command to run."""
+    world.index.unlink()
+    world.report(1, "r1")
+
+    def seen() -> bool:
+        page = ask("viewer", "shipments", **END)
+        assert page.status_code == 200
+        shown = {said["data-state"]: words for words, said in Page(page.text).links
+                 if "data-state" in said}  # fmt: skip
+        return shown == {"failed": "2 failed", "missing": "1 missing", "shipped": "1 shipped"}
+
+    deadline = time.monotonic() + 30
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not [thread for thread in threading.enumerate() if thread.name == "shipments"]
+    # An index that cannot be made, or that this user may not write, harms no page but its own.
+    world.index.unlink()
+    world.index.mkdir()
+    found = ask("viewer", "shipments", **END)
+    assert (found.status_code, "cannot be used" in found.text) == (503, True)
 
 
 def test_the_plugin_costs_other_processes_nothing(airflow: Path) -> None:
@@ -300,18 +321,12 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
     ask: Callable[..., Any],
 ) -> None:
     """It died in its first task, or its configuration was broken, so none of its steps began."""
-    grid = {"start": at(0).isoformat(), "end": at(6).isoformat()}
 
     def states() -> list[str]:
-        found = ask("viewer", "api/grid", **grid).json()
-        (row,) = [row for row in found["pipelines"] if row["pipeline"] == "web"]
-        cells = [
-            (start + i * step, state)
-            for start, step, many, state in row["segments"]
-            for i in range(many)
-        ]
-        by_start = {start: found["states"][state] for start, state in cells}
-        return [by_start.get(int(at(hour).timestamp()), "") for hour in range(6)]
+        first, last = str(seconds(0)), str(seconds(6))
+        windows = Page(ask("viewer", "windows", of="web", first=first, last=last).text).windows()
+        by_start = {start: state for start, _, state in windows}
+        return [by_start.get(seconds(hour), "") for hour in range(6)]
 
     assert states() == ["failed", *["missing"] * 5]
     dag_run(1, "failed", failed_in="resolve_window")
@@ -319,16 +334,15 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
     dag_run(3, "queued")
     dag_run(4, "failed", conf={"window_start": at(4).isoformat(), "window_end": at(5).isoformat()})
     assert states() == ["failed", "failed", "shipping", "waiting", "failed", "missing"]
-    window = f"{at(1):%Y-%m-%dT%H:%M:%SZ}/{at(2):%Y-%m-%dT%H:%M:%SZ}"
-    found = ask("viewer", "api/window", pipeline="web", window=window).json()
-    assert [one["state"] for one in found["clusters"]] == ["failed", "failed"]
-    (run,) = found["unreported"]
-    assert (run["run_id"], run["state"], run["failed_in"], run["ended"]) == (
-        "scheduled__1",
-        "failed",
-        "resolve_window",
-        int(at(2.2).timestamp()),
-    )
+    window = open_window(ask, "viewer", "web", 1)[1]
+    assert window.states == ["failed"] * 3
+    assert "scheduled__1 failed in resolve_window 2026-11-01 02:12 UTC" in window.text
+    # A run leads to Airflow's page of it; so does one that was asked for the window by hand.
+    for hour, words in ((1, "scheduled, failed"), (4, "manual, failed")):
+        links = dict(open_window(ask, "viewer", "web", hour)[1].links)
+        kind = words.split(",")[0]
+        assert links[f"Run in Airflow ({words})"]["href"] == f"/dags/web/runs/{kind}__{hour}"
+    assert "is under way (scheduled__2)" in open_window(ask, "op", "web", 1)[1].text
 
 
 def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
@@ -340,6 +354,5 @@ def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
     begin(world.config, pipeline, str(world.runs), Window(at(2), at(3)), "dead", at(3.1))
     dag_run(2, "failed", began=3.05)
     for hour, wanted in ((1, "shipped"), (2, "failed")):
-        window = f"{at(hour):%Y-%m-%dT%H:%M:%SZ}/{at(hour + 1):%Y-%m-%dT%H:%M:%SZ}"
-        found = ask("viewer", "api/window", pipeline="web", window=window).json()
-        assert [one["state"] for one in found["clusters"]] == [wanted] * 2, hour
+        states = open_window(ask, "viewer", "web", hour)[1].states
+        assert states[:3] == [wanted] * 3, "of the window, and on each cluster"

@@ -120,10 +120,11 @@ def open_window(frame: Any, pipeline: str, words: str) -> None:
     strip.press("Home")
     for _ in range(10):
         strip.press("n")
+        strip.evaluate("async () => { await served }")
         if words in strip.get_attribute("aria-valuetext"):
             break
     strip.press("Enter")
-    frame.locator("#panel h3").first.wait_for()
+    frame.locator("#panel #live").wait_for(state="attached")
 
 
 def test_people_see_and_do_in_airflow_what_their_role_lets_them(
@@ -180,9 +181,8 @@ def find_in_the_menu(admin: Person) -> None:
 
 def earlier(frame: Any) -> None:
     """To the days that the reports are of."""
-    frame.locator("#grid:not([aria-busy])").wait_for()
     frame.locator("#range").select_option("30d")
-    frame.locator("#grid:not([aria-busy])").wait_for()
+    frame.locator("#page:not([aria-busy]) #range:has(option[value='30d'][selected])").wait_for()
 
 
 def follow_links(admin: Person) -> None:
@@ -193,7 +193,7 @@ def follow_links(admin: Person) -> None:
     frame.get_by_role("link", name="Report of this run").click()
     frame.get_by_role("heading", name="Report of r2").wait_for()
     admin.page.go_back()
-    frame.locator("#panel h3").first.wait_for()
+    frame.locator("#panel #live").wait_for(state="attached")
     frame.get_by_role("link", name="DAG in Airflow").click()
     admin.page.wait_for_url("**/dags/web**")
 
@@ -215,12 +215,12 @@ def ship_a_window(admin: Person, spark: FakeSpark) -> None:
     earlier(frame)
     open_window(frame, "web", "failed")
     frame.get_by_role("button", name="Ship this window…").click()
-    said = frame.locator("#ask")
+    said = frame.locator("#ship")
     said.get_by_text("The DAG is paused").wait_for()
     said.get_by_role("checkbox", name="near").uncheck()
     said.locator("pre", has_text='"clusters"').wait_for()
     said.get_by_role("button", name="Ship the window").click()
-    said.get_by_role("link", name="Run in Airflow").wait_for()
+    said.get_by_role("link", name="See it in Airflow").wait_for()
     assert admin.api("PATCH", "dags/web", {"is_paused": False}).ok
     (run,) = [run for run in runs_of(admin) if run["run_type"] == "manual"]
     assert run["triggering_user_name"] == "admin"
@@ -232,7 +232,7 @@ def ship_a_window(admin: Person, spark: FakeSpark) -> None:
             for call in spark.calls
         )
     )
-    said.get_by_role("link", name="Run in Airflow").click()
+    said.get_by_role("link", name="See it in Airflow").click()
     admin.page.wait_for_url("**/dags/web/runs/manual__**")
     assert {call["step"] for call in spark.calls if call["window"].startswith("2026-11-01T02")} >= {
         "plan",
@@ -253,9 +253,9 @@ def runs_of(admin: Person) -> list[dict[str, Any]]:
 def backfill(admin: Person, spark: FakeSpark) -> None:
     frame = admin.shipments()
     earlier(frame)
-    frame.locator('tr[data-pipeline="web"]').get_by_role("button", name="web", exact=True).click()
+    frame.locator('tr[data-pipeline="web"]').get_by_role("link", name="web", exact=True).click()
     frame.get_by_role("button", name="Backfill these windows…").click()
-    said = frame.locator("#ask")
+    said = frame.locator("#backfill")
     said.get_by_label("First window begins (UTC)").fill("2026-11-01T02:00")
     said.get_by_label("Last window begins (UTC)").fill("2026-11-01T04:00")
     said.get_by_text("3 runs would be made").wait_for()

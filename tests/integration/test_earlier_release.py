@@ -17,7 +17,9 @@ from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.report.results import RunReport
 from shipper.shipments.app import respond
+from shipper.shipments.feed import look
 from tests.data import keep_release as kept
+from tests.samples.shipments import Everything, Page
 
 from .world import account_of
 
@@ -48,24 +50,11 @@ def run(window: str) -> dict[str, Any]:
     return {name: account[name] for name in ("before", "delivered")}
 
 
-class Everybody:
-    """May see all there is."""
-
-    def pipelines(self) -> list[str]:
-        return ["kept"]
-
-    def may_see(self, pipeline: str) -> bool:
-        return True
-
-    may_read_reports = may_run = may_see
-
-
 def test_its_ledger_is_continued_and_its_results_are_shown(bootstrap: str) -> None:
     index = kept.ROOT / "runs" / "shipments.sqlite"
-    asked = {"start": "2026-11-01T06:00Z", "end": "2026-11-01T08:00Z"}
-    shown = respond(index, "api/grid", asked, Everybody(), config_dir=kept.ROOT / "config")
-    [row] = json.loads(shown.body)["pipelines"]
-    assert row["pipeline"] == "kept"
+    look(kept.ROOT / "config")
+    shown = respond(index, "shipments", {}, Everything(), config_dir=kept.ROOT / "config")
+    assert Page(shown.body).rows == ["kept"]
     listed = kept.shipper("list", "--json")
     assert listed.returncode == 0, listed.stderr
     [pipeline] = json.loads(listed.stdout)["pipelines"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shipper.report.results import RunReport
+from shipper.shipments.feed import look
 from shipper.shipments.index import Index
 from tests.integration.world import World
 
@@ -87,7 +88,9 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: 
     with Index(world.root / "runs" / "shipments.sqlite") as index:
         assert [(one.pipeline, one.key) for one in index.pipelines()] == [(newest, world.name)]
         assert index.db.execute("SELECT DISTINCT pipeline FROM runs").fetchall() == [(newest,)]
-    for command in (["index", "--anew"], ["ledger", "verify", newest], ["list"]):
+    (world.root / "runs" / "shipments.sqlite").unlink()
+    look(world.root / "config")
+    for command in (["ledger", "verify", newest], ["list"]):
         done = world.shipper(*command)
         assert done.returncode == 0, done.stderr[-4000:]
     with Index(world.root / "runs" / "shipments.sqlite") as index:

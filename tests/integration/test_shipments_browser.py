@@ -6,14 +6,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from shipper.report.page import render
-from shipper.shipments.server import Server
 from tests.browser import CHROMIUM
 from tests.samples import reports
 from tests.samples.shipments import (
@@ -46,18 +44,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def server(world: World) -> Iterator[Server]:
-    yield from served(world.index)
-
-
-def served(index: Path) -> Iterator[Server]:
-    with serving(index) as server:
-        yield server
+def url(world: World) -> Iterator[str]:
+    with serving(world.index) as url:
+        yield url
 
 
 @pytest.fixture
-def page(browser: Any, server: Server) -> Iterator[Any]:
-    yield from opened(browser, f"{server.url}#{DAY}")
+def page(browser: Any, url: str) -> Iterator[Any]:
+    yield from opened(browser, f"{url}?{DAY}")
 
 
 def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
@@ -102,39 +96,30 @@ def strip(page: Any, pipeline: str) -> Any:
     return page.locator(f'tr[data-pipeline="{pipeline}"] .strip')
 
 
-def pixels(page: Any, pipeline: str) -> set[str]:
-    """The colours that a row of windows is painted in, by their custom properties."""
-    found: list[str] = strip(page, pipeline).evaluate(
-        """strip => {
-          const canvas = strip.firstChild, data = canvas.getContext("2d").getImageData(0, canvas.height - 3, canvas.width, 1).data;
-          const style = getComputedStyle(document.documentElement), found = new Set();
-          const hex = (i) => "#" + [0, 1, 2].map((n) => data[i + n].toString(16).padStart(2, "0")).join("");
-          for (const name of ["shipped", "failed", "blocked", "missing", "shipping", "waiting"])
-            for (let i = 0; i < data.length; i += 4)
-              if (data[i + 3] && hex(i) === style.getPropertyValue("--" + name).trim()) { found.add(name); break; }
-          return [...found];
-        }"""  # noqa: E501
-    )
-    return set(found)
+def drawn(page: Any, pipeline: str) -> set[str]:
+    """The states of the windows that a row is drawn with."""
+    lines = strip(page, pipeline).locator("path").all()
+    return {line.get_attribute("class") for line in lines if line.bounding_box()["width"] > 0}
 
 
 def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(page: Any) -> None:
     assert names(page) == ["web", "edge", "billing_events", "audit"]
     assert page.inner_text("#sum") == "4 pipelines · 2026-11-01 01:00 – 2026-11-02 01:00 UTC"
-    look = page.locator('tr[data-pipeline="web"]').get_by_role("button").nth(1)
+    look = page.locator('tr[data-pipeline="web"]').get_by_role("link").nth(1)
     assert look.get_attribute("aria-label") == "1 failed, 1 blocked by gate, 1 missing"
-    wait_for(page, "document.querySelectorAll('canvas')[3].width > 300")
-    assert pixels(page, "web") == {"shipped", "failed", "blocked", "missing"}
-    assert pixels(page, "edge") == {"shipped", "missing"}
-    assert pixels(page, "audit") == {"shipped", "shipping"}
+    assert drawn(page, "web") == {"shipped", "failed", "blocked", "missing"}
+    assert drawn(page, "edge") == {"shipped", "missing"}
+    assert drawn(page, "audit") == {"shipped", "shipping"}
+    colours = page.evaluate(
+        "[...document.querySelectorAll('.strip path')].map(one => getComputedStyle(one).stroke)"
+    )
+    assert len(set(colours)) == 5
+    assert "none" not in colours
 
 
 def counts(page: Any) -> list[str]:
     """The line of counts at the top, from left to right."""
-    found: list[str] = page.evaluate(
-        "[...document.querySelectorAll('#counts button:not([hidden])')].map(one => one.textContent)"
-    )
-    return found
+    return [" ".join(one.inner_text().split()) for one in page.locator("#counts a").all()]
 
 
 def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) -> None:
@@ -156,22 +141,29 @@ def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) ->
         == f"rgb({', '.join(str(int(red[i : i + 2], 16)) for i in (1, 3, 5))})"
     )
     missing.click()
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 3")
     assert names(page) == ["web", "edge", "billing_events"]
-    assert missing.get_attribute("aria-pressed") == "true"
+    assert missing.get_attribute("aria-current") == "true"
     assert "show=missing" in page.url
     assert len(counts(page)) == 5, "the others can still be chosen"
     failed.click()
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 1")
     assert names(page) == ["web"]
     failed.click()
-    assert len(names(page)) == 4
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 4")
 
 
 def test_rows_are_searched_and_sorted(page: Any) -> None:
-    page.fill("#q", "BILL")
+    page.focus("#q")
+    page.keyboard.type("BILL")
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 1")
     assert names(page) == ["billing_events"]
     assert page.inner_text("#sum").startswith("1 of 4 pipelines")
+    assert page.evaluate("document.activeElement.id") == "q", "one may type on"
     page.fill("#q", "")
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 4")
     page.select_option("#sort", "name")
+    wait_for(page, "document.querySelector('#rows tr').dataset.pipeline === 'audit'")
     assert names(page) == ["audit", "billing_events", "edge", "web"]
     page.select_option("#cluster", "far")
     wait_for(page, "document.querySelectorAll('#rows tr').length === 3")
@@ -186,6 +178,7 @@ def test_the_address_is_the_state(page: Any) -> None:
     """Back, Forward and an address that somebody changes do what they say, without a reload."""
     page.evaluate("document.loadedOnce = true")
     page.locator('#counts [data-state="failed"]').click()
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 1")
     strip(page, "web").press("Home")
     strip(page, "web").press("Enter")
     page.wait_for_selector("#panel table")
@@ -198,13 +191,15 @@ def test_the_address_is_the_state(page: Any) -> None:
     wait_for(page, "document.querySelectorAll('#rows tr').length === 1")
     page.go_forward()
     page.wait_for_selector("#panel table")
-    page.evaluate(f"location.hash = '{DAY}&q=bill&sort=name&list=billing_events'")
-    wait_for(page, "document.getElementById('panel-title').textContent === 'billing_events'")
     page.keyboard.press("Escape")
-    wait_for(page, "document.querySelector('#rows tr').dataset.pipeline === 'billing_events'")
-    assert names(page) == ["billing_events"]
-    assert (page.input_value("#q"), page.input_value("#sort")) == ("bill", "name")
-    wait_for(page, "!location.hash.includes('list=')")
+    page.wait_for_selector("#panel", state="hidden")
+    assert "window=" not in page.url
+    page.get_by_role("link", name="web", exact=True).click()
+    wait_for(page, "document.getElementById('panel-title')?.textContent === 'web'")
+    assert "list=web" in page.url
+    page.get_by_role("link", name="Close").click()
+    page.wait_for_selector("#panel", state="hidden")
+    assert "list=" not in page.url
     assert page.evaluate("document.loadedOnce")
 
 
@@ -212,7 +207,8 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
     box = strip(page, "web").bounding_box()
     x = box["width"] * (10.5 - LAST_HOUR + 24) / 24
     strip(page, "web").hover(position={"x": x, "y": 10})
-    assert page.inner_text("#tip") == "web · 2026-11-01 10:00 – 11:00 UTC · failed"
+    page.wait_for_selector("#tip:not([hidden])")
+    assert page.inner_text("#tip") == "web · 2026-11-01 10:00 – 11:00 UTC: failed"
     strip(page, "web").click(position={"x": x, "y": 10})
     page.wait_for_selector("#panel h3")
     text = page.inner_text("#panel")
@@ -232,7 +228,7 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
     with page.context.expect_page() as report:
         page.click("text=Report of this run")
     assert report.value.inner_text("h1") == "Report of r2"
-    page.get_by_role("button", name="r1", exact=True).click()
+    page.get_by_role("link", name="r1", exact=True).click()
     wait_for(page, "document.getElementById('panel-title').textContent.includes('run r1')")
     assert "run=r1" in page.url
     page.keyboard.press("Escape")
@@ -240,6 +236,7 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
 
 
 def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
+    strip(page, "audit").focus()
     strip(page, "audit").press("Enter")
     page.wait_for_selector("#live progress")
     assert (
@@ -254,13 +251,54 @@ def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
     page.keyboard.press("Escape")
 
 
-def test_an_address_from_outside_opens_its_window(browser: Any, server: Server) -> None:
+def test_an_address_from_outside_opens_its_window(browser: Any, url: str) -> None:
     """A notice's link has the window in the query, which a login keeps."""
     asked = {"dag_id": "web", "window": "web 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z"}
-    for page in opened(browser, f"{server.url}?{urlencode(asked)}"):
-        page.wait_for_selector("#panel[open] h3")
+    for page in opened(browser, f"{url}?{urlencode(asked)}"):
+        page.wait_for_selector("#panel:modal h3")
         assert "10:00" in page.inner_text("#panel-title")
         assert "dag_id" not in page.url
+        assert names(page) == ["web"]
+
+
+def test_without_scripts_the_page_can_be_read(browser: Any, url: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{url}?{DAY}")
+    assert page.locator("#rows tr").count() == 4
+    page.get_by_role("link", name="web", exact=True).click()
+    page.get_by_role("link", name="2026-11-01 10:00").click()
+    assert "far does not answer" in page.inner_text("#panel")
+    page.get_by_role("link", name="Close").click()
+    page.get_by_role("link", name="near").click()
+    assert "Cluster near" in page.inner_text("#panel")
+    context.close()
+
+
+def test_a_stretch_is_zoomed_into_by_dragging_and_by_keyboard(page: Any) -> None:
+    box = strip(page, "web").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 10, steps=5)
+    page.mouse.up()
+    wait_for(page, "document.getElementById('whole')")
+    first, last = (int(page.get_attribute("#rows", f"data-{end}")) for end in ("start", "end"))
+    assert abs(first - seconds(7)) <= 240
+    assert abs(last - seconds(13)) <= 240
+    strip(page, "web").focus()
+    page.keyboard.press("+")
+    wait_for(page, f"document.getElementById('rows').dataset.start !== '{first}'")
+    shorter = int(page.get_attribute("#rows", "data-end")) - int(
+        page.get_attribute("#rows", "data-start")
+    )
+    assert abs(shorter - (last - first) / 2) <= 120
+    page.keyboard.press("0")
+    wait_for(page, "!document.getElementById('whole')")
+
+
+def settle(page: Any) -> None:
+    """Until all keys are served."""
+    page.evaluate("new Promise(done => setTimeout(done, 50)).then(() => served)")
 
 
 def test_everything_can_be_done_by_keyboard(page: Any) -> None:
@@ -273,17 +311,22 @@ def test_everything_can_be_done_by_keyboard(page: Any) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of web"
     for _ in range(3):
         page.keyboard.press("ArrowDown")
+    settle(page)
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of audit"
+    settle(page)
     assert page.evaluate(said) == "2026-11-02 00:00 – 01:00 UTC: shipping now"
     for _ in range(3):
         page.keyboard.press("ArrowUp")
     page.keyboard.press("p")
     page.keyboard.press("p")
     page.keyboard.press("p")
+    settle(page)
     assert page.evaluate(said) == "2026-11-01 10:00 – 11:00 UTC: failed"
     page.keyboard.press("ArrowRight")
+    settle(page)
     assert page.evaluate(said) == "2026-11-01 11:00 – 12:00 UTC: shipped"
     page.keyboard.press("n")
+    settle(page)
     assert page.evaluate(said) == "2026-11-01 12:00 – 13:00 UTC: blocked by gate"
     page.keyboard.press("Enter")
     page.wait_for_selector("#panel h3")
@@ -332,11 +375,11 @@ def contrast(page: Any, foreground: str, background: str) -> float:
     ("scheme", "width"), [("light", 360), ("dark", 300)], ids=["light", "dark, in Airflow's frame"]
 )
 def test_a_phone_shows_it_without_scrolling_sideways(
-    browser: Any, server: Server, scheme: str, width: int
+    browser: Any, url: str, scheme: str, width: int
 ) -> None:
     for page in opened(
         browser,
-        f"{server.url}#{DAY}",
+        f"{url}?{DAY}",
         viewport={"width": width, "height": 740},
         color_scheme=scheme,
         has_touch=True,

@@ -4,7 +4,6 @@ ledger's commits and the schedule say."""
 from __future__ import annotations
 
 import datetime as dt
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,11 +28,9 @@ from shipper.report.results import (
     TopicAccount,
 )
 from shipper.shipments import app
-from shipper.shipments.app import respond
 from shipper.shipments.feed import begin, feed
-from shipper.shipments.server import Everything
 from shipper.windows.window import Window
-from tests.samples.shipments import START, World, at, seconds
+from tests.samples.shipments import START, World, at, seconds, windows_of
 
 TICKS, LOOKBACK, WITHIN = 5, 3, dt.timedelta(minutes=50)
 MINUTE = dt.timedelta(minutes=1)
@@ -393,22 +390,15 @@ class History:
         return "waiting" if self.now < window.end + WITHIN else "missing"
 
     def shown(self) -> list[str]:
-        query = {"start": at(0).isoformat(), "end": at(TICKS).isoformat()}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(app, "_now", lambda: int(self.now.timestamp()))
-            found = json.loads(respond(self.world.index, "api/grid", query, Everything()).body)
-        (row,) = [row for row in found["pipelines"] if row["pipeline"] == NAME]
-        cells = [
-            (start + i * step, step, found["states"][state])
-            for start, step, many, state in row["segments"]
-            for i in range(many)
-        ]
+            windows = windows_of(self.world.index, NAME, seconds(0), seconds(TICKS))
         painted = ["never"] * TICKS
-        for start, step, state in sorted(
-            cells, key=lambda cell: -cell[1]
+        for start, end, state in sorted(
+            windows, key=lambda window: window[0] - window[1]
         ):  # a shorter window lies above a longer one
             for tick in range(TICKS):
-                painted[tick] = state if start <= seconds(tick) < start + step else painted[tick]
+                painted[tick] = state if start <= seconds(tick) < end else painted[tick]
         return painted
 
 

@@ -64,9 +64,9 @@ def _picture_of_shipments(browser: Browser, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
         invented_index(path, _windows(begin), begin)
-        with serving(path) as server:
+        with serving(path) as url:
             page = browser.new_page(viewport={"width": 1200, "height": 420}, color_scheme="light")
-            page.goto(f"{server.url}#range=3d")
+            page.goto(f"{url}?range=3d")
             page.wait_for_selector("#rows tr")
             page.wait_for_timeout(500)
             page.screenshot(path=target)

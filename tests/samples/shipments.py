@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import http.server
 import random
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from html.parser import HTMLParser
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
@@ -27,10 +31,10 @@ from shipper.report.results import (
 )
 from shipper.report.run_folder import RunFolder
 from shipper.report.standing import SHIPPED, STATES
+from shipper.shipments.app import respond
 from shipper.shipments.feed import feed
 from shipper.shipments.index import ALL, CODES, Index
 from shipper.shipments.outcomes import outcomes
-from shipper.shipments.server import Server
 from shipper.windows.window import Window
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -275,10 +279,10 @@ def invented_index(
                 settle,
                 None,
                 name,
+                None,
             )
-            index.db.execute(
-                "INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", about
-            )
+            values = ", ".join("?" * len(about))
+            index.db.execute(f"INSERT INTO pipelines VALUES ({values})", about)
             if due:
                 index.db.executemany(
                     "INSERT INTO beginnings VALUES (?, ?, ?)",
@@ -371,14 +375,101 @@ def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> N
     folder.write_text("plan.json", "{}")
 
 
+class Everything:
+    """Rights to see all, and to run what a test says."""
+
+    def __init__(self, *, may_run: bool = False) -> None:
+        self._may_run = may_run
+
+    def pipelines(self) -> None:
+        return None
+
+    def may_see(self, pipeline: str) -> bool:
+        return True
+
+    def may_read_reports(self, pipeline: str) -> bool:
+        return True
+
+    def may_see_runs(self, pipeline: str) -> bool:
+        return True
+
+    def may_run(self, pipeline: str) -> bool:
+        return self._may_run
+
+
 @contextlib.contextmanager
-def serving(index: Path) -> Iterator[Server]:
-    """The page of an index, served on loopback while the ``with`` block runs."""
-    server = Server(index, 0)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join(10)
+def serving(index: Path, *, may_run: bool = False) -> Iterator[str]:
+    """Serve the page of an index on loopback, as Airflow does to a person who sees everything.
+    Yields its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            query = dict(parse_qsl(asked.query))
+            found = respond(index, unquote(asked.path[1:]), query, Everything(may_run=may_run))
+            self.send_response(found.status)
+            for name, value in {**found.headers, "Content-Length": str(len(found.body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(found.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/shipments"
+        finally:
+            server.shutdown()
+
+
+class Page(HTMLParser):
+    """What a drawn part of the page holds: its rows, links and words."""
+
+    def __init__(self, body: bytes | str) -> None:
+        super().__init__()
+        self.rows: list[str] = []
+        self.links: list[tuple[str, dict[str, str]]] = []
+        """Words and attributes of each."""
+        self.ids: dict[str, dict[str, str]] = {}
+        self.states: list[str] = []
+        self._words: list[str] = []
+        self._link: tuple[int, dict[str, str]] | None = None
+        self.feed(body if isinstance(body, str) else body.decode())
+        self.text = " ".join(" ".join(self._words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        self.ids |= {said["id"]: said} if "id" in said else {}
+        self.rows += [said["data-pipeline"]] if "data-pipeline" in said else []
+        kind, _, state = said.get("class", "").partition(" ")
+        self.states += [state] if kind == "state" else []
+        if tag == "a":
+            self._link = len(self._words), said
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a" and self._link:
+            first, said = self._link
+            self.links.append((" ".join(" ".join(self._words[first:]).split()), said))
+
+    def handle_data(self, data: str) -> None:
+        self._words.append(data)
+
+    def windows(self) -> list[tuple[int, int, str]]:
+        """Begin, end and state of the windows of a row, as `windows` lists them."""
+        return [
+            (int(one["data-start"]), int(one["data-end"]), one["class"]) for _, one in self.links
+        ]
+
+
+def windows_of(
+    index: Path, name: str, start: int, end: int, cluster: str = "", **more: Any
+) -> list[tuple[int, int, str]]:
+    """Begin, end and state of a pipeline's windows in a stretch, as the page lists them."""
+    query = {"of": name, "first": str(start), "last": str(end), "cluster": cluster}
+    found = respond(index, "windows", query, Everything(), **more)
+    assert found.status == HTTPStatus.OK, found.body
+    return Page(found.body).windows()

@@ -176,14 +176,3 @@ def test_what_is_no_runs_result_stays(past: Past) -> None:
     assert past.prune() > 40
     assert all(path.exists() for path in kept)
     assert past.prune() == 0
-
-
-def test_the_index_command_removes_what_is_too_old(past: Past) -> None:
-    (past.config / "shipper.yaml").write_text("keep: 40d\n")
-    for ago in range(DAYS, 0, -1):
-        past.run(ago, "near", "far")
-    done = CliRunner().invoke(
-        app, ["index", "--json", "--config", str(past.config)], catch_exceptions=False
-    )
-    assert (done.exit_code, json.loads(done.stdout)["pruned"]) == (0, DAYS - 40)
-    assert past.gaps() == []

@@ -12,9 +12,7 @@ from in_process import Command
 from shipper.config.retired import RETIRED
 
 _TO_COME = {
-    "shipper index",
     "shipper quarantine replay",
-    "shipper ui",
 }
 """Rows whose removal has not landed. Take a row out with what it retires."""
 _COMMANDS = sorted(name for name in RETIRED.keys() - _TO_COME if name.startswith("shipper "))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,12 @@ from shipper.driver.context import RunContext
 from shipper.driver.run import run_step
 from shipper.errors import ConfigError
 from shipper.report.run_folder import RunFolder
+from shipper.report.standing import STATES
 from shipper.runner import REPORT
-from shipper.shipments.feed import begin, index_path, rebuild
+from shipper.shipments.feed import begin, index_path, look, look_is_due
 from shipper.shipments.grid import _FINDING, DAY, grid
 from shipper.shipments.index import Index, IndexUnusable
+from shipper.shipments.view import cells
 from shipper.windows.window import Window
 from spark_jobs.engine import SparkEngine
 from tests.samples.shipments import START, World, at, run_report, seconds
@@ -36,29 +37,27 @@ def world(tmp_path: Path) -> World:
     return world
 
 
+def shown(
+    index: Index, start: int, end: int, now: int, cluster: str = "", name: str = "web"
+) -> dict[str, Any]:
+    """The row of a pipeline."""
+    known = [one for one in index.pipelines() if one.pipeline == name]
+    (row,) = grid(index, known, (start, end), now, cluster=cluster)["rows"]
+    return row
+
+
 def states(
     world: World, hours: float, now: float | None = None, cluster: str = "", name: str = "web"
 ) -> list[str]:
-    """Of the first windows, hour by hour, as the grid paints them: what comes later lies above."""
+    """Of the first windows, hour by hour, as the page paints them: what comes later lies above."""
+    at_now = seconds(now if now is not None else hours)
     with Index(world.index) as index:
-        found = grid(
-            index,
-            seconds(0),
-            seconds(hours),
-            seconds(now if now is not None else hours),
-            cluster=cluster,
-        )
+        row = shown(index, seconds(0), seconds(hours), at_now, cluster, name)
     painted = ["never"] * int(hours)
-    (row,) = [row for row in found["pipelines"] if row["pipeline"] == name]
-    cells = [
-        (start + i * step, step, state)
-        for start, step, many, state in row["segments"]
-        for i in range(many)
-    ]
-    for start, step, state in sorted(cells, key=lambda cell: (cell[0], -cell[1])):
-        for hour in range((start - seconds(0)) // 3600, (start + step - seconds(0)) // 3600):
+    for start, end, state in sorted(cells(row["segments"]), key=lambda cell: cell[0] - cell[1]):
+        for hour in range((start - seconds(0)) // 3600, (end - seconds(0)) // 3600):
             if 0 <= hour < hours:
-                painted[hour] = found["states"][state]
+                painted[hour] = STATES[state]
     return painted
 
 
@@ -174,8 +173,8 @@ def test_the_index_is_made_anew_from_the_reports_alone(world: World) -> None:
     world.feed(*reports)
     before = states(world, 6, now=9)
     world.index.unlink()
-    done = rebuild(world.config)
-    assert (done.pipelines, done.runs, done.there, done.problems) == (1, 4, 0, [])
+    done = look(world.config)
+    assert (done.pipelines, done.runs, done.problems) == (1, 4, [])
     assert (
         states(world, 6, now=9)
         == before
@@ -201,7 +200,7 @@ def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: Wor
                 f"SELECT DISTINCT start FROM {table} WHERE pipeline = ?", ("web",)
             ).fetchall()
             assert rows == [(seconds(32 * 24),)], table
-        (row,) = grid(index, seconds(0), seconds(33 * 24), seconds(33 * 24))["pipelines"]
+        row = shown(index, seconds(0), seconds(33 * 24), seconds(33 * 24))
     assert min(start for start, *_ in row["segments"]) >= seconds(24)
 
 
@@ -215,30 +214,67 @@ def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
         world.feed(run_report(0))
 
 
-def test_an_index_of_another_version_is_named_with_the_remedy_and_the_next_one_is_whole(
-    world: World,
-) -> None:
-    world.feed(run_report(0))
+def test_an_index_of_another_version_is_made_again(world: World) -> None:
+    world.feed(world.report(0))
     with sqlite3.connect(world.index) as db:
         db.execute("PRAGMA user_version = 1")
-    for make in (False, True):
-        with pytest.raises(
-            IndexUnusable,
-            match=r"another version of shipper.*SHIP-901",
-        ):
-            Index(world.index, make=make)
-    world.index.unlink()
-    world.feed(run_report(0))
+        db.execute("ALTER TABLE ships DROP COLUMN ledger")
+    with pytest.raises(IndexUnusable, match="SHIP-901"):
+        Index(world.index)
+    assert look(world.config).runs == 1
     with Index(world.index) as index:
-        assert index.db.execute("SELECT count(*) FROM ships").fetchone() != (0,)
+        assert index.db.execute("SELECT ledger FROM ships").fetchone() == (0,)
+
+
+def test_the_database_of_another_program_stays_as_it_is(world: World) -> None:
+    world.index.parent.mkdir(exist_ok=True)
+    with sqlite3.connect(world.index) as db:
+        db.execute("CREATE TABLE dag (dag_id TEXT)")
+    with pytest.raises(IndexUnusable, match=r"another program.*SHIP-901"):
+        world.feed(run_report(0))
+    with sqlite3.connect(world.index) as db:
+        assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("dag",)]
+
+
+def test_a_look_finds_what_ran_elsewhere_and_leaves_shipped_windows_to_the_daily_one(
+    world: World,
+) -> None:
+    """Runs on other machines leave their reports in runs_uri alone."""
+    now = seconds(9)
+    assert look_is_due(world.config, now) is True
+    world.report(0, "r1")
+    world.report(1, "r1", failed=("far",))
+    assert look(world.config).runs == 2
+    world.report(0, "r2", after=1, failed=("far",))
+    world.report(1, "r2", after=1)
+    world.report(2, "r1")
+    assert look_is_due(world.config, now + 60) is None
+    assert look_is_due(world.config, now + 300) is False
+    (world.runs / "web" / "20261101T020000Z--20261101T030000Z" / "r0").mkdir()
+    assert look(world.config, whole=False).runs == 2
+    assert states(world, 3) == ["shipped", "shipped", "shipped"]
+    assert look(world.config, whole=True).runs == 1
+    assert states(world, 3) == ["failed", "shipped", "shipped"]
+    with Index(world.index) as index:
+        (whole,) = index.db.execute("SELECT whole FROM looked").fetchone()
+    assert look_is_due(world.config, whole + 80_000) is False
+    assert look_is_due(world.config, whole + 90_000) is True
+
+
+def test_a_report_that_cannot_be_read_is_named_and_the_others_are_read(world: World) -> None:
+    world.report(0)
+    world.report(1)
+    window = "20261101T000000Z--20261101T010000Z"
+    (world.runs / "web" / window / "r1" / "report.json").write_text("{}")
+    done = look(world.config)
+    assert (done.runs, [window in problem for problem in done.problems]) == (1, [True])
 
 
 def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) -> None:
     world.feed(*(run_report(hour, failed=("near",) if hour == 5 else ()) for hour in range(8)))
     with Index(world.index) as index:
-        found = grid(index, seconds(2), seconds(7), seconds(8))
-    (row,) = found["pipelines"]
-    codes = {state: code for code, state in enumerate(found["states"])}
+        row = shown(index, seconds(2), seconds(7), seconds(8))
+    codes = {state: code for code, state in enumerate(STATES)}
     assert row["segments"] == [
         [seconds(2), 3600, 3, codes["shipped"]],
         [seconds(5), 3600, 1, codes["failed"]],
@@ -249,59 +285,10 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
     assert START.timestamp() == seconds(0)
 
 
-@pytest.mark.parametrize("most", [1, 3 * 24 * 31])
-def test_answers_that_follow_each_other_hold_what_one_would_hold(
-    world: World, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Runs, windows that nobody ran, one over several days, one under way, and a schedule whose
-    windows lie across the cuts."""
-    world.pipeline("slow")
-    world.write(
-        "pipelines/slow.yaml",
-        (world.config / "pipelines/slow.yaml").read_text().replace("0 * * * *", "30 */7 * * *"),
-    )
-    world.beginning("slow")
-    world.feed(
-        *(run_report(hour) for hour in (0, 1, 2, 30, 70, 71, 130)),
-        run_report(73, hours=20),
-        run_report(2, name="slow"),
-    )
-    with Index(world.index) as index, index.writing():
-        index.begun("web", seconds(95), seconds(99), "under-way", ("near",), seconds(160))
-    with Index(world.index) as index:
-        monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", 10**9)
-        whole = grid(index, seconds(-50), seconds(161.5), seconds(162))
-        monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", most)
-        parts = [grid(index, seconds(-50), seconds(161.5), seconds(162))]
-        while parts[-1]["from"] > seconds(-50):
-            parts.append(grid(index, seconds(-50), parts[-1]["from"], seconds(162)))
-    assert whole["from"] == seconds(-50)
-    assert len(parts) > 1
-    for row in whole["pipelines"]:
-        of_parts = [
-            found
-            for part in parts
-            for found in part["pipelines"]
-            if found["pipeline"] == row["pipeline"]
-        ]
-        assert sorted(cells_of(*of_parts)) == sorted(cells_of(row))
-        assert sum((Counter(found["counts"]) for found in of_parts), Counter()) == Counter(
-            row["counts"]
-        )
-
-
-def cells_of(*rows: dict[str, Any]) -> list[tuple[int, int, int]]:
-    return [
-        (start + i * step, step, state)
-        for row in rows
-        for start, step, many, state in row["segments"]
-        for i in range(many)
-    ]
-
-
 def test_no_answer_holds_more_windows_than_its_bound(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It has the newest of them; of what began before it, windows that reach into it."""
     monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", most := 60_000)
     every_minute = (
         (world.config / "pipelines/web.yaml").read_text().replace("0 * * * *", "*/5 * * * *")
@@ -311,11 +298,11 @@ def test_no_answer_holds_more_windows_than_its_bound(
     world.feed(run_report(0))
     days, end = 40, seconds(40 * 24)
     with Index(world.index) as index:
-        found = grid(index, end - days * DAY, end, end)
-        cells = len(cells_of(*found["pipelines"]))
-        assert found["from"] > end - days * DAY
-        assert cells == (end - found["from"]) // 300
-        assert cells * _FINDING <= most
+        found = grid(index, index.pipelines(), (end - days * DAY, end), end)
+        many = sum(len(cells(row["segments"])) for row in found["rows"])
+        assert found["start"] > end - days * DAY
+        assert many == (end - found["start"]) // 300
+        assert many * _FINDING <= most
 
 
 def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
@@ -358,7 +345,7 @@ def test_a_report_step_that_cannot_write_it_says_so_in_a_line_and_succeeds(
     assert run_step(context_of(world), REPORT, None) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "Shipments" in line]
     assert len(said) == 1
-    assert "does not show this run until `shipper index` has run" in said[0]
+    assert "does not show this run" in said[0]
     assert (Path(context_of(world).folder.path("report.json"))).exists()
 
 
@@ -381,5 +368,5 @@ def test_a_pipeline_whose_schedule_stands_still_is_marked(
                 "web", seconds(hour), seconds(hour + 1), "now", ("near",), seconds(1 + hours)
             )
     with Index(world.index) as index:
-        (row,) = grid(index, seconds(0), seconds(9), seconds(1 + hours))["pipelines"]
+        row = shown(index, seconds(0), seconds(9), seconds(1 + hours))
     assert row["stands_still"] is stands

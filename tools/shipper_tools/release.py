@@ -24,7 +24,7 @@ from pathlib import Path
 from shipper.errors import ShipperError, UsageError
 
 #: What an installation may have.
-_EXTRAS = ("spark", "airflow", "ui", "statsd", "dev")
+_EXTRAS = ("spark", "airflow", "statsd", "dev")
 
 
 def why_not(root: Path, version: str) -> list[str]:
