@@ -11,7 +11,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.rules import suggestion
 from shipper.config.units import parse_rate
 from shipper.report.run_folder import Asked
-from shipper.runner import PLAN, REPORT, Job, JobOptions, step_names
+from shipper.runner import CLOSED_GATE, PLAN, REPORT, Job, JobOptions, step_names
 
 #: Below `runs_uri`. No pipeline can have this name; and what lies here is no run of a window to
 #: anybody who looks for what was shipped.
@@ -19,14 +19,11 @@ DRY_RUNS = "_dry_runs"
 
 
 def skippable(pipeline: Pipeline) -> list[str]:
-    """Return the names of the source gate's checks that a run may skip. A check that sends records
-    to quarantine cannot be skipped: it decides which records a file becomes, and so must be the
-    same in every run."""
-    return list(
-        dict.fromkeys(
-            check.title for check in pipeline.gates.source if check.severity != "quarantine"
-        )
-    )
+    """Return the names of the source gate's checks that a run may skip, and that of a delivery gate
+    that closed in an earlier run. A check that sends records to quarantine cannot be skipped: it
+    decides which records a file becomes, and so must be the same in every run."""
+    checks = [check.title for check in pipeline.gates.source if check.severity != "quarantine"]
+    return list(dict.fromkeys([*checks, CLOSED_GATE]))
 
 
 def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
@@ -37,7 +34,7 @@ def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:
         (
             asked.skip_checks,
             skippable(pipeline),
-            "has no check of the source gate that can be skipped by the name",
+            "has no check that can be skipped by the name",
         ),
     ):
         if unknown := [name for name in names if name not in there]:
@@ -65,7 +62,7 @@ def _not_together(asked: JobOptions) -> str | None:
         )
     if asked.skip_checks and not _says(asked.skip_reason):
         return (
-            f"skipping the source checks {', '.join(asked.skip_checks)} needs a reason. Give it "
+            f"skipping the checks {', '.join(asked.skip_checks)} needs a reason. Give it "
             "in `skip_reason`"
         )
     if _says(asked.skip_reason) and not asked.skip_checks:

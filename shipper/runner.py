@@ -52,6 +52,9 @@ SAMPLES = "samples"
 _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP = "plan", "gate_source", "ship"
 GATE_DELIVERY, REPORT = "gate_delivery", "report"
+#: Name by which a run opens a delivery gate of its window that closed in an earlier run, among the
+#: checks that it may skip.
+CLOSED_GATE = "closed_delivery_gate"
 #: Pseudo-step: shows what lines would become.
 PREVIEW = "preview"
 #: Pseudo-step: judges whether repaired records may leave quarantine.
@@ -118,8 +121,9 @@ class JobOptions:
     )
     skip_checks: tuple[str, ...] = _option(
         (),
-        "skip these checks of the source gate in this run. Needs a reason. Checks of the "
-        "delivery gate are never skipped",
+        "skip these checks of the source gate in this run. Needs a reason. "
+        f"`{CLOSED_GATE}` opens a delivery gate of the window that closed in an earlier run. Other "
+        "checks of the delivery gate are never skipped",
     )
     skip_reason: str | None = _option(None, "reason for skipping checks, for the report")
     plan_only: bool = _option(

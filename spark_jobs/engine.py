@@ -197,8 +197,8 @@ class SparkEngine(Engine):
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         return listing.look_for(self._hadoop, paths)
 
-    def take_sample(self, plan: PlanResult) -> None:
-        listing.take_sample(self._hadoop, plan, self._pipeline)
+    def take_sample(self, plan: PlanResult) -> str:
+        return listing.take_sample(self._hadoop, plan, self._pipeline)
 
     def source_requests(self) -> dict[str, int]:
         spark = self._session

@@ -242,20 +242,24 @@ def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
     return looked
 
 
-def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> None:
+def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> str:
     """Note the ratio of compression at the beginning of a few files, and whether there is a long
-    line. A file that cannot be read is left out."""
+    line. A file that cannot be read is left out. Return why none could be read; empty if one
+    could, or none has bytes."""
     source, codec, files = pipeline.source, pipeline.delivery.compression, plan.files
     chosen = [
         PlannedFile(**vars(file))
         for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]
     ]
     look_at(hadoop, chosen, source)
-    heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES)
+    heads = list(_heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES))
     found = [head for head in heads if isinstance(head, bytes)]
     size = sum(len(head) for head in found)
     if size == 0:
-        return
+        faults = [file.problem for file in chosen if file.problem]
+        return next(
+            iter([*faults, *(head.why for head in heads if not isinstance(head, bytes))]), ""
+        )
     import pyarrow as pa
 
     packed_size = (
@@ -272,6 +276,7 @@ def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> None:
         for record in (head.split(ends) if ends else [head])
     )
     plan.sample_ratio = size / packed_size
+    return ""
 
 
 def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:

@@ -106,6 +106,7 @@ def show(
             for of_path in present.of(read):
                 inventory.add(of_path.chosen(is_wanted), ledger.pipeline.key)
             document = _document(ledger, read, inventory, files=files)
+            document["gone"] = _why_gone(ledger)
             if as_json:
                 rows = map(_chunk, filter(is_wanted, chain.from_iterable(entries(read))))
                 _write_member(documents, ledger.cluster.name, document, rows)
@@ -114,10 +115,21 @@ def show(
             _print_inventory(document)
             for finding in present.findings():
                 err.say(f"{finding.where} {finding.text}", "red")
+            if document["gone"]:
+                err.say(document["gone"], "red")
         if as_json:
             documents.write("}\n" if documents.tell() else "{}\n")
             documents.seek(0)
             shutil.copyfileobj(documents, sys.stdout)
+
+
+def _why_gone(ledger: OpenLedger) -> str | None:
+    """Return why this is not the ledger with which the pipeline has shipped; None if it is."""
+    try:
+        ledger.check_identity()
+    except LedgerGone as gone:
+        return gone.message
+    return None
 
 
 def _lies_in(text: str, window: Window) -> bool:
@@ -272,10 +284,8 @@ def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Le
     topics = ledger.client.topics()
     damaged = damage(ledger.log)
     found: list[LedgerFinding] = [_damage_finding(one) for one in damaged]
-    try:
-        ledger.check_identity()
-    except LedgerGone as gone:
-        found.append(LedgerFinding("wrong", "ledger", ledger.log.topic, gone.message))
+    if gone := _why_gone(ledger):
+        found.append(LedgerFinding("wrong", "ledger", ledger.log.topic, gone))
     if damaged:
         ledger.log = ledger.log.ignoring(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)

@@ -36,17 +36,18 @@ class OpenLedger:
     def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
         return self.log.look(ask_files(), wait_seconds)
 
-    def check_identity(self) -> None:
+    def check_identity(self, *, exists: bool = True) -> None:
         """Raise LedgerGone if this is not the ledger with which the pipeline has shipped, since
-        earlier deliveries are missing in it."""
-        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists=True)
+        earlier deliveries are missing in it. ``exists``: True if there is such a topic."""
+        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists)
 
     def split_starts(self, file: FileId) -> range:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
 
 
 def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
-    """Open the ledgers. Raises UsageError, ConfigError, ClusterError."""
+    """Open the ledgers. Raises UsageError, ConfigError, ClusterError, and LedgerGone for one that
+    does not exist any more."""
     pipeline = load_pipeline(config, name)
     check_clusters(pipeline, [cluster_name] if cluster_name else [])
     found = []
@@ -56,14 +57,15 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), pipeline.key, chosen)
         log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
         log.lies_at(None, pipeline.source.formerly)
+        ledger = OpenLedger(pipeline, cluster, client, folder, log)
         if not log.exists():
+            ledger.check_identity(exists=False)
             raise ClusterError(
                 f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} does not "
-                "exist. Either nothing was ever shipped, or the topic was deleted, or this "
-                "user may not see it.",
+                "exist. Either nothing was ever shipped, or this user may not see the topic.",
                 code="SHIP-506",
             )
-        found.append(OpenLedger(pipeline, cluster, client, folder, log))
+        found.append(ledger)
     return found
 
 

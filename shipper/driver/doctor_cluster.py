@@ -248,7 +248,9 @@ class ExaminedCluster(Examined):
         if isinstance(said, KafkaFault):
             if not said.name.startswith("UNKNOWN_TOPIC"):
                 yield self._absent(right, said)
-            elif self.cluster.ledger.create:
+                return
+            self._ledger_identity()[1].check(exists=False)
+            if self.cluster.ledger.create:
                 yield self._may_create(right)
             else:
                 yield failed(
@@ -259,15 +261,12 @@ class ExaminedCluster(Examined):
         if lacking := [each for each in right.operations if each not in {*said, "Create"}]:
             yield self._lacks(right, lacking)
             return
-        folder = LedgerFolder(
-            resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name
-        )
-        ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
+        ledger, identity = self._ledger_identity()
         beside = self.client.allowed(list(self.of.needed_topics())).items()
         readable = [name for name, said in beside if "DescribeConfigs" in _granted(said)]
         facts = self.client.facts([topic, *readable])
         exists = ledger.exists_by(facts)
-        LedgerIdentity(ledger, folder, new_ledger=False).check(exists)
+        identity.check(exists)
         weaknesses = ledger.weaknesses()
         for fault in weaknesses:
             yield warning(fault, "make the ledger as durable as the topics that it accounts for")
@@ -276,6 +275,13 @@ class ExaminedCluster(Examined):
             yield ok(
                 f"{topic}: {found.replication} replicas, min.insync.replicas={found.min_insync}"
             )
+
+    def _ledger_identity(self) -> tuple[LedgerLog, LedgerIdentity]:
+        folder = LedgerFolder(
+            resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name
+        )
+        ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
+        return ledger, LedgerIdentity(ledger, folder, new_ledger=False)
 
     def _may_create(self, right: Right) -> Finding:
         missing = f"the ledger topic {right.name} does not exist yet"

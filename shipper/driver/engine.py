@@ -99,6 +99,8 @@ class Scan:
     reports: list[PieceReport] = field(default_factory=list)
     """Reports of the reader on each split that it read to an end, good or bad."""
     error: ShipperError | None = None
+    are_receipts_lost: bool = False
+    """True if the job ended with an error: tasks that were under way left no receipt."""
 
     @property
     def records(self) -> int:
@@ -181,8 +183,9 @@ class Engine(Protocol):
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         """Return the present file at each path. Raises SourceUnreachable."""
 
-    def take_sample(self, plan: PlanResult) -> None:
-        """Look at the beginning of a few files, and note what the plan says of a sample."""
+    def take_sample(self, plan: PlanResult) -> str:
+        """Look at the beginning of a few files, and note what the plan says of a sample. Return why
+        none of them could be read; empty if one could."""
 
     def source_requests(self) -> Mapping[str, int]:
         """Return how often an object store was asked since the last call, by kind (`LIST`, `HEAD`,

@@ -8,6 +8,7 @@ from shipper.config.checks import ListingCheck
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import asks_spark
 from shipper.driver.gate import close_if_needed
+from shipper.driver.unreadable import cannot_be_read
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult
 from shipper.runner import GATE_SOURCE, PLAN
@@ -53,6 +54,9 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
         # The window is right. Late files of other windows are still looked into.
         checks = tuple(check for check in checks if not isinstance(check, ListingCheck))
     left = _readable(context, planned)
+    unread = [file for file in planned.own_files if file.left and file.problem]
+    if not left and unread and not _goes_to_quarantine(context, unread):
+        raise cannot_be_read(unread, "Nothing was sent.")
     nothing_left = not left and (planned.files or may_be_empty)
     if nothing_left or not checks:
         result.status = "skipped"
@@ -70,6 +74,13 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     )
     looked = not any(file.problem and file.passing for file in left)
     return close_if_needed(result, "before the ship: nothing was sent", looked=looked)
+
+
+def _goes_to_quarantine(context: RunContext, files: list[PlannedFile]) -> bool:
+    """Return True if the ship deals with these files, which cannot be read."""
+    return context.pipeline.source.on_unreadable == "quarantine" and not any(
+        file.passing for file in files
+    )
 
 
 def _readable(context: RunContext, planned: PlanResult) -> list[PlannedFile]:

@@ -323,12 +323,19 @@ def _ask_clusters(
     _leave_out_doubtful(result, asked)
     _note_left(result, asked)
     _refuse_unreadable(context, result)
+    unread = ""
     if any(file.left for file in result.files):
         if context.ships:
             context.engine.begin()
         with context.phases("looking into files"):
-            context.engine.take_sample(result)
+            unread = context.engine.take_sample(result)
     result.clusters = of_each(AskedCluster.result, asked)
+    for cluster in result.clusters:
+        if unread and cluster.left_files:
+            cluster.warnings.append(
+                f"None of the files that were sampled could be read: {unread}. The plan knows "
+                "nothing of their content, and nothing can be shipped while this lasts."
+            )
     _note_missing(context, result, asked)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):

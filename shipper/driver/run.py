@@ -16,6 +16,7 @@ from shipper.report.account import RunStep, first_failure
 from shipper.report.gaps import gaps_before
 from shipper.report.horizon import prune
 from shipper.report.late import fresh_until
+from shipper.report.markup import words
 from shipper.report.message import details, summary
 from shipper.report.past_runs import looked_at_once, past_runs
 from shipper.report.phases import Phases
@@ -60,6 +61,8 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
             continue
         if not any(each.partition(":")[0] in _WITH_SPARK for each in steps[place:]):
             context.engine.begin_to_stop()
+        if name == SHIP and not context.brief:
+            _say_who_waits(cluster, steps[place + 1 :])
         try:
             code = run_step(context, name, cluster or None)
         except Stopped:
@@ -72,6 +75,17 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         elif name == PLAN and len(context.clusters) > 1:
             steps[place + 1 :] = _doubtful_last(context, steps[place + 1 :])
     return exit_code
+
+
+def _say_who_waits(cluster: str, later: Sequence[str]) -> None:
+    """Say which clusters wait for the ship to this one: this process has memory for one ship."""
+    found = [step.partition(":")[2] for step in later if step.startswith(f"{SHIP}:")]
+    if found:
+        verb = "wait" if found[1:] else "waits"
+        say(
+            f"{words(found)} {verb} until the ship to {cluster} has ended. A run for each cluster "
+            "(--cluster) waits for no other"
+        )
 
 
 def _doubtful_last(context: RunContext, steps: Sequence[str]) -> list[str]:

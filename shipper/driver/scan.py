@@ -41,6 +41,7 @@ def scan(
         finally:
             stalled = progress.stalled
     except Exception as error:
+        found.are_receipts_lost = True
         found.error = (
             stalled
             or lease.refused

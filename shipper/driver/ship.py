@@ -544,6 +544,7 @@ class ClusterShip:
                 files,
                 long_lines=self._plan.long_lines,
             )
+        self._result.are_receipts_lost |= found.are_receipts_lost
         if first := min(
             (receipt.first_at for receipt in found.receipts if receipt.first_at), default=0.0
         ):
@@ -651,4 +652,11 @@ class ClusterShip:
                 f"There is no timeline, because the ledger could not be read at the end: {error}"
             )
             return
-        self._result.timeline = timeline(committed, self._result.generations)
+        generations = self._result.generations
+        if self._result.are_receipts_lost:
+            self._result.ledger_records = sum(
+                chunk.value.records
+                for chunk in committed
+                if chunk.key.topic and chunk.value.generation in generations
+            )
+        self._result.timeline = timeline(committed, generations)

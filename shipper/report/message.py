@@ -206,6 +206,10 @@ def _ship(result: ShipResult) -> str:
     if measured := measured_rate(result):
         rate += f", {measured}"
     parts = [f"{plural(result.delivered, 'record')}{files} sent{rate}"]
+    if result.are_receipts_lost:
+        held = result.ledger_records
+        known = "could not be asked" if held is None else f"holds {plural(held, 'record')} of it"
+        parts = [f"the number of sent records is unknown; the ledger {known}"]
     if result.late_files:
         late = plural(result.late_records, "record")
         parts.append(f"{late} of these from {plural(result.late_files, 'late file')}")

@@ -79,10 +79,7 @@ def _asked(asked: Asked) -> Iterator[str]:
     if asked.rate_limit:
         yield f"A cap of {asked.rate_limit} to each cluster was asked for."
     if asked.skipped_checks:
-        yield (
-            f"Skipped checks of the source gate, as asked: {', '.join(asked.skipped_checks)}: "
-            f"{asked.skip_reason}"
-        )
+        yield (f"Skipped checks, as asked: {', '.join(asked.skipped_checks)}: {asked.skip_reason}")
 
 
 def _late(ship: ShipResult) -> str:

@@ -250,6 +250,12 @@ class ShipResult(StepResult):
     there."""
     topics: list[TopicAccount] = []
     files: list[FileAccount] = []
+    are_receipts_lost: bool = False
+    """True if tasks ended without a receipt: then the counts by receipts are those of the others,
+    and nobody knows by them how many records were sent."""
+    ledger_records: int | None = None
+    """Records of this ship that the ledger held at its end, asked if receipts are lost. None: not
+    asked, or no answer."""
     ship_seconds: float = 0.0
     """Seconds from the first byte read to the last commit, without Spark's start."""
     task_retries: int = 0

@@ -132,7 +132,7 @@ def _but_asked(report: RunReport) -> str:
         return ""
     said = []
     if checks := report.asked.skipped_checks:
-        said.append(f"without the source check{'s' if checks[1:] else ''} {words(checks)}")
+        said.append(f"without the check{'s' if checks[1:] else ''} {words(checks)}")
     if others := report.asked.other_clusters:
         said.append(f"{words(others)} {'were' if others[1:] else 'was'} left out, as asked")
     return "".join(f"; {text}" for text in said)

@@ -76,6 +76,8 @@ class Reconciliation:
     """Sums of topics; ``partitions`` has those of their partitions."""
     partitions: list[Sum] = field(default_factory=list)
     expired: list[Expired] = field(default_factory=list)
+    ends: Mapping[str, Sequence[int]] | None = None
+    """Topic → per partition, where the read-back ended; None: there was none."""
     read_back_fault: str | None = None
     """Reason why the topics could not be read back."""
     read_back_passing: bool = False

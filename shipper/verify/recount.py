@@ -61,10 +61,13 @@ def look(
     account: Reconciliation,
     reader: ReadBack,
     others: Callable[[], str | None],
+    ends: Mapping[str, Sequence[int]] | None = None,
 ) -> str:
     """Read back, and add the sums to ``account``; fill ``read_back`` of its topics and counts where
     everything was read. Return a description of what was read, for people.
 
+    ``ends``: topic → where its partitions' records of this ship surely end; None: where they end
+    now.
     ``others``, asked after the reading: who else has written to the topics since the ship began, so
     that only *at least as many* can be checked. Raises StepResultError, ClusterError,
     OutcomeUnknown.
@@ -82,7 +85,7 @@ def look(
             code="SHIP-702",
         )
     quarantine = {topic.topic for topic in account.topics if topic.quarantine}
-    ends = reader.ends(lambda name: name in topics)
+    ends = account.ends = ends or reader.ends(lambda name: name in topics)
     found = [
         _partitions(
             topic,

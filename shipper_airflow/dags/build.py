@@ -469,13 +469,9 @@ def _choice(
 
 
 def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
-    """Return the param for skipping checks; none if no check can be skipped."""
-    if not names:
-        return {}
+    """Return the params for skipping checks."""
     return {
-        "skip_checks": _choice(
-            (), names, "Source checks to skip", help_of("skip_checks"), section=_RARE
-        ),
+        "skip_checks": _choice((), names, "Checks to skip", help_of("skip_checks"), section=_RARE),
         "skip_reason": Param(
             None, **word, title="Reason for skipping checks", description=help_of("skip_reason")
         ),

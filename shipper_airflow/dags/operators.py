@@ -471,7 +471,7 @@ def _in_words(asked: JobOptions, run: Mapping[str, Any]) -> str:
         "a dry run: nothing is sent" if asked.plan_only else "",
         f"to {', '.join(asked.to_clusters)} alone" if asked.to_clusters else "",
         f"at most {asked.rate_limit} to each cluster" if asked.rate_limit else "",
-        f"without the source checks {', '.join(asked.skip_checks)}: {run['skip_reason']}"
+        f"without the checks {', '.join(asked.skip_checks)}: {run['skip_reason']}"
         if asked.skip_checks
         else "",
         f"reship: {run['reship_reason']}" if asked.reship else "",

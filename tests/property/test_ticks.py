@@ -202,7 +202,8 @@ class Place:
 
     def look_at(self, files: Sequence[PlannedFile]) -> None: ...
 
-    def take_sample(self, plan: PlanResult) -> None: ...
+    def take_sample(self, plan: PlanResult) -> str:
+        return ""
 
 
 class Note(NamedTuple):

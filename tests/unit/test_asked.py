@@ -50,7 +50,7 @@ def asked(**options: Any) -> JobOptions:
         ({"skip_checks": ("sum_closes",), "skip_reason": "x"}, "files, rows"),
         (
             {"skip_checks": ("matches(value)",), "skip_reason": "x"},
-            "has no check of the source gate that can be skipped",
+            "has no check that can be skipped",
         ),
         ({"skip_checks": ("rows",), "skip_reason": " "}, "Give it in `skip_reason`"),
         ({"skip_reason": "because"}, "no check is skipped"),
@@ -88,7 +88,7 @@ def test_what_can_be_meant_is_no_contradiction() -> None:
 
 
 def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> None:
-    assert skippable(pipeline()) == ["files", "rows", "not_null(value)"]
+    assert skippable(pipeline()) == ["files", "rows", "not_null(value)", "closed_delivery_gate"]
     without = apply_options(
         pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x")
     )

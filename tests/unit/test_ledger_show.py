@@ -41,6 +41,7 @@ def ledger(name: str, read: Any = None) -> Any:
     found = LedgerRecords(FileRecords("web").feed(records), [], Control("web"), 2, 1)
     return SimpleNamespace(
         read=read or (lambda: found),
+        check_identity=lambda: None,
         cluster=SimpleNamespace(name=name),
         pipeline=SimpleNamespace(key="web", name="web"),
         client=SimpleNamespace(present_ids=lambda topics: dict.fromkeys(topics, "id")),

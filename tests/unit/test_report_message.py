@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from shipper.error_codes import GATE_CLOSED, code_of, with_code
-from shipper.report.message import LONGEST, Message, message, one_sentence
+from shipper.report.message import LONGEST, Message, message, one_sentence, summary
 from tests.samples import reports as samples
 
 
@@ -65,3 +65,14 @@ def test_a_closed_gate_is_told_by_its_check_and_the_gates_code() -> None:
 def named(told: Message) -> str | None:
     assert told.step is not None
     return told.step.cluster
+
+
+@pytest.mark.parametrize(("held", "says"), [(3, "3 records"), (None, "not be asked")])
+def test_a_ship_whose_receipts_are_lost_never_says_that_it_sent_nothing(
+    held: int | None, says: str
+) -> None:
+    lost = samples.ship({}, are_receipts_lost=True, ledger_records=held)
+    assert "0 records sent" not in summary(lost)
+    assert says in summary(lost)
+    told = message(samples.report(ships=[lost]))
+    assert "0 records sent" not in " ".join(map(str, vars(told).values()))

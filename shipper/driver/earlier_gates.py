@@ -1,0 +1,242 @@
+"""Delivery gates of the window that closed before: what their ships sent is counted again, and the
+present gate is green only if it agrees now, or a person has opened them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shipper.config.checks import QuarantineRateCheck, ReadBackCheck
+from shipper.config.cluster import Cluster
+from shipper.driver.context import RunContext
+from shipper.driver.judge_delivery import evaluate_delivery
+from shipper.errors import ShipperError, StepResultError, why_system
+from shipper.ledger.inventory import LedgerFigures, figures
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
+from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder, without_pictures
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import (
+    CheckResult,
+    Coverage,
+    DeliveryGateResult,
+    ShipResult,
+    Uncovered,
+)
+from shipper.runner import CLOSED_GATE
+from shipper.verify.readback import ReadBack
+from shipper.verify.reconcile import Reconciliation
+from shipper.verify.recount import look
+
+_LEDGER_WAIT_SECONDS = 60.0
+#: Checks that are made again; of any other the closed gate's own result stands.
+_AGAIN = (ReadBackCheck, QuarantineRateCheck)
+_NAMES_AGAIN = ("read_back", "quarantine_rate", "recreated", "gate")
+
+
+class DeliveryReader:
+    """Reader of what a ship sent, as consumers see it."""
+
+    def __init__(self, cluster: Cluster, context: RunContext, log: LedgerLog) -> None:
+        self._cluster, self._context, self._log = cluster, context, log
+
+    def read_back(
+        self,
+        check: ReadBackCheck,
+        ship: ShipResult,
+        ledger: LedgerFigures,
+        account: Reconciliation,
+        ends: dict[str, list[int]] | None = None,
+    ) -> str:
+        """Read the topics back, and add the findings, or why there are none, to the account. Return
+        a description of the records read. ``ends``: see :func:`shipper.verify.recount.look`."""
+        try:
+            return look(
+                check,
+                self._context.pipeline,
+                ship,
+                ledger,
+                account,
+                ReadBack(self._cluster),
+                lambda: self._others(check, ship, since=ends is None),
+                ends,
+            )
+        except ShipperError as error:
+            account.read_back_fault, account.read_back_passing = error.message, error.retriable
+            return "nothing read back"
+
+    def _others(self, check: ReadBackCheck, ship: ShipResult, *, since: bool) -> str | None:
+        """Return the other producers that may have written to what was read. ``since``: also those
+        that began after the ship. That question comes after the topics were read: any producer that
+        had written by then had announced a generation before."""
+        if check.shared:
+            return "other producers write to these topics (`shared: true`)"
+        if ship.guarantee == "at_least_once":
+            return "records may be there twice (at least once)"
+        control = self._log.look(CONTROL_NOW)
+        if (
+            since
+            and control.generation > ship.generations[-1]
+            and (control.claims() or self._sent_later(ship))
+        ):
+            return "a later run of the pipeline has shipped, or ships, to them"
+        return None
+
+    def _sent_later(self, ship: ShipResult) -> bool:
+        return any(
+            each.key.topic and each.value.records and each.value.generation > ship.generations[-1]
+            for each in self._log.look(ask_committed(ship.chunks_end))
+        )
+
+
+class EarlierGates:
+    """Closed delivery gates of the run's window on one cluster: ``count_again`` → ``remember``."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        cluster: Cluster,
+        log: LedgerLog,
+        planned: PlanResult,
+        shipped: ShipResult,
+    ) -> None:
+        self.reader = DeliveryReader(cluster, context, log)
+        self.scope = ""
+        """Words for the gate's scope."""
+        self._are_kept = False
+        self._context, self._log, self._planned, self._shipped = context, log, planned, shipped
+        self._client = context.connections(cluster.name).client
+        self._files = [file.id for file in planned.files_for(cluster.name)]
+        self._folder = ClosedGatesFolder(context.own_runs_uri, context.pipeline.key, cluster.name)
+
+    def count_again(self, check: ReadBackCheck | None) -> list[CheckResult]:
+        """Return the checks of the earlier gates, made again. Raises ShipperError."""
+        with self._reached():
+            found = self._folder.find(self._context.window)
+        self._are_kept = bool(found)
+        gates = [gate for gate in found if gate.ship.generations != self._shipped.generations]
+        if not gates:
+            return []
+        runs = ", ".join(gate.run_id for gate in gates)
+        if CLOSED_GATE in self._context.skip_checks:
+            self.scope = f"; the closed gate of run {runs} was opened, as asked"
+            return []
+        if self._planned.reship:
+            self.scope = f"; the closed gate of run {runs} is over: its files were sent again"
+            return []
+        self.scope = f"; what run {runs} sent was counted again, since its gate was closed"
+        return [
+            each.model_copy(update={"check": f"run {gate.run_id}: {each.check}"})
+            for gate in gates
+            for each in self._counted_again(gate, check)
+        ]
+
+    def _counted_again(self, gate: ClosedGate, check: ReadBackCheck | None) -> list[CheckResult]:
+        if check is None or gate.ship.ends_before is None:
+            return gate.failed
+        state = self._log.look(
+            ask_state([file.path for file in gate.files]), wait_seconds=_LEDGER_WAIT_SECONDS
+        )
+        gone = self._recreated(gate.ship)
+        ship = _without(gate.ship, gone)
+        ledger = figures(state.chunks, gate.files, ship.generations)
+        account = Reconciliation(
+            [topic.model_copy() for topic in ship.topics],
+            read=ship.read,
+            quarantined=sum(ship.quarantined.values()),
+        )
+        for topic in gone:
+            ledger.sent.pop(topic, None)
+        self.reader.read_back(check, ship, ledger, account, gate.ends)
+        again = [each for each in self._context.pipeline.gates.delivery if isinstance(each, _AGAIN)]
+        kept = [each for each in gate.failed if not each.check.startswith(_NAMES_AGAIN)]
+        return [*kept, *evaluate_delivery(again, account)]
+
+    def _recreated(self, ship: ShipResult) -> set[str]:
+        """Return the topics that were deleted since: a check of its own tells of records that are
+        lost with them. Raises ClusterError."""
+        present = self._client.present_ids(list(ship.topic_ids))
+        return {
+            topic
+            for topic, topic_id in ship.topic_ids.items()
+            if present.get(topic, topic_id) != topic_id
+        }
+
+    def remember(self, result: DeliveryGateResult, account: Reconciliation) -> None:
+        """Keep the gate if it closed over what this run sent; forget the earlier ones if it is
+        open. Raises StepResultError."""
+        if result.status != "failed":
+            if self._are_kept:
+                with self._reached():
+                    self._folder.forget(self._context.window)
+            return
+        failed = [
+            check
+            for check in result.checks
+            if check.severity == "block" and not check.passed and not check.check.startswith("run ")
+        ]
+        ends = (
+            {topic: list(found) for topic, found in account.ends.items()} if account.ends else None
+        )
+        if failed:
+            self._keep(failed, ends)
+
+    def keep_uncompared(self, why: str) -> None:
+        """Keep a gate that could not compare anything. Never raises, since something else has
+        failed."""
+        try:
+            self._keep(
+                [
+                    CheckResult(
+                        check="gate", severity="block", passed=False,
+                        expected="figures that agree", observed=why,
+                    )
+                ],
+                None,
+            )  # fmt: skip
+        except ShipperError:
+            return
+
+    def _keep(self, failed: list[CheckResult], ends: dict[str, list[int]] | None) -> None:
+        sent = self._shipped.ends_before or any(topic.delivered for topic in self._shipped.topics)
+        if not sent or self._context.is_trial:
+            return
+        gate = ClosedGate(
+            at=dt.datetime.now(dt.UTC),
+            ship=without_pictures(self._shipped),
+            files=self._files,
+            ends=ends,
+            failed=failed,
+        )
+        with self._reached():
+            self._folder.add(self._context.window, gate)
+
+    def without_closed(self, found: Coverage) -> Coverage:
+        """Return the coverage without other windows whose delivery gate is closed. Raises
+        StepResultError."""
+        with self._reached():
+            windows = self._folder.windows()
+        for window in windows:
+            if window != self._context.window and found.start <= window.start < found.end:
+                why = "its delivery gate is closed, and nobody has opened it"
+                found.uncovered.append(Uncovered(window=str(window), why=why))
+        return found
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StepResultError(
+                f"the closed delivery gates beside the results in {self._context.own_runs_uri} "
+                f"cannot be used: {why_system(error)}. Nothing was compared. Check `runs_uri` and "
+                "its permissions.",
+                code="SHIP-005",
+            ) from error
+
+
+def _without(ship: ShipResult, gone: set[str]) -> ShipResult:
+    """Return the result without these topics."""
+    before = {topic: ends for topic, ends in (ship.ends_before or {}).items() if topic not in gone}
+    topics = [topic for topic in ship.topics if topic.topic not in gone]
+    return ship.model_copy(update={"ends_before": before, "topics": topics})

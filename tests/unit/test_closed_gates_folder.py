@@ -1,0 +1,83 @@
+"""Closed delivery gates beside the results, and what a later gate makes of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shipper.driver.earlier_gates import EarlierGates
+from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
+from shipper.report.results import CheckResult, Coverage
+from shipper.runner import CLOSED_GATE
+from shipper.types import FileId
+from shipper.windows.window import Window
+from tests.samples import reports as samples
+
+HOUR = dt.timedelta(hours=1)
+START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+WINDOW, NEXT = Window(START, START + HOUR), Window(START + HOUR, START + 2 * HOUR)
+WRONG = CheckResult(
+    check="sum_closes(lines)", severity="block", passed=False, expected="1", observed="2"
+)
+
+
+def closed(generation: int) -> ClosedGate:
+    ship = samples.ship(generation=generation).model_copy(update={"run_id": "r1"})
+    return ClosedGate(at=START, ship=ship, files=[FileId("/a", 1, 2)], failed=[WRONG])
+
+
+def earlier(tmp_path: Path, window: Window, generation: int, **context: Any) -> EarlierGates:
+    client = SimpleNamespace()
+    about: Any = SimpleNamespace(
+        window=window, own_runs_uri=str(tmp_path), pipeline=SimpleNamespace(key="web"),
+        connections=lambda _: SimpleNamespace(client=client), is_trial=False, skip_checks=(),
+    )  # fmt: skip
+    vars(about).update(context)
+    plan: Any = SimpleNamespace(reship=context.get("reship", False), files_for=lambda _: [])
+    cluster: Any = SimpleNamespace(name="frankfurt")
+    shipped = samples.ship({}, generation=generation)
+    return EarlierGates(about, cluster, None, plan, shipped)  # type: ignore[arg-type]
+
+
+def test_gates_are_kept_by_window_and_cluster(tmp_path: Path) -> None:
+    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder.add(WINDOW, closed(5))
+    folder.add(WINDOW, closed(5))  # tried again
+    folder.add(WINDOW, closed(7))
+    assert [gate.ship.generation for gate in folder.find(WINDOW)] == [5, 7]
+    assert folder.find(NEXT) == []
+    assert ClosedGatesFolder(str(tmp_path), "web", "tokyo").windows() == []
+    assert folder.windows() == [WINDOW]
+    folder.forget(WINDOW)
+    folder.forget(WINDOW)
+    assert folder.windows() == []
+
+
+def test_a_check_that_cannot_be_made_again_stays_as_it_was(tmp_path: Path) -> None:
+    ClosedGatesFolder(str(tmp_path), "web", "frankfurt").add(WINDOW, closed(5))
+    [found] = earlier(tmp_path, WINDOW, 9).count_again(None)
+    assert (found.check, found.passed) == ("run r1: sum_closes(lines)", False)
+    assert earlier(tmp_path, WINDOW, 5).count_again(None) == [], "it is this very gate"
+    assert earlier(tmp_path, NEXT, 9).count_again(None) == []
+
+
+@pytest.mark.parametrize("opened", [{"skip_checks": (CLOSED_GATE,)}, {"reship": True}])
+def test_a_person_or_a_reship_opens_it(tmp_path: Path, opened: dict[str, Any]) -> None:
+    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder.add(WINDOW, closed(5))
+    gates = earlier(tmp_path, WINDOW, 9, **opened)
+    assert gates.count_again(None) == []
+    gates.remember(SimpleNamespace(status="succeeded", checks=[]), None)  # type: ignore[arg-type]
+    assert folder.find(WINDOW) == []
+
+
+def test_a_window_with_a_closed_gate_is_not_covered_by_a_run_that_looks_back(
+    tmp_path: Path,
+) -> None:
+    ClosedGatesFolder(str(tmp_path), "web", "frankfurt").add(WINDOW, closed(5))
+    found = earlier(tmp_path, NEXT, 9).without_closed(Coverage(start=START, end=NEXT.end))
+    assert [each.window for each in found.uncovered] == [str(WINDOW)]
