@@ -382,7 +382,7 @@ class _Builder:
                 )
                 continue
             value = self._value(value_node, here, _start(key_node))
-            if value is None:
+            if value is None and not value_node.value:  # `null` may be one of the key's values
                 self._say(here, "has no value; write one, or remove the key", _start(key_node))
                 continue
             data[key] = value
