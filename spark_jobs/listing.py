@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import time
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -31,7 +32,6 @@ from spark_jobs import packed
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.reason import first_line
 
-_UTF8_BOM = b"\xef\xbb\xbf"
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 #: In place of a format: the last bytes as they are stored (Folder.java).
 _TAIL = "tail"
@@ -167,7 +167,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
         file.format, file.problem, file.bom = (
             found.format,
             found.problem,
-            head.startswith(_UTF8_BOM),
+            head.startswith(BOM_UTF8),
         )
         if source.format != "whole_file":
             file.problem = file.problem or table_in_text(head)
@@ -190,7 +190,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
         else:
             beginnings[file.id], file.head = head, head_of(head)
             file.bom, file.problem = (
-                head.startswith(_UTF8_BOM),
+                head.startswith(BOM_UTF8),
                 content_problem(head, source.format, encoding),
             )
     if source.format == "whole_file":

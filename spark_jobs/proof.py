@@ -47,13 +47,12 @@ def prove(
             place[piece.start] = piece.split, len(there)
             there += one.parts.get(piece.start, ())
         places.append(place)
-    mapping, source = pipeline.records, pipeline.source
-    restores_bom = mapping.value == "value" and mapping.avro is None
+    source = pipeline.source
     order = ProofOrder(
         {
             split: SplitToProve(
                 tuple(parts[split]),
-                bom=piece.start == 0 and piece.file.bom and restores_bom,
+                bom=piece.start == 0 and piece.file.bom and pipeline.restores_bom,
                 counts_bytes=piece.file.format == PLAIN and source.verbatim,
                 skipped_bytes=3 if piece.start == 0 and piece.file.bom and source.verbatim else 0,
             )

@@ -555,6 +555,14 @@ class Pipeline(Model):
             yield self.quarantine.topic
 
     @property
+    def restores_bom(self) -> bool:
+        """True if the byte order mark of a file stands in front of its first record: if that is
+        text as it was read. No JSON begins with one (RFC 8259)."""
+        mapping = self.records
+        is_text = self.source.format == "text" and not (mapping.parse and mapping.parse.json_object)
+        return is_text and mapping.value == "value" and mapping.avro is None
+
+    @property
     def split_size_bytes(self) -> int:
         """Size at which files are cut. Not at all for `ordering: file`: only one task after the
         other could keep the order of two splits."""

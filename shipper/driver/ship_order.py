@@ -72,7 +72,6 @@ def _splits(
     context: RunContext, taken: Takeover, files: Sequence[PlannedFile]
 ) -> dict[int, OrderedSplit]:
     pipeline = context.pipeline
-    restores_bom = pipeline.records.value == "value" and pipeline.records.avro is None
     in_order = pipeline.delivery.ordering == "file"
     found: dict[int, OrderedSplit] = {}
     count = 0
@@ -85,7 +84,7 @@ def _splits(
             topics = state.topics
             found[split_hash(file.uri, split.file, start)] = OrderedSplit(
                 split,
-                bom=start == 0 and file.bom and restores_bom,
+                bom=start == 0 and file.bom and pipeline.restores_bom,
                 there={topic: state.intervals(topic) for topic in topics},
                 partitions={
                     topic: number

@@ -3,6 +3,7 @@ sums of another file. Sends nothing."""
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 
 import numpy as np
@@ -12,7 +13,7 @@ from shipper.worker.assign import dispositions_of, topics_of
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import ProofOrder, SplitToProve
 from shipper.worker.receipt import SplitSums
-from shipper.worker.shipment import UTF8_BOM, as_read
+from shipper.worker.shipment import as_read
 
 _UINT64 = 1 << 64
 
@@ -84,7 +85,7 @@ def _add(sums: SplitSums, part: SplitSlice, wanted: SplitToProve, order: ProofOr
                 sums.checksums[number] += int(hashes[rows].sum(dtype=np.uint64))
                 if wanted.bom and part.first == 0 and len(rows) and rows[0] == 0:
                     without = table.column("value")[0].as_py()
-                    sums.checksums[number] += spark_hash(UTF8_BOM + without) - spark_hash(without)
+                    sums.checksums[number] += spark_hash(BOM_UTF8 + without) - spark_hash(without)
             sums.checksums[number] %= _UINT64
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,6 @@ from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt, add_to
 
-UTF8_BOM = b"\xef\xbb\xbf"
 #: Size of key and headers that a record in quarantine keeps, together. The value may have nearly as
 #: much as the topic allows.
 _MOST_BESIDE_BYTES = 16_384
@@ -233,7 +233,7 @@ class _SliceShipment:
             if len(rows := self._not_there(rejection))
         ]
         if left:
-            raise unshippable(left, self._split.id, self._part.first)
+            raise unshippable(left, self._split.id, self._part)
 
     def _not_there(self, rejection: Rejection) -> Rows:
         rows = rejection.rows
@@ -282,7 +282,7 @@ class _SliceShipment:
         The mark that is put back is in no hash that Spark computed."""
         if self._split.bom and self._part.first == 0 and (shipped is None or 0 in shipped[:1]):
             without = self._part.table.column("value")[0].as_py()
-            self._adjust(spark_hash(UTF8_BOM + without) - spark_hash(without))
+            self._adjust(spark_hash(BOM_UTF8 + without) - spark_hash(without))
 
     def _adjust(self, checksum: int) -> None:
         self._mine.adjusted = (self._mine.adjusted + checksum) % _UINT64
@@ -399,7 +399,7 @@ class _SliceShipment:
         if self._split.bom and ordinals[0] == 0:
             without = values[0].as_py()
             values = pa.chunked_array(
-                [pa.array([UTF8_BOM + without], values.type), *values.slice(1).chunks]
+                [pa.array([BOM_UTF8 + without], values.type), *values.slice(1).chunks]
             )
             checksum += spark_hash(values[0].as_py()) - spark_hash(without)
         keys = table.column("key") if "key" in names else None
@@ -584,7 +584,7 @@ def runs(ordinals: Rows) -> Iterator[Interval]:
 
 def as_read(value: bytes | None, ordinal: int, *, bom: bool) -> bytes | None:
     """Return the value with the byte order mark that Hadoop's line reader has dropped."""
-    return UTF8_BOM + (value or b"") if bom and ordinal == 0 else value
+    return BOM_UTF8 + (value or b"") if bom and ordinal == 0 else value
 
 
 def _beside(rows: pa.Table) -> tuple[list[Any], list[Any], list[Any]]:

@@ -49,6 +49,27 @@ def test_records_that_are_to_be_objects_are_asked_for_it_unless_somebody_says_ot
     assert pipeline({"format": "jsonl"}, records={"parse": None}).records.parse is None
 
 
+def test_a_byte_order_mark_stands_in_front_of_text_as_it_was_read_and_of_nothing_else():
+    avro = {"schema": {"type": "record", "name": "R", "fields": []}}
+    regex: dict[str, Any] = {"parse": {"regex": "(?<a>x)"}}
+    for format, records, restored in (
+        ("text", {}, True),
+        ("text", regex, True),
+        ("text", {"redact": ["email"]}, True),
+        ("text", {"starts_with": "x"}, True),
+        ("text", {"value": "upper(value)"}, False),
+        ("text", {"parse": {"json": True}}, False),
+        ("text", {"parse": {"json": "a INT"}}, False),
+        ("text", {"avro": avro}, False),
+        ("jsonl", {}, False),
+        ("jsonl", {"parse": None}, False),
+        ("csv", {}, False),
+        ("avro", {}, False),
+    ):
+        found = pipeline({"format": format}, records=records)
+        assert found.restores_bom == restored, (format, records)
+
+
 def test_what_cannot_be_read_from_its_middle_is_one_piece():
     for format in ("csv", "whole_file"):
         assert pipeline({"format": format}).split_size_bytes == WHOLE_FILES_BYTES
