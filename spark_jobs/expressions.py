@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config import locate
-from shipper.config.content_checks import InWindowCheck, MatchesCheck, RecordCheck
+from shipper.config.content_checks import InWindowCheck, JsonCheck, MatchesCheck, RecordCheck
 from shipper.config.pipeline import Pipeline
 from shipper.config.records import Parse
 from shipper.config.rules import original, sql_column
 from shipper.errors import ConfigError
 from spark_jobs.avro import schema_fault
-from spark_jobs.frame import LINES, with_parsed, with_window
+from spark_jobs.frame import LINES, with_window
 from spark_jobs.reason import first_line
 from spark_jobs.sql_rules import Analysed, regex_fault, why_not_analysed
 
@@ -64,7 +64,8 @@ def expressions(pipeline: Pipeline) -> Iterator[Expression]:
         if route.when is not None:
             yield Expression(f"{place}.when", route.when, "condition")
     for index, check in enumerate(pipeline.gates.source):
-        if isinstance(check, RecordCheck):
+        # The SQL of `json` is shipper's own.
+        if isinstance(check, RecordCheck) and not isinstance(check, JsonCheck):
             yield Expression(
                 f"gates.source[{index}].{check.sql_field}", check.condition(), "condition"
             )
@@ -77,13 +78,18 @@ def sql_faults(spark: SparkSession, pipeline: Pipeline) -> list[SqlFault]:
     frame = spark.createDataFrame([], LINES)
     parse = pipeline.records.parse
     faults = _parse_faults(spark, parse) if parse is not None else []
-    if parse is not None and (faults or parse.regex is not None):
-        # The texts do not matter to an expression, and shipper's own function for them may not be
-        # called by one.
-        frame = with_window(frame, pipeline)
-        frame = frame.withColumns({name: F.lit(None).cast("string") for name in parse.columns})
-    else:
-        frame = with_parsed(frame, pipeline)
+    frame = with_window(frame, pipeline)
+    if parse is not None:
+        # The values do not matter to an expression, and shipper's own functions for them may not
+        # be called by one.
+        schema = None if faults else parse.json_object
+        read = F.from_json("value", schema) if isinstance(schema, str) else None
+        frame = frame.withColumns(
+            {
+                name: F.lit(None).cast("string") if read is None else read[name]
+                for name in parse.columns
+            }
+        )
     for name, sql in pipeline.records.columns.items():
         fault = _fault(spark, frame, Expression(f"records.columns.{name}", sql))
         faults += [fault] if fault else []

@@ -42,14 +42,19 @@ from spark_jobs.redact import redaction
 #: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so
 #: that it is parsed once.
 TOPIC_COLUMN, PARSED, _CORRUPT, _DISPOSITION = "topic!", "parsed!", "corrupt!", "disposition!"
+#: Why the line is no JSON object; null if it is one.
+_FAULT = "fault!"
 #: With `records.avro`: the value as JSON, and what becomes of it.
 _JSON, _ENCODED = "json!", "encoded!"
-MISFIT = "misfit"
+#: Why Spark does not ship a record, where it can say more than the disposition.
+WHY = "why"
 RESERVED = reserved_topics()
 #: Columns that every line has unless the pipeline makes one by the same name: the first two of the
 #: reader, the last by :func:`with_window`.
 RECORD_NUMBER, SPLIT_START, WINDOW_START = "record_number", "split_start", "window_start"
-_JSON_OBJECT = r"^\s*\{[\s\S]*\}\s*$"
+#: Jackson has limits that JSON does not have. (A name of more than 50,000 characters stays
+#: unreadable with a schema.)
+_NO_LIMITS = dict.fromkeys(("maxNestingDepth", "maxNumLen", "maxStringLen"), str(2**31 - 1))
 _FILES = StructType(
     [StructField("file_path", StringType()), StructField("file_name", StringType())]
 )
@@ -99,6 +104,7 @@ def gate_frame(frame: DataFrame, pipeline: Pipeline, *more: str) -> DataFrame:
         "file_path",
         "file_name",
         PARSED,
+        _FAULT,
         WINDOW_START,
         RECORD_NUMBER,
         SPLIT_START,
@@ -122,8 +128,9 @@ def records(
     several fixed topics, and no `disposition` where every line is shipped. ``dispositions`` gets
     Spark's count of the dispositions. Dropped records travel without their value. ``reserved``: the
     cluster's `reserved_topics`. Shipped records are redacted only here. ``schema_ids``: subject →
-    number of the schema of `records.avro`; without it values stay JSON, and MISFIT says why a value
-    does not fit. Records that are not shipped are JSON in any case.
+    number of the schema of `records.avro`; without it values stay JSON, and WHY says why a value
+    does not fit. Records that are not shipped are JSON in any case. WHY also says why a line is no
+    JSON object, where such a line fails the ship or is shown.
     """
     frame = with_columns(frame, pipeline)
     mapping, decided = pipeline.records, disposition(pipeline)
@@ -171,8 +178,14 @@ def records(
         )
     if decided is not None:
         columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
+    whys = []
+    fails_or_shown = pipeline.quarantine is None or dispositions is None
+    if mapping.parse and mapping.parse.json_object and fails_or_shown:
+        whys.append(F.col(sql_column(_FAULT)))
     if values is not None and not schema_ids:
-        columns.append(values.misfit(F.col(sql_column(_JSON))).alias(MISFIT))
+        whys.append(values.misfit(F.col(sql_column(_JSON))))
+    if whys:
+        columns.append(F.coalesce(*whys).alias(WHY))
     if pipeline.source.format == "csv" and pipeline.quarantine is not None:
         columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
     if not mapping.ships_lines or mapping.drop:
@@ -336,13 +349,14 @@ def with_parsed(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         return frame.withColumns(
             {name: F.col(PARSED)[index] for index, name in names if name is not None}
         )
+    json_object: Any = frame.sparkSession._jvm.shipper.lines.JsonObject  # type: ignore[union-attr]
+    fault = Column(json_object.fault(F.col("value").cast("binary")._jc))
+    frame = frame.withColumn(_FAULT, fault)
     if not isinstance(parse.json_object, str):
-        return frame.withColumn(
-            PARSED, _looks_like_object() & F.try_parse_json("value").isNotNull()
-        )
-    options = {"columnNameOfCorruptRecord": _CORRUPT}
+        return frame.withColumn(PARSED, F.col(sql_column(_FAULT)).isNull())
+    options = {"columnNameOfCorruptRecord": _CORRUPT, **_NO_LIMITS}
     schema = f"{parse.json_object}, `{_CORRUPT}` STRING"
-    read = F.when(_looks_like_object(), F.from_json("value", schema, options))
+    read = F.when(F.col(sql_column(_FAULT)).isNull(), F.from_json("value", schema, options))
     frame = frame.withColumn(PARSED, F.when(read[_CORRUPT].isNull(), read))
     return frame.withColumns({name: F.col(PARSED)[name] for name in parse.columns})
 
@@ -368,10 +382,4 @@ def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 def is_parsed(parse: Parse) -> Column:
     """Return whether the line could be parsed; never null."""
     parsed = F.col(sql_column(PARSED))
-    return F.coalesce(parsed, F.lit(False)) if parse.json_object is True else parsed.isNotNull()
-
-
-def _looks_like_object() -> Column:
-    """Return whether the text is one object: Spark also reads the first object of an array, and an
-    object in front of other text."""
-    return F.col("value").rlike(_JSON_OBJECT)
+    return parsed if parse.json_object is True else parsed.isNotNull()

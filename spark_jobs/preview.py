@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -10,13 +11,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import TOO_LARGE, UNENCODABLE, UNROUTABLE
+from shipper.config.records import TOO_LARGE, UNENCODABLE, UNPARSEABLE, UNROUTABLE
 from shipper.config.rules import sql_column
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.pieces import FilePiece, broken_files
 from shipper.report.preview import PreviewedLine
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
-from spark_jobs.frame import MISFIT, records
+from spark_jobs.frame import WHY, records
 from spark_jobs.reader import LineLimits, reading
 
 _SHOWN_BYTES = 65_536
@@ -38,11 +39,18 @@ def preview(
         rows = shown.withColumn("value", _beginning(F.col("value"))).collect()
         broken_files(pieces, read.reports())
     found: dict[int, list[PreviewedLine]] = {piece.split: [] for piece in pieces}
+    marked = {
+        piece.split
+        for piece in pieces
+        if piece.start == 0 and piece.file.bom and pipeline.restores_bom
+    }
     for line, row in zip(read_rows, rows, strict=True):
         if line[MARK] == BROKEN:
             continue
-        lines = found[decode_mark(line.split, found).split]
-        one = _previewed(pipeline, line, row, shown)
+        split = decode_mark(line.split, found).split
+        lines = found[split]
+        bom = BOM_UTF8 if not lines and split in marked else b""
+        one = _previewed(pipeline, line, row, shown, bom)
         one.record = len(lines) + 1
         lines.append(one)
     return found
@@ -52,11 +60,16 @@ def _beginning(column: Any) -> Any:
     return F.substring(column.cast("binary"), 1, _SHOWN_BYTES).alias("value")
 
 
-def _previewed(pipeline: Pipeline, line: Row, row: Row, frame: DataFrame) -> PreviewedLine:
+def _previewed(
+    pipeline: Pipeline, line: Row, row: Row, frame: DataFrame, bom: bytes
+) -> PreviewedLine:
     found = PreviewedLine(
-        file=unquote(line.file_path), record=0, line=_text(line["value"]), outcome="shipped"
+        file=unquote(line.file_path),
+        record=0,
+        line=_text(bom + (line["value"] or b"")),
+        outcome="shipped",
     )
-    has = frame.columns
+    has, value = frame.columns, None if row.value is None else bom + row.value
     decided = row.disposition if "disposition" in has else None
     found.topic = _topic(pipeline, row, has)
     dropped = rules(pipeline)
@@ -67,18 +80,17 @@ def _previewed(pipeline: Pipeline, line: Row, row: Row, frame: DataFrame) -> Pre
         found.why = TOO_LARGE
     elif decided is not None:
         found.why = reasons(pipeline)[decided - len(dropped)]
-        found.why += f": {row[MISFIT]}" if found.why == UNENCODABLE else ""
+        if found.why in (UNPARSEABLE, UNENCODABLE) and WHY in has and row[WHY] is not None:
+            found.why += f": {row[WHY]}"
     elif found.topic is None:
         found.why = UNROUTABLE
-    if row.value is not None:
-        found.value = _text(row.value)
+    if value is not None:
+        found.value = _text(value)
     if found.why is not None and pipeline.quarantine is None:
         found.outcome, found.topic = "fails", None
     elif found.why is not None and pipeline.quarantine is not None:
         found.outcome, found.topic = "quarantined", pipeline.quarantine.topic
-        found.value = (
-            None if row.value is None else _text(bytes(row.value)[: pipeline.quarantine.keep_bytes])
-        )
+        found.value = None if value is None else _text(value[: pipeline.quarantine.keep_bytes])
         return found
     if "key" in has and row.key is not None:
         found.key = _text(row.key)

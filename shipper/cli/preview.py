@@ -140,7 +140,9 @@ def _show(result: PreviewResult) -> None:
         _show_line(line)
     for note in result.notes:
         err.say(note, "yellow")
-    counts = Counter((line.outcome, line.why or line.topic or "") for line in result.lines)
+    counts = Counter(
+        (line.outcome, (line.why or line.topic or "").partition(": ")[0]) for line in result.lines
+    )
     said = [
         f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
         for (outcome, what), count in sorted(counts.items())

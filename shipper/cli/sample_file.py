@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def look_at(path: Path) -> SampleFile:
     return _look_at_text(
         path.name,
         found.format,
-        beginning.decode(errors="replace"),
+        beginning.removeprefix(BOM_UTF8).decode(errors="replace"),
         whole=len(beginning) < _LOOKED_AT_BYTES,
     )
 
@@ -182,10 +183,18 @@ def _rows(name: str, text: str, delimiter: str, *, whole: bool) -> list[dict[str
 
 
 def _object(line: str) -> dict[str, Any] | None:
-    with suppress(ValueError, RecursionError):
-        found = json.loads(line)
+    """Return the object; empty if it is deeper than Python reads."""
+    with suppress(ValueError):
+        try:
+            found = json.loads(line, parse_constant=_no_number, parse_int=str, parse_float=str)
+        except RecursionError:
+            return {} if line.lstrip().startswith("{") else None
         return found if isinstance(found, dict) else None
     return None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _records(lines: Sequence[str]) -> tuple[str, list[str]]:

@@ -119,15 +119,14 @@ class MatchesCheck(RecordCheck):
 
 
 class JsonCheck(RecordCheck):
-    """The share of records whose column is a JSON object. Text after the object's end is
-    not seen."""
+    """The share of records whose column is one JSON object (RFC 8259), and nothing else."""
 
     check: Literal["json"]
     column: Column = "value"
 
     def condition(self) -> str:
-        column = sql_column(self.column)
-        return f"ltrim({column}) LIKE '{{%' AND try_parse_json({column}) IS NOT NULL"
+        # jvm/shipper/lines/JsonObject.java
+        return f"json_fault(CAST(CAST({sql_column(self.column)} AS STRING) AS BINARY)) IS NULL"
 
 
 class AllowedCheck(RecordCheck):

@@ -68,8 +68,9 @@ class Parse(Model):
     )
     """`true` or a schema, for lines that are JSON objects. With a schema as in SQL (`service
     STRING, status INT`), its fields become columns, null if the object has no such field. A line
-    that is not an object, or has a value of another type, is unparseable. `true`: no columns;
-    extract what you need in `records.columns` with `get_json_object(value, '$.status')`."""
+    that is not one object (RFC 8259), or has a value of another type, is unparseable. `true`: no
+    columns; extract what you need in `records.columns` with `get_json_object(value, '$.status')`.
+    """
 
     @field_validator("regex")
     @classmethod

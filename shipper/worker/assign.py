@@ -410,15 +410,22 @@ _WHY = {
 }
 
 
+_NO_OBJECT = (
+    "it is no JSON object: {fault}. Its chunk was not sent. Drop such lines with `records.drop`, "
+    "name a topic for them in `quarantine`, or ship them as they are with `records.parse: null`."
+)
+
+
 def unshippable(
-    rejected: Sequence[Rejection], split: SplitId, first_ordinal: int
+    rejected: Sequence[Rejection], split: SplitId, part: SplitSlice
 ) -> RecordUnshippable:
-    """Return the error for the first of ``rejected``. ``first_ordinal``: of the slice."""
+    """Return the error for the first of ``rejected``, which are rows of ``part``."""
     first = min(rejected, key=lambda rejection: int(rejection.rows[0]))
-    where = (
-        f"{split.file.path} (split at byte {split.start}), record "
-        f"{first_ordinal + int(first.rows[0]) + 1}"
-    )
+    row = int(first.rows[0])
+    where = f"{split.file.path} (split at byte {split.start}), record {part.first + row + 1}"
+    has_fault = first.reason == UNPARSEABLE and "why" in part.table.schema.names
+    if has_fault and (fault := part.table.column("why")[row].as_py()):
+        return RecordUnshippable(f"{where}: {_NO_OBJECT.replace('{fault}', fault)}")
     why = _WHY.get(
         first.reason,
         (

@@ -94,6 +94,46 @@ def test_it_shows_the_records_that_a_run_then_sends(world):
     )
 
 
+OF_FORMATS = {
+    "text": ({}, {}, [b"a 1", b"b 2"]),
+    "starts_with": ({}, {"starts_with": "[a-z]"}, [b"a 1\n at x", b"b 2"]),
+    "redact": ({}, {"redact": ["ipv4"]}, [b"10.0.0.1 a", b"10.0.0.2 b"]),
+    "upper": ({}, {"value": "upper(value)"}, [b"a 1", b"b 2"]),
+    "regex": ({}, {"parse": {"regex": "^(?<s>a)"}, "key": "s"}, [b"a 1", b"none"]),
+    "json": ({}, {"parse": {"json": "s STRING"}, "key": "s"}, [b'{"s":"x"}', b'{"s":"y"}']),
+    "jsonl": ({"format": "jsonl"}, {}, [b'{"s":"x"}', b"none"]),
+    "any": ({"format": "jsonl"}, {"parse": None}, [b"none", b"{}"]),
+    "csv": ({"format": "csv"}, {}, [b"s,n", b"x,1", b"y,2,3"]),
+    "named": ({"format": "csv", "csv": {"columns": ["s"]}}, {}, [b"x", b"y"]),
+    "quarantine": ({"format": "jsonl"}, {}, [b"none", b"{}"]),
+}
+
+
+@pytest.mark.parametrize("kind", OF_FORMATS)
+def test_it_shows_the_bytes_that_arrive_also_behind_a_byte_order_mark(tmp_path, kafka, kind):
+    source, records, lines = OF_FORMATS[kind]
+    world = World(tmp_path, kafka.bootstrap, topics={"": 1, "-broken": 1})
+    world.write_pipeline(
+        source={"path": "logs", "settle": "0s", **source},
+        records=records,
+        quarantine={"topic": world.topic("-broken"), "max_rate": 1.0},
+    )
+    content = b"\xef\xbb\xbf" + b"\n".join(lines) + b"\n"
+    world.write_log("a.log", content)
+    world.write_log("b.log.gz", gzip.compress(content))
+    done = world.shipper("preview", world.name, "--window", WINDOW, "--json")
+    assert done.returncode == 0, done.stderr[-4000:]
+    shown = json.loads(done.stdout)["lines"]
+    world.run()
+    for outcome, suffix in (("shipped", ""), ("quarantined", "-broken")):
+        arrived = [one.value for one in read_records(world.bootstrap, world.topic(suffix))]
+        values = [line["value"].encode() for line in shown if line["outcome"] == outcome]
+        assert sorted(arrived) == sorted(values)
+        marked = [value for value in arrived if b"\xef\xbb\xbf" in value]
+        is_text = kind in ("text", "starts_with", "redact", "regex")
+        assert len(marked) == (2 if is_text and outcome == "shipped" else 0)
+
+
 @pytest.mark.long
 def test_a_file_by_name_wherever_it_lies_and_however_young(world, tmp_path):
     path = tmp_path / "elsewhere" / "young.log.gz"

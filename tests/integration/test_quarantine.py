@@ -469,7 +469,7 @@ def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_
     world.write_pipeline(**spec)
     world.fails(
         code=1,
-        says=r"a\.log \(split at byte 0\), record 5: it cannot be parsed as `records\.parse` says",
+        says=r"a\.log \(split at byte 0\), record 5: it is no JSON object: cut off at byte 15",
     )
     assert world.read() + world.read("-errors") == Counter()
     world.write_pipeline(**spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0})

@@ -19,6 +19,8 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.samples.json_lines import OBJECTS, OTHERS
+
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -164,6 +166,47 @@ def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(wo
         ]
     )
     assert world.read(".q") == Counter([b'["2"]', b"[1]", b"no object", b'{"a":'])
+
+
+def test_every_way_of_asking_for_objects_takes_the_same_lines_for_some(world):
+    """By format, by a schema, and by the gate, which says how many there are."""
+    others = {line: why for line, why in OTHERS.values() if line}
+    content = b"\n".join([*OBJECTS.values(), *others]) + b"\n"
+    world.write_log("a.log", content)
+    quarantine = {"topic": world.topic(".q"), "max_rate": 1.0, "keep": "100B"}
+    gates = {"source": [{"check": "json", "on": "full", "severity": "warn"}]}
+    world.write_pipeline(source=source("jsonl"), quarantine=quarantine, gates=gates)
+    report = world.report()
+    assert report.ships[0].quarantined == {"unparseable": len(others)}
+    assert world.read() == Counter(OBJECTS.values())
+    assert world.read(".q") == Counter(line[:100] for line in others)
+    [check] = report.gate_source.checks
+    assert check.observed.startswith(f"{len(others)} of {len(OBJECTS) + len(others)} rows")
+
+    # Jackson reads no name of more than 50,000 characters.
+    world.write_pipeline(
+        source=source("text"),
+        topic=world.topic(".odd"),
+        records={"parse": {"json": "t STRING"}, "drop": {"long": "length(value) > 50000"}},
+        quarantine=quarantine,
+    )
+    assert world.run("--reship", "--reason", "x")["quarantined"] == {"unparseable": len(others)}
+    assert world.read(".odd") == Counter(OBJECTS.values()) - Counter([OBJECTS["long name"]])
+
+
+@pytest.mark.parametrize("name", ["cut", "two objects"])
+def test_a_line_that_fails_a_ship_is_told_with_what_is_wrong_in_it(world, name):
+    line, why = OTHERS[name]
+    world.write_log("a.log", b"{}\n" + line + b"\n")
+    world.write_pipeline(source=source("jsonl"))
+    report = world.report(code=1)
+    assert report.ships[0].code == "SHIP-604"
+    assert why in report.first_cause
+    assert "records.parse.json" not in report.first_cause
+    done = world.shipper("preview", world.name, "--window", WINDOW, "--json")
+    assert json.loads(done.stdout)["lines"][1]["why"] == f"unparseable: {why}"
+    world.write_pipeline(source=source("jsonl"), records={"parse": None})  # as the message advises
+    assert world.run()["delivered"] == 2
 
 
 def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is_sent(world):

@@ -54,7 +54,7 @@ public final class LineSource implements TableProvider {
     record Read(List<Piece> pieces, Limits limits, long partitionBytes, CollectionAccumulator<Report> reports) {}
 
     /**
-     * Notes what a frame is to read. Returns the id for the option `read`.
+     * Notes what a frame is to read. Returns the id for the option `read`. The session's SQL then knows {@link JsonObject}.
      *
      * @param packed see {@link Piece#unpack}
      * @param maxLine longest line in bytes
@@ -66,6 +66,7 @@ public final class LineSource implements TableProvider {
     public static String begin(
             SparkSession spark, byte[] packed, int maxLine, int keep, byte[] framing, long partitionBytes, boolean ends)
             throws IOException {
+        JsonObject.register(spark);
         String id = Long.toString(IDS.incrementAndGet());
         READS.put(id, new Read(
                 Piece.unpack(packed), new Limits(maxLine, keep, Framing.unpack(framing), ends), partitionBytes,

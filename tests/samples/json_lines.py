@@ -1,0 +1,52 @@
+"""Lines that are JSON objects (RFC 8259), and lines that are none, with the reason."""
+
+from __future__ import annotations
+
+OBJECTS: dict[str, bytes] = {
+    "plain": b'{"a":1}',
+    "empty": b"{}",
+    "blanks": b' \t{"a" : [ ] , "b":{ } }\r',
+    "long number": b'{"n":' + b"7" * 1_200 + b"}",
+    "longer number": b'{"n":' + b"7" * 5_000 + b"}",
+    "numbers": b'{"n":[-0,0.5,1e400,1E+2,12e-3,-1.5e9]}',
+    "names twice": b'{"a":1,"a":2,"b":{"k":1,"k":2}}',
+    "empty name": b'{"":1}',
+    "half an emoji": b'{"t":"\\ud83d"}',
+    "escapes": b'{"t":"\\ud83d\\ude00 \\u0000 \\/ \\" \\\\ \\b\\f\\n\\r\\t"}',
+    "deep": b'{"a":' + b"[" * 2_000 + b"]" * 2_000 + b"}",
+    "deep objects": b'{"a":' * 2_000 + b"true" + b"}" * 2_000,
+    "by turns": b'{"a":[' * 500 + b"null" + b"]}" * 500,
+    "long name": b'{"' + b"n" * 60_000 + b'":1}',
+    "UTF-8": '{"ü":"日本"}'.encode(),
+    "no UTF-8": b'{"a":"\xff"}',
+    "DEL": b'{"a":"\x7f"}',
+}
+
+OTHERS: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "not an object"),
+    "blank": (b" ", "not an object"),
+    "array": (b'[{"a":1}]', "not an object"),
+    "null": (b"null", "not an object"),
+    "words": (b"GET /", "not an object"),
+    "cut": (b'{"a":1', "cut off at byte 6"),
+    "cut name": (b'{"a', "cut off at byte 3"),
+    "cut escape": (b'{"a":"\\u00', "cut off at byte 10"),
+    "cut word": (b'{"a":tru', "cut off at byte 8"),
+    "one of many lines": (b"{", "cut off at byte 1"),
+    "two objects": (b'{"a":1}{"b":2}', "text after the object, at byte 8"),
+    "trailing": (b'{"a":1} x', "text after the object, at byte 9"),
+    "comma": (b'{"a":1,}', "no JSON at byte 8"),
+    "comma in array": (b'{"a":[1,]}', "no JSON at byte 9"),
+    "no colon": (b'{"a" 1}', "no JSON at byte 6"),
+    "wrong bracket": (b'{"a":[1}', "no JSON at byte 8"),
+    "single quotes": (b"{'a':1}", "no JSON at byte 2"),
+    "NaN": (b'{"a":NaN}', "no JSON at byte 6"),
+    "leading zero": (b'{"a":01}', "no JSON at byte 7"),
+    "no digit": (b'{"a":1.}', "no JSON at byte 8"),
+    "plus": (b'{"a":+1}', "no JSON at byte 6"),
+    "tab in text": (b'{"a":"\t"}', "no JSON at byte 7"),
+    "bad escape": (b'{"a":"\\x"}', "no JSON at byte 8"),
+    "comment": (b'{"a":1}//', "text after the object, at byte 8"),
+    "form feed": (b'\x0c{"a":1}', "not an object"),
+    "mark": (b'\xef\xbb\xbf{"a":1}', "not an object"),
+}
