@@ -104,8 +104,6 @@ def _fault(error: ErrorDetails, spot: _Spot, file: YamlFile) -> Fault | None:
             return path, f"`check` is missing{suggestion('', known)}"
         return (*path, "check"), f"unknown check {tag!r}{suggestion(str(tag), known)}"
     value = value_at(file.data, path)
-    if value is None and file.text(path) and kind != "value_error":
-        return path, "has no value; write one, or remove the key"
     if kind == "too_short" and value not in ([], {}):
         # pydantic counts the entries without an error only; the others are reported by themselves
         return None

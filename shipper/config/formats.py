@@ -33,7 +33,9 @@ class Csv(Model):
     the first row of each file has the names."""
     delimiter: str = Field(default=",", min_length=1, max_length=1, examples=["\t"])
     """Between fields: one ASCII character."""
-    quote: str | None = Field(default='"', min_length=1, max_length=1)
+    quote: str | None = Field(
+        default='"', min_length=1, max_length=1, json_schema_extra={"type": ["string", "null"]}
+    )
     """Around fields that hold the delimiter, a quote or a line end: one ASCII character. `null`:
     nothing is quoted."""
     encoding: str = Field(

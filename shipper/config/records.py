@@ -155,7 +155,7 @@ class Records(Model):
     at each line whose beginning matches, and continues up to the next one, line ends included. The
     lines before the first match are one record. Only for `source.format: text`. No record is longer
     than `max_line`: if the pattern never matches, a larger file is one record that is too long."""
-    parse: Parse | None = None
+    parse: Parse | None = Field(default=None, json_schema_extra={"type": ["object", "null"]})
     """Columns from the line itself, by a regular expression or from JSON. The expressions below may
     use them. With `source.format: jsonl` and `csv` the default is `{json: true}`. `null` also ships
     lines that are not objects."""

@@ -423,6 +423,8 @@ def _kind(schema: Schema) -> str:
     if "additionalProperties" in schema:
         below = schema["additionalProperties"]
         return f"map of name to {'anything' if below is True else _kind(below)}"
+    if schema["type"] == ["string", "null"]:
+        return "text or null"
     if isinstance(schema["type"], list):
         return "text, number, true or false"
     return _SCALARS[schema["type"]]

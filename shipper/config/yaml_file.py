@@ -26,6 +26,8 @@ from ruamel.yaml.reader import ReaderError
 
 from shipper.error_codes import with_code
 
+#: Keys, each with the one above it, for which `null` is a value.
+_NULLABLE = {("csv", "quote"), ("records", "parse")}
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of a file: ``("routes", 1, "when")``."""
 
@@ -382,7 +384,7 @@ class _Builder:
                 )
                 continue
             value = self._value(value_node, here, _start(key_node))
-            if value is None and not value_node.value:  # `null` may be one of the key's values
+            if value is None and here[-2:] not in _NULLABLE:
                 self._say(here, "has no value; write one, or remove the key", _start(key_node))
                 continue
             data[key] = value

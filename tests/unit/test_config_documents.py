@@ -76,6 +76,8 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"delivery": {"rate_limit": "50MB/s"}},
         {"delivery": {"partitions": "share"}},
         {"records": {"parse": {"json": True}}},
+        {"records": {"parse": None}},
+        {"source": {"path": "x", "format": "csv", "csv": {"quote": None}}},
     ],
 )
 def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: Path) -> None:
