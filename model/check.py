@@ -203,13 +203,6 @@ CHECKS = [
         f"{_LATE} LATEST_INVALIDATION_COUNTS",
         COUNTED_TWICE,
     ),
-    Check("two replays", "ledger", "KINDS=44"),
-    Check(
-        "a replay asks for the right without a barrier",
-        "ledger",
-        "KINDS=44 REPLAY_NO_BARRIER",
-        COUNTED_TWICE,
-    ),
     Check("archive, reship and ship", "ledger", "KINDS=123 RUNS=3 OLD=1 CHUNKS=1"),
     Check(
         "an archive announces and fences nothing",
@@ -226,7 +219,7 @@ CHECKS = [
     Check(
         "an archive asks for the right without a barrier",
         "ledger",
-        "KINDS=23 OLD=1 REPLAY_NO_BARRIER",
+        "KINDS=23 OLD=1 ARCHIVE_NO_BARRIER",
         HIDDEN,
     ),
     Check("a snapshot", "ledger", "KINDS=11 SNAPSHOT"),

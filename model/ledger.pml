@@ -1,4 +1,4 @@
-/* The ledger's records: runs of five kinds, one after the other or side by side, with one lane each. What a later record of a key,
+/* The ledger's records: runs of three kinds, one after the other or side by side, with one lane each. What a later record of a key,
  * an invalidation, a tombstone, an archive and a snapshot do to what the ledger says of a chunk.
  * The takeover is three steps here, and a transaction two; takeover.pml has more of both.
  * Safety: since a chunk's file was last invalidated, the chunk is committed at most once; a run that ends green finds every
@@ -6,7 +6,6 @@
 #define SHIP 1
 #define RESHIP 2
 #define ARCHIVE 3
-#define REPLAY 4                 /* of quarantined records: never asks the ledger again; a fault ends it */
 #ifndef KINDS
 #define KINDS 12                 /* one digit for each run, the first to announce itself last: 12 = a reship, then a ship */
 #endif
@@ -128,8 +127,8 @@ inline read() { c = 0; do :: c < CHUNKS -> look(c); saw[c] = v_; v_ = 0; c++ :: 
 inline right() {
   if :: latest > mine -> goto stopped
      :: latest == mine -> skip
-#ifdef REPLAY_NO_BARRIER
-     :: latest > mine && (kind == REPLAY || kind == ARCHIVE) && faults < FAULTS + 1 -> faults++     /* a deposed leader answers */
+#ifdef ARCHIVE_NO_BARRIER
+     :: latest > mine && kind == ARCHIVE && faults < FAULTS + 1 -> faults++     /* a deposed leader answers */
 #endif
   fi
 }
@@ -202,7 +201,7 @@ REOPEN:                                                         /* without askin
   goto NEXT;
 FAULT:
   c = 0;
-  if :: kind == REPLAY -> goto stopped :: else -> goto OPEN fi;
+  goto OPEN;
 ended:
   atomic {
     c = 0;

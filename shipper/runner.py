@@ -57,8 +57,6 @@ GATE_DELIVERY, REPORT = "gate_delivery", "report"
 CLOSED_GATE = "closed_delivery_gate"
 #: Pseudo-step: shows what lines would become.
 PREVIEW = "preview"
-#: Pseudo-step: judges whether repaired records may leave quarantine.
-REPAIRED = "repaired"
 _MASTER_SECONDS = 5.0
 #: Time in which a job may stop Spark, look into the ledger and release the lease.
 GRACE_SECONDS = 30.0

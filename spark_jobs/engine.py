@@ -24,7 +24,6 @@ from shipper.errors import ShipperError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
-from shipper.report.repaired import RepairedRecord
 from shipper.report.results import GateResult
 from shipper.types import FileId
 from shipper.windows.window import Window
@@ -271,11 +270,6 @@ class SparkEngine(Engine):
         return preview(
             self._spark, self._pipeline.on(cluster) if cluster else self._pipeline, pieces
         )
-
-    def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
-        from spark_jobs.repaired import judge
-
-        judge(self._spark, self._pipeline, records)
 
     def job(
         self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool

@@ -236,6 +236,6 @@ def too_many_quarantined(result: ShipResult, quarantine: Quarantine, behind: int
         + (
             f". All of them are in {quarantine.topic}, and everything else was sent. Look at them "
             f"with `shipper quarantine show {result.pipeline}`. If the source is wrong, have it "
-            "repaired. If such records are normal, raise the limit and run again."
+            "corrected. If such records are normal, raise the limit and run again."
         )
     )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
-    from shipper.report.repaired import RepairedRecord
     from shipper.report.results import GateResult
     from shipper.types import FileId
     from shipper.windows.window import Window
@@ -226,9 +225,6 @@ class Engine(Protocol):
         """Return the lines of each piece, by its split, and the records that these lines would
         become on ``cluster``, or by the pipeline's own routes. Notes the faults of files that
         cannot be read."""
-
-    def judge_repaired(self, records: Sequence[RepairedRecord]) -> None:
-        """Note why a record that was repaired is not to be sent, and redact what leaves of each."""
 
     def job(
         self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool

@@ -22,7 +22,6 @@ from shipper.report.past_runs import looked_at_once, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewResult
-from shipper.report.repaired import RepairedResult
 from shipper.report.results import (
     DeliveryGateResult,
     GateResult,
@@ -31,13 +30,13 @@ from shipper.report.results import (
     apply_gate,
 )
 from shipper.report.run_folder import StepResult
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPAIRED, REPORT, SHIP
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
 
 _HISTORY_RUNS = 30
-_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW, REPAIRED)
-_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW, REPAIRED)
+_WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW)
+_BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW)
 
 
 def now() -> dt.datetime:
@@ -189,10 +188,6 @@ def _call(
         from shipper.driver.preview import preview
 
         return preview(context, cluster, started_at)
-    if name == REPAIRED:
-        from shipper.driver.repaired import repaired
-
-        return repaired(context, started_at)
     if name == REPORT:
         return report(context, started_at)
     if cluster is None or cluster not in context.clusters:
@@ -227,7 +222,6 @@ def _failed(
         return DeliveryGateResult(**common, cluster=cluster)
     kinds: dict[str, type[StepResult]] = {
         PREVIEW: PreviewResult,
-        REPAIRED: RepairedResult,
         GATE_SOURCE: GateResult,
     }
     return kinds.get(name, StepResult)(**common)

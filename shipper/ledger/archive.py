@@ -104,9 +104,8 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
 
 
 def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
-    """Yield chunks, and the replays of records that were quarantined with them, which belong
-    together. A record that a later record of the archive has replaced is left out: a snapshot may
-    still have it."""
+    """Yield chunks. A record that a later record of the archive has replaced is left out: a
+    snapshot may still have it."""
     archived = {record.key: record.offset for record in read.archived}
     for records in read.files.by_path.values():
         for record in records.values():

@@ -225,7 +225,7 @@ class Chunks:
     def add(self, key: ChunkKey | MovedKey, value: ChunkValue, at_ms: int | None = None) -> None:
         """Add one record. ``at_ms``: the broker's time of the record; None: not known."""
         file = key.split.file
-        if value.replay or is_invalidated(key, value, self.invalidated):
+        if is_invalidated(key, value, self.invalidated):
             return
         state = self.splits.setdefault(key.split, SplitState())
         if isinstance(value, MovedValue):

@@ -239,7 +239,7 @@ class Inventory:
             self.windows.setdefault(moved.window, Tally())
             seen.setdefault(key.split.file, set()).add(moved.window)
         for entry in of_path:
-            if not entry.invalidated and not entry.value.replay:
+            if not entry.invalidated:
                 file = entry.key.split.file
                 chunks.add(entry.key, entry.value)
                 for tally in (
@@ -275,7 +275,7 @@ _gap = partial(LedgerFinding, "unfinished", "gap")
 
 def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """Yield contradictions among the records of one path."""
-    live = [entry for entry in of_path if not entry.invalidated and not entry.value.replay]
+    live = [entry for entry in of_path if not entry.invalidated]
     moved, ends = Counter[SplitId](), dict[SplitId, set[int]]()
     for key, value in of_path.moved:
         moved[key.split] += value.records

@@ -104,10 +104,6 @@ class ChunkValue:
     """Bytes of the file that the split accounts for, as the task counted them; only with ``end``.
     See :func:`shipper.ledger.fold.bytes_fit`. None: uncountable (bzip2, a line that is longer than
     `max_line`, a file that is quarantined whole)."""
-    replay: bool | None = None
-    """True for one record that left quarantine: a person repaired it and sent it. ``first`` of the
-    key is its ordinal. It is in quarantine as well, so it does not count among the split's lines.
-    """
     head: str | None = None
     """Head of the file's content, see :func:`shipper.ledger.heads.head_of`."""
 

@@ -85,18 +85,13 @@ def invalidate(
     )
 
 
-def first_lane(ledger: LedgerLog, settings: LaneSettings, generation: int) -> Transactions:
-    """Return the transactions of the first lane of a run without tasks."""
-    lane = transactional_id(ledger.pipeline, ledger.cluster, 0, 0)
-    return Transactions(settings, lane, ledger.topic, right_of(ledger, generation))
-
-
 def write_as_lane(
     ledger: LedgerLog, settings: LaneSettings, generation: int, records: Iterable[EncodedRecord]
 ) -> None:
     """Write ledger-only entries through a transactional lane. Raises KafkaFault, Superseded. Then
     some are written, and the same records again do no harm."""
-    transactions = first_lane(ledger, settings, generation)
+    lane_id = transactional_id(ledger.pipeline, ledger.cluster, 0, 0)
+    transactions = Transactions(settings, lane_id, ledger.topic, right_of(ledger, generation))
     waiting = iter(records)
     try:
         while batch := list(itertools.islice(waiting, _RECORDS_AT_ONCE)):

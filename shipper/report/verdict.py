@@ -261,7 +261,7 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
 def _in_quarantine(report: RunReport) -> str:
     return (
         f"`shipper quarantine show {report.pipeline}` shows what went to quarantine and why; "
-        "`shipper quarantine replay` sends repaired records."
+        "`shipper quarantine export` writes them to a file, to correct and ship them."
     )
 
 

@@ -3,8 +3,8 @@ with a model at the end: ``python -m tests.chaos.history --runs 500 --seed 1``.
 
 Windows are short, the broker is real, and Spark is not there. Runs are killed and stopped at points
 of the protocol, overlap, are taken over and wake up again; files are new, late, replaced, damaged
-and gone; records are shipped anew and leave quarantine; the ledger is archived. At the end all is
-healed, one run ships what is left, and an independent consumer counts every record.
+and gone; records are shipped anew; the ledger is archived. At the end all is healed, one run ships
+what is left, and an independent consumer counts every record.
 
 The seed decides the course, not the milliseconds: each turn has random numbers of its own, and what
 is hit depends on the machine as well.

@@ -24,7 +24,6 @@ from tests.chaos.history_model import (
     Difference,
     FileVersion,
     Model,
-    Record,
     Tracked,
 )
 from tests.chaos.history_run import DRIVER_POINTS, WORKER_POINTS, Piece, RunSpec, Strike, said_of
@@ -70,11 +69,10 @@ class Request:
     late: tuple[str, ...] = ()
     """Paths of files of other windows."""
     reship: str | None = None
-    replayed: tuple[Record, ...] = ()
 
     @property
     def must_be_done(self) -> bool:
-        return self.reship is not None or self.kind == "replay"
+        return self.reship is not None
 
 
 @dataclass
@@ -203,7 +201,6 @@ class History:
         paths = {file.path for run in runs if run is not but for file in run.spec.files}
         for debt in self.debts:
             if debt.must_be_done:
-                paths |= {record.path for record in debt.replayed}
                 paths |= {each.file.path for each in self._listed(debt)}
         return paths
 
@@ -232,12 +229,10 @@ class History:
             return self.debts[0]
         run_id = f"turn-{self.turn}"
         kind = self.rng.choices(
-            ("new", "old", "wide", "reship", "replay", "archive", "snapshot"),
-            (58, 8, 8, 9, 8, 5, 4),
+            ("new", "old", "wide", "reship", "archive", "snapshot"),
+            (66, 8, 8, 9, 5, 4),
         )[0]
         first = max(1, self.hour - self.rng.randrange(12))
-        if kind == "replay" and (records := self._quarantined()):
-            return Request("replay", (first, first + 1), run_id, replayed=records)
         if kind == "reship":
             request = Request(
                 "ship",
@@ -263,17 +258,6 @@ class History:
         )
         return Request("ship", (self.hour, self.hour + 1), run_id, late=late)
 
-    def _quarantined(self) -> tuple[Record, ...]:
-        """Choose some records that may leave quarantine now."""
-        free = [each for each in self._free_files() if each.settled]
-        found = [
-            record
-            for each in self.rng.sample(free, min(len(free), 8))
-            for record in each.file.records()
-            if not record.has_topic and record not in each.latest.replayed
-        ]
-        return tuple(self.rng.sample(found, min(len(found), self.rng.randrange(1, 20))))
-
     def _spec(self, request: Request) -> RunSpec | None:
         """Return the run that the request needs, without faults; None if there is nothing
         to ship."""
@@ -293,7 +277,6 @@ class History:
             request.windows,
             files,
             request.reship,
-            request.replayed,
             archive_before=request.windows[1],
             tasks=rng.choice((1, 2, 2, 3)),
             lanes=rng.choice((1, 2, 2)),
@@ -479,8 +462,6 @@ class History:
         self.model.ended(
             run.name, succeeded=run.succeeded and run.spec.kind == "ship", reship=run.spec.reship
         )
-        if run.succeeded and run.spec.kind == "replay":
-            self.model.replayed(run.spec.replayed)
 
     def _hear(self, run: HistoryRun) -> None:
         """Note what the run's processes have said since the last time. Tasks may go on without

@@ -100,8 +100,6 @@ class Delivery:
     """True if a run was started that had to ship it."""
     complete: bool = False
     """True if a run said that all of it is there."""
-    replayed: set[Record] = field(default_factory=set)
-    """Quarantined records of it that were sent to their topic afterwards."""
 
 
 @dataclass(eq=False)
@@ -119,10 +117,6 @@ class Tracked:
     @property
     def latest(self) -> Delivery:
         return self.deliveries[-1]
-
-    @property
-    def settled(self) -> bool:
-        return self.latest.complete and self.pending is None
 
 
 class Claim(NamedTuple):
@@ -211,11 +205,6 @@ class Model:
                 if version.pending == reship:
                     version.pending = None
 
-    def replayed(self, records: Iterable[Record]) -> None:
-        """Note that these records certainly left quarantine."""
-        for record in records:
-            self.versions[record.path][-1].latest.replayed.add(record)
-
     # What must be there
 
     def bounds(self) -> dict[Place, Bounds]:
@@ -230,7 +219,6 @@ class Model:
                     if not delivery.asked:
                         continue
                     places = [Place(record.topic, record) for record in version.file.records()]
-                    places += [Place(FIRST_TOPIC, record) for record in delivery.replayed]
                     most.update(places)
                     if delivery.complete or (current and delivery is version.latest):
                         least.update(places)

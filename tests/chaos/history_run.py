@@ -21,7 +21,6 @@ import xxhash
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver import replay as replay_step
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
 from shipper.driver.pieces import PieceReport
@@ -81,7 +80,7 @@ class RunSpec:
     """Job of one run, and the faults in it."""
 
     kind: str
-    """``ship``, ``replay``, ``archive``, ``snapshot``."""
+    """``ship``, ``archive``, ``snapshot``."""
     run_id: str
     pipeline: str
     bootstrap: str
@@ -95,7 +94,6 @@ class RunSpec:
     files: tuple[FileVersion, ...] = ()
     reship: str | None = None
     """Id of a reship."""
-    replayed: tuple[Record, ...] = ()
     archive_before: int = 0
     """Number of an hour."""
     tasks: int = 2
@@ -130,7 +128,7 @@ class Point(NamedTuple):
     """``before``, ``during`` or ``after`` a call."""
 
 
-#: In a task's process, or that of a replay.
+#: In a task's process, or that of an archive.
 WORKER_POINTS = {
     "before a transaction begins": Point(Transactions, "begin", "before"),
     "after a transaction has begun": Point(Transactions, "begin", "after"),
@@ -215,17 +213,6 @@ def perform(spec: RunSpec, leader: Leader) -> dict[str, Any]:
     client, folder = ClusterClient(cluster), LedgerFolder(spec.runs, spec.pipeline, CLUSTER)
     ledger = LedgerLog(client, cluster, spec.pipeline, folder)
     ledger.lies_at(None, pipeline.source.formerly)
-    if spec.kind == "replay":
-        wanted = [
-            replay_step.Repaired(
-                replay_step.RecordPosition(record.path, record.start, record.ordinal + 1),
-                spec.topics[0],
-                record.value,
-            )
-            for record in spec.replayed
-        ]
-        done = replay_step.replay(ledger, client, cluster, pipeline, wanted, spec.run_id, _say)
-        return {"error": None, "sent": len(done.sent), "skipped": len(done.skipped)}
     if spec.kind == "archive":
         before = window_of(0, spec.archive_before).end
         moved = archive_step.archive(ledger, folder, cluster, pipeline, before, spec.run_id, _say)

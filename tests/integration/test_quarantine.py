@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
+import re
+import shlex
 import subprocess
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +21,7 @@ from .world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
+DOCS = Path(__file__).parents[2] / "docs"
 BOM = b"\xef\xbb\xbf"
 REGEX = r"^(?<service>[^ ]*) (?<status>\d{3}) "
 
@@ -161,10 +166,10 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
     assert len(quarantined(world)) == len(bad)
     assert world.shipper("ledger", "verify", world.name).returncode == 0
 
-    replays(world, shipped, len(bad))
+    what_is_in_quarantine_is_listed_and_shown(world, len(bad))
 
 
-def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
+def what_is_in_quarantine_is_listed_and_shown(world: World, bad: int) -> None:
     """What follows needs nothing but what is in quarantine now."""
     listed = json.loads(quarantine(world, "list", world.name, "--json").stdout)["local"]
     assert sum(row["records"] for row in listed) == bad
@@ -176,170 +181,117 @@ def replays(world: World, shipped: Counter[bytes], bad: int) -> None:
     }
     assert "too_large 1" in " ".join(quarantine(world, "list", world.name).stdout.split())
     assert "no such line" in quarantine(world, "show", world.name).stdout
-
-    records = [
-        json.loads(line)
-        for line in quarantine(world, "show", world.name, "--json").stdout.splitlines()
-    ]
-    assert len(records) == bad
-    path = world.root / "repaired.jsonl"
-    as_shown = path.with_name("as-shown.jsonl")
-    as_shown.write_text("\n".join(map(json.dumps, records)))
-    refused = quarantine(world, "replay", world.name, str(as_shown))
-    assert refused.returncode == 2
-    assert "Nothing was sent" in " ".join(refused.stderr.split())
-
-    by_value = {record.get("value"): record for record in records}
-    changes = {
-        "no such line": {"value": "a 200 repaired é"},
-        "nobody 200 has no to": {"value_base64": "YSAyMDAg//8=", "key": "k"},
-    }
-    repaired = [
-        by_value[value] | {"topic": world.topic("-a"), "cut": False, "value": None} | change
-        for value, change in changes.items()
-    ]
-    path.write_text("\n".join(map(json.dumps, repaired[:1])))
-    assert (
-        "1 record sent; 0 sent before" in quarantine(world, "replay", world.name, str(path)).stdout
-    )
-    path.write_text("\n".join(map(json.dumps, repaired)))
-    second = quarantine(world, "replay", world.name, str(path))
-    assert "1 record sent; 1 sent before" in second.stdout, second.stderr
-    assert "skipped: file:" in second.stderr
-    assert world.read("-a") + world.read("-errors") == shipped + Counter(
-        ["a 200 repaired é".encode(), b"a 200 \xff\xff"]
-    )
-    [with_key] = [
-        record for record in read_records(world.bootstrap, world.topic("-a")) if record.key
-    ]
-    assert (with_key.key, with_key.value) == (b"k", b"a 200 \xff\xff")
-
-    assert len(quarantine(world, "show", world.name, "--json").stdout.splitlines()) == bad - 2
-    assert (
-        len(quarantine(world, "show", world.name, "--json", "--replayed").stdout.splitlines())
-        == bad
-    )
-    path.write_text(json.dumps(repaired[0] | {"record": 1_000_000}))
-    assert "is not in quarantine" in quarantine(world, "replay", world.name, str(path)).stderr
-    path.write_text(json.dumps(repaired[0] | {"topic": world.topic("-q")}))
-    assert "SHIP-116" in " ".join(quarantine(world, "replay", world.name, str(path)).stderr.split())
-    # A replay is a run: the next ship takes over from it, and finds that all is there.
-    assert world.run()["delivered"] == 0
+    assert len(quarantine(world, "show", world.name, "--json").stdout.splitlines()) == bad
 
     # Somebody else may write to the topic, with shipper's own headers: what they put there is not
-    # repaired and replayed unnoticed.
+    # corrected and shipped unnoticed.
     assert quarantine(world, "show", world.name).returncode == 0
     one = next(record for record in quarantined(world) if record.value == b"no such line")
     producer = Producer({"bootstrap.servers": world.bootstrap})
     producer.produce(world.topic("-q"), b"a 200 forged", headers=list(one.headers))
     assert producer.flush(30) == 0
-    shown = quarantine(world, "show", world.name, "--replayed")
-    assert shown.returncode == 1
-    assert "many.log (split at byte" in " ".join(shown.stderr.split())
-    assert "by the ledger's checksum, topic" in " ".join(shown.stderr.split())
+    exported = world.root / "forged.jsonl"
+    for command in (("show",), ("export", "--to", str(exported))):
+        done = quarantine(world, command[0], world.name, *command[1:])
+        assert done.returncode == 1
+        assert "many.log (split at byte" in " ".join(done.stderr.split())
+        assert "by the ledger's checksum, topic" in " ".join(done.stderr.split())
+    assert len(exported.read_text().splitlines()) == bad + 1
 
 
-def shown(world: World, *arguments: str) -> dict[str, dict[str, Any]]:
-    """What `show --json` writes, by the beginning of the value."""
-    found = [
-        json.loads(line)
-        for line in quarantine(world, "show", world.name, "--json", *arguments).stdout.splitlines()
-    ]
-    return {record["value"][:6]: record for record in found}
+def on_the_page(world: World, folder: Path) -> tuple[list[list[str]], str]:
+    """Return the commands of docs/how-to/quarantine.md that correct and ship records, and the
+    pipeline there, with names of this test."""
+    text = (DOCS / "how-to" / "quarantine.md").read_text().partition("## Correct and ship them")[2]
+    for there, here in {
+        "web_access": world.name,
+        "logs.web": world.topic("-a"),
+        "errors.web": world.topic("-errors"),
+        "frankfurt": "local",
+        "corrected/": f"{folder}/",
+    }.items():
+        text = text.replace(there, here)
+    commands = "".join(re.findall(r"```sh\n(.*?)```", text, re.S))
+    [pipeline] = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    return [shlex.split(line)[1:] for line in commands.splitlines()], pipeline
 
 
-def replay_of(world: World, *records: dict[str, Any], code: int = 0) -> dict[str, Any]:
-    path = world.root / "repaired.jsonl"
-    path.write_text("\n".join(map(json.dumps, records)))
-    done = quarantine(world, "replay", world.name, str(path), "--json")
-    assert done.returncode == code, done.stderr[-4000:]
-    return json.loads(done.stdout) if code == 0 else {"said": " ".join(done.stderr.split())}
-
-
-def test_a_replay_sends_the_record_that_would_have_been_shipped_or_says_why_not(make_world):
-    world = make_world(topics={"-a": 3, "-q": 1})
-    spec = {
-        "topic": None,
-        "records": {
-            "parse": {"regex": r"^(?<user>\w+) (?<target>\w+) (?<at>\d+)"},
-            "redact": ["email"],
-            "key": "user",
-            "headers": {
-                "target": "target",
-                "mail": "regexp_extract(value, ' ([^ @]++@[^ ]++)', 1)",
-            },
-            "timestamp": "timestamp_millis(cast(at AS bigint))",
-        },
-        "routes": [{"topic": f"{world.name}-{{target}}", "topics": [world.topic("-a")]}],
-    }
+def test_corrected_records_are_shipped_as_the_page_says(make_world):
+    world = make_world(topics={"-a": 3, "-errors": 1, "-q": 1})
     now = int(time.time() * 1000)
     lines = [
         b"ann a %d x" % now,
         b"bob zzz %d joe@example.com" % now,
-        b"broken",
+        b"broken \xff",
+        'broken \U0001f600 \x00\t"\\'.encode(),
+        b"broken, and stays",
         b"cut " + b"y" * 60_000,
-        b"max " + b"z" * 1_200_000,
     ]
     world.write_log("a.log", b"\n".join(lines) + b"\n")
     world.write_pipeline(
-        **spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "300B"}
+        topic=None,
+        records={
+            "parse": {"regex": r"^(?<client>\w+) (?<target>\w+) (?<at>\d+)"},
+            "redact": ["email"],
+            "key": "client",
+            "headers": {"client": "client"},
+            "timestamp": "timestamp_millis(cast(at AS bigint))",
+        },
+        routes=[{"topic": f"{world.name}-{{target}}", "topics": [world.topic("-a")]}],
+        quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "300B"},
     )
     world.run()
+    before = read_records(world.bootstrap, world.topic("-a"))
+    assert [record.value for record in before] == lines[:1]
 
-    # What was cut is known by the record, whatever is kept of others by now.
-    world.write_pipeline(
-        **spec, quarantine={"topic": world.topic("-q"), "max_rate": 1.0, "keep": "400kB"}
-    )
-    found = shown(world)
-    assert {value: record["cut"] for value, record in found.items()} == {
-        "bob zz": False,
-        "broken": False,
-        "cut yy": True,
-        "": True,
+    folder = world.root / "corrected"
+    folder.mkdir()
+    [export, preview, run], pipeline = on_the_page(world, folder)
+    (world.root / "config" / "pipelines" / f"{world.name}_corrected.yaml").write_text(pipeline)
+    everything = [word for word in export if word not in ("--reason", "unparseable")]
+    only, to = world.shipper(*export), Path(export[-1])
+    assert (only.returncode, len(to.read_text().splitlines())) == (0, 4), only.stderr
+    again = world.shipper(*everything)
+    assert (again.returncode, len(to.read_text().splitlines())) == (2, 4)
+    assert "SHIP-103" in again.stderr
+    assert world.shipper(*everything, "--force").returncode == 0
+    found = [json.loads(line) for line in to.read_text().splitlines()]
+    assert {name: found[0][name] for name in ("pipeline", "cluster", "file", "split")} == {
+        "pipeline": world.name,
+        "cluster": "local",
+        "file": f"file:{world.logs}/a.log",
+        "split": 0,
     }
-    for value in ("cut yy", ""):
-        refused = replay_of(world, found[value] | {"topic": world.topic("-a")}, code=2)
-        assert f"record {found[value]['record']}" in refused["said"]
+    assert [one["record"] for one in found] == [2, 3, 4, 5, 6]
+    bob, not_utf8, smile, stays, cut = found
+    assert (bob["key"], bob["headers"], bob["timestamp_ms"]) == ("bob", {"client": "bob"}, now)
+    assert base64.b64decode(not_utf8["value_base64"]) == lines[2]
 
-    # A record that is as broken as it was would go to quarantine again.
-    broken = found["broken"] | {"topic": world.topic("-a")}
-    assert "unparseable" in replay_of(world, broken, code=2)["said"]
-    assert world.read("-a") == Counter(lines[:1])
+    # A cut line stops the run before the first byte.
+    a, errors = world.topic("-a"), world.topic("-errors")
+    bob |= {"topic": a, "value": bob["value"].replace("zzz", "a")}
+    sent = [bob, not_utf8 | {"topic": errors}, smile | {"topic": a, "key": "smile"}]
+    to.write_text("".join(json.dumps(one) + "\n" for one in [*sent, cut | {"topic": a}]))
+    assert stays["cut"] is False
+    blocked = world.shipper(*run)
+    assert blocked.returncode == 1, blocked.stderr[-4000:]
+    assert [record.value for record in read_records(world.bootstrap, a)] == lines[:1]
 
-    bob = found["bob zz"]
-    assert (bob["key"], bob["timestamp_ms"], bob["headers"]) == (
-        "bob",
-        now,
-        {"target": "zzz", "mail": "[email]"},
-    )
-    wrong = broken | {"value": f"eve a {now} wrong"}
-    sent = replay_of(
-        world, bob | {"topic": world.topic("-a"), "value": f"bob a {now} zed@example.com"}, wrong
-    )
-    assert (len(sent["sent"]), sent["corrected"], sent["skipped"]) == (2, [], [])
-    again = replay_of(world, wrong)
-    assert (again["sent"], again["corrected"], len(again["skipped"])) == ([], [], 1)
-
-    # A better repair is sent as well, once.
-    better = broken | {"value": f"eve a {now} right", "key": "eve"}
-    assert [record["record"] for record in replay_of(world, better)["corrected"]] == [
-        broken["record"]
-    ]
-    assert replay_of(world, better)["sent"] == []
-    records = {record.value: record for record in read_records(world.bootstrap, world.topic("-a"))}
-    assert set(records) == {
-        lines[0],
-        *(
-            f"{text % now}".encode()
-            for text in ("bob a %d [email]", "eve a %d wrong", "eve a %d right")
-        ),
-    }
-    arrived = records[b"bob a %d [email]" % now]
-    assert (arrived.key, arrived.timestamp_ms) == (b"bob", now)
-    assert dict(arrived.headers) == {"target": b"zzz", "mail": b"[email]"}
-    assert records[b"eve a %d right" % now].key == b"eve"
-    assert world.run()["read"] == 0
-    assert world.shipper("ledger", "verify", world.name).returncode == 0
+    to.write_text("".join(json.dumps(one) + "\n" for one in sent))
+    previewed = world.shipper(*preview)
+    assert previewed.returncode == 0, previewed.stderr[-4000:]
+    for _ in range(2):
+        done = world.shipper(*run)
+        assert done.returncode == 0, done.stderr[-4000:]
+    [arrived] = read_records(world.bootstrap, errors)
+    assert (arrived.value, arrived.key) == (lines[2], None)
+    by_key = {record.key: record for record in read_records(world.bootstrap, a)}
+    assert world.read("-a").total() == len(by_key) == 3
+    assert by_key[b"smile"].value == lines[3]
+    assert by_key[b"bob"].value == b"bob a %d [email]" % now
+    assert by_key[b"bob"].timestamp_ms == now
+    assert dict(by_key[b"bob"].headers) == {"client": b"bob"}
+    assert world.shipper("ledger", "verify", f"{world.name}_corrected").returncode == 0
 
 
 def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name(make_world):

@@ -162,14 +162,14 @@ MUTANTS = (
         "tests/unit/test_deciding_read.py::test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover",
     ),
     Mutant(
-        "right-of-a-replay-is-looked-at",
+        "right-of-an-archive-is-looked-at",
         _BARRIER,
         "shipper/ledger/writing.py",
         "        found = ledger.decide(CONTROL_NOW)\n        if found.answer.generation != "
         "generation:",
         "        found: Decided[Control] = Decided(ledger.look(CONTROL_NOW))\n        if "
         "found.answer.generation != generation:",
-        "tests/unit/test_deciding_read.py::test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it",
+        "tests/unit/test_deciding_read.py::test_an_archive_or_repair_that_was_taken_over_hears_of_it",
     ),
     Mutant(
         "right-of-a-task-is-looked-at",

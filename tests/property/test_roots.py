@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shipper.driver.pending import pending
-from shipper.driver.replay import RecordPosition, in_quarantine
 from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
 from shipper.ledger.inventory import Inventory, entries
 from shipper.ledger.log import LedgerLog, ask_files, ask_state
+from shipper.ledger.quarantined import RecordPosition, in_quarantine
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,

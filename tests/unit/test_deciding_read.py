@@ -126,7 +126,7 @@ def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover
     assert ledger_of(topic).decide(ask_state([FILE.path])).answer.chunks.splits == {}
 
 
-def test_a_replay_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
+def test_an_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
     """They ask for the right as lanes do, by a read that an old leader cannot answer."""
     right = right_of(ledger_of(topic), 0)
     right.check()

@@ -42,7 +42,7 @@ _GIVEN = """
 951 952 953
 """
 #: Codes whose errors can no longer happen.
-_RETIRED = "805"
+_RETIRED = "111 805"
 
 
 def _kinds(error: type[ShipperError] = ShipperError) -> Iterator[type[ShipperError]]:

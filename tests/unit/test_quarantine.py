@@ -11,13 +11,14 @@ import pytest
 from shipper.config import load_pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.preflight import missing_topics
-from shipper.driver.replay import RecordPosition, in_quarantine
+from shipper.errors import LedgerDamaged
 from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.ledger.codec import decode, encode_chunk, peek_key
+from shipper.ledger.codec import decode, encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords
 from shipper.ledger.inventory import entries, findings
 from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
+from shipper.ledger.quarantined import RecordPosition, in_quarantine
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
@@ -96,7 +97,6 @@ BAD = ChunkValue(
     ordinals="2,4-5",
 )
 DROPPED = ChunkValue(10, False, 2, 0, 0, "d", 3, "run-1", WINDOW, filtered={"health": 2})
-REPLAY = ChunkValue(5, False, 1, 5, 9, "d", 11, "replay-1", WINDOW, replay=True)
 
 
 def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
@@ -110,10 +110,6 @@ def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
     return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
 
 
-def replayed(ordinal: int) -> tuple[bytes, bytes]:
-    return encode_chunk("web", ChunkKey(SPLIT, ordinal, "t"), replace(REPLAY, last=ordinal + 1))
-
-
 def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
     twice = encode_chunk(
         "web",
@@ -124,16 +120,18 @@ def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
     assert "overlap" in {finding.kind for finding in findings(of_path, lambda file: [0])}
 
 
-def test_a_replay_survives_the_ledger_and_counts_for_its_record_only() -> None:
-    key, value = replayed(4)
-    record = LogRecord(9, 0, key, value)
-    assert decode("web", record) == (ChunkKey(SPLIT, 4, "t"), REPLAY)
-    assert peek_key("web", record) == ("chunk", FILE.path)
-    found = in_quarantine(ledger((key, value)))
+def test_a_record_is_found_in_quarantine_by_its_place() -> None:
+    found = in_quarantine(ledger())
     assert found.topics == ["q"]
-    assert found.replay_of(RecordPosition(FILE.path, 0, 5)) == REPLAY
-    assert found.replay_of(RecordPosition(FILE.path, 0, 6)) is None
+    assert found.find(RecordPosition(FILE.path, 0, 5)) is found.chunks[0]
     assert found.find(RecordPosition(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
+
+
+def test_a_record_of_a_development_version_that_sent_corrected_records_is_refused() -> None:
+    """It has the key of a chunk, so it must not count as one."""
+    key, value = encode_chunk("web", ChunkKey(SPLIT, 0, "t"), replace(GOOD, last=1, records=1))
+    with pytest.raises(LedgerDamaged, match="replay"):
+        decode("web", LogRecord(9, 0, key, value[:-1] + b',"replay":true}'))
 
 
 # The limit.

@@ -11,12 +11,8 @@ from in_process import Command
 
 from shipper.config.retired import RETIRED
 
-_TO_COME = {
-    "shipper quarantine replay",
-}
-"""Rows whose removal has not landed. Take a row out with what it retires."""
-_COMMANDS = sorted(name for name in RETIRED.keys() - _TO_COME if name.startswith("shipper "))
-_KEYS = sorted(name for name in RETIRED.keys() - _TO_COME if not name.startswith("shipper "))
+_COMMANDS = sorted(name for name in RETIRED if name.startswith("shipper "))
+_KEYS = sorted(name for name in RETIRED if not name.startswith("shipper "))
 
 
 def _pipeline(folder: Path, **more: Any) -> Path:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from shipper_tools.dev.certificates import Authority
 
-from shipper.cli.quarantine import Shown, _checked
 from shipper.config import load_all
 from shipper.config.avro import Avro
 from shipper.config.cluster import Cluster
@@ -264,31 +263,6 @@ def test_tls_is_verified_and_a_client_may_show_its_certificate(tmp_path):
         with pytest.raises(ClusterError):
             schema_ids(cluster(registry.url, **ca), pipeline(subject="other"))
         assert registry.subjects == {"orders-value": [1]}
-
-
-def test_text_is_not_replayed_from_quarantine_as_if_it_were_avro():
-    shown = {
-        "pipeline": "web",
-        "cluster": "local",
-        "file": "a",
-        "split": 0,
-        "record": 1,
-        "topic": "orders",
-    }
-    with pytest.raises(
-        ValueError,
-        match=r"`value`: this pipeline's values are Avro, not text.*`value_base64`",
-    ):
-        _checked(Shown.model_validate({**shown, "value": "{}"}), pipeline(), "local")
-    assert (
-        _checked(
-            Shown.model_validate({**shown, "value_base64": "AAAAAAEC"}), pipeline(), "local"
-        ).value
-        == b"\0\0\0\0\1\2"
-    )
-    assert (
-        _checked(Shown.model_validate({**shown, "value": None}), pipeline(), "local").value is None
-    )
 
 
 def test_doctor_says_what_is_wrong_with_the_registry(tmp_path):

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from shipper.config import load_all, load_pipeline
-from shipper.driver.replay import RecordPosition, Repaired, _check_topics
-from shipper.errors import ConfigError, UsageError
+from shipper.errors import ConfigError
 from tests.samples.config import cluster_of, pipeline_of
 
 HEAD = (
@@ -123,7 +122,7 @@ def test_what_a_route_allows_is_no_part_of_the_digest():
     assert len(digests) == 1
 
 
-def test_a_replay_can_go_where_the_route_allows_only():
+def test_a_route_with_a_column_leads_where_it_allows_only():
     listed, matching = (
         pipeline(topic="l.{s}", topics=["l.a"]),
         pipeline(topic="l.{s}", matching="l[.][a-c]+"),
@@ -136,19 +135,11 @@ def test_a_replay_can_go_where_the_route_allows_only():
     ]
 
 
-def test_a_replay_goes_to_no_ledger_whatever_the_pattern_takes():
+def test_no_pattern_leads_to_a_ledger():
     anything = pipeline(topic="{s}", matching=".+")
     assert [
         anything.may_ship_to(topic) for topic in ("web", "_shipper.web", "__consumer_offsets")
     ] == [True, False, False]
-    cluster = cluster_of(ledger={"topic": "audit.{pipeline}"})
-    for topic in ("audit.web", "_shipper.web", "__consumer_offsets"):
-        wanted = [Repaired(RecordPosition("a.log", 0, 1), topic, b"x")]
-        with pytest.raises(UsageError, match=f"'{topic}' is a ledger, or Kafka's own"):
-            _check_topics(anything, cluster, {topic: 1}, wanted)
-    _check_topics(
-        anything, cluster, {"web": 1}, [Repaired(RecordPosition("a.log", 0, 1), "web", b"x")]
-    )
 
 
 def test_a_clusters_ledgers_are_reserved_for_every_pipeline():
