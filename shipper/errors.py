@@ -130,8 +130,8 @@ class LedgerDamaged(ClusterError):
             f"{_ledger(pipeline, cluster, topic)} has a record that shipper did not write, or that "
             f"cannot be right, at partition:offset {where}: {why}. Nothing was sent. Find out who "
             f"writes to the topic. `shipper ledger verify {pipeline}` lists all such records, and "
-            f"`shipper ledger repair {pipeline} {cluster or 'CLUSTER'} --record {where}` repairs "
-            "one."
+            f"`shipper ledger repair {pipeline} --cluster {cluster or 'CLUSTER'} --record {where}` "
+            "repairs one."
         )
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
         return error

@@ -45,7 +45,6 @@ ClusterName = Annotated[
         show_default="all; the only one, where one is needed",
     ),
 ]
-OneCluster = Annotated[str, typer.Argument(help="One of its clusters.")]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Exit with 3 instead of 0 if there is a warning."),

@@ -22,7 +22,6 @@ from shipper.cli.console import (
     ClusterName,
     Config,
     Json,
-    OneCluster,
     PipelineName,
     err,
     new_app,
@@ -334,16 +333,18 @@ def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
     out.say(f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {counts}", style)
 
 
-@app.command(epilog="Example: `shipper ledger repair web_access frankfurt --record 1:4711`")
+@app.command(
+    epilog="Example: `shipper ledger repair web_access --cluster frankfurt --record 1:4711`"
+)
 def repair(
     pipeline: PipelineName,
-    cluster: OneCluster,
     record: Annotated[
         str,
         typer.Option(
             "--record", help="PARTITION:OFFSET of the damaged record, as `verify` shows it."
         ),
     ],
+    cluster: ClusterName = None,
     forget: Annotated[
         bool,
         typer.Option(

@@ -12,6 +12,8 @@ from shipper.cli.console import Config, Json, err, new_app, out, print_json, tab
 from shipper.config import load_all, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
+from shipper.config.yaml_file import common_code
+from shipper.error_codes import with_code
 from shipper.errors import ShipperError, why_system
 from shipper.report.late import fresh_until
 from shipper.report.markup import plural
@@ -41,9 +43,13 @@ def list_(config: Config = Path("config"), as_json: Json = False) -> None:
             }
         )
     else:
-        _show(shown)
+        if shown or not loaded.faults:
+            _show(shown)
         for problem in [*map(str, loaded.faults), *problems]:
             err.say(problem, "red")
+        if loaded.faults:
+            counts = f"{plural(len(loaded.faults), 'fault')} in {config}."
+            err.say(with_code(counts, common_code(loaded.faults)), "bold red")
     raise typer.Exit(2 if loaded.faults else 1 if problems else 0)
 
 

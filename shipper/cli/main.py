@@ -60,6 +60,7 @@ from shipper.cli.run_options import (
     new_job,
 )
 from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
+from shipper.cli.usage import usage_text
 from shipper.config import (
     ConfigFault,
     LoadedConfig,
@@ -71,6 +72,7 @@ from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
 from shipper.config.runner import Runner
+from shipper.config.yaml_file import common_code
 from shipper.error_codes import code_of, with_code
 from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
 from shipper.report.markup import plural
@@ -269,7 +271,7 @@ def validate(
         right = f"{counted} are right"
         if faults:
             counts = f"{plural(len(faults), 'fault')}. {right} so far."
-            err.say(with_code(counts, ConfigError.code), "bold red")
+            err.say(with_code(counts, common_code(faults)), "bold red")
         else:
             unchecked = [] if sql_checked else ["SQL expressions were not analysed"]
             unchecked += [f"notifiers were not checked: {not_checked}"] if not_checked else []
@@ -525,7 +527,7 @@ def main() -> None:
     replace_unencodable_characters()
     raise_when_stopped()
     try:
-        code = int(app(standalone_mode=False) or 0)
+        code = int(app(prog_name="shipper", standalone_mode=False) or 0)
         sys.stdout.flush()
     except Stopped as stopped:
         code = _failed(stopped.message, 128 + stopped.signum)
@@ -537,6 +539,10 @@ def main() -> None:
         code = 1
     except OSError as error:
         code = _output_is_gone(error)
+    except SystemExit as end:  # rich and typer end the process where an output has no reader
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        code = _output_is_gone(end.__context__)
     sys.exit(code)
 
 
@@ -546,12 +552,7 @@ def _wrong_usage(error: Any) -> int:
             refuse_retired(error.ctx, [option])
     except UsageError as retired:
         return _failed(retired.message, retired.exit_code)
-    if _wants_json():
-        return _failed(with_code(error.format_message(), UsageError.code), error.exit_code)
-    from typer.rich_utils import rich_format_error  # a twentieth of a second
-
-    rich_format_error(error)
-    return int(error.exit_code)
+    return _failed(with_code(usage_text(error), UsageError.code), error.exit_code)
 
 
 def _wants_json() -> bool:

@@ -133,8 +133,8 @@ def chosen_window(
         )
     if pipeline.schedule is None:
         raise UsageError(
-            f"--last: pipeline {pipeline.name} has no `schedule`, so it has no last window. "
-            "Name the window with --window.",
+            f"Pipeline {pipeline.name} has no `schedule`, so it has no latest window. Name the "
+            "window with --window.",
             code="SHIP-105",
         )
     settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=settle_seconds)

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from shipper.config.formats import Format
 from shipper.driver.formats import BZIP2, GZIP, HEAD_BYTES, LZ4, PLAIN, SNAPPY, ZSTD, recognise
-from shipper.errors import UsageError
+from shipper.errors import UsageError, why_system
 
 _LOOKED_AT_BYTES, _LOOKED_AT_LINES = 512_000, 200
 _MOST = 0.9
@@ -105,7 +105,8 @@ def look_at(path: Path) -> SampleFile:
             file.seek(0)
             beginning = _beginning(_OPENERS[found.format](file))
     except (OSError, EOFError, ValueError, RuntimeError) as error:  # pyarrow's are of these
-        raise UsageError(f"{path} cannot be read: {error}.", code="SHIP-104") from error
+        why = why_system(error) if isinstance(error, OSError) else f"{path}: {error}"
+        raise UsageError(f"The sample cannot be read: {why}.", code="SHIP-104") from error
     return _look_at_text(
         path.name,
         found.format,

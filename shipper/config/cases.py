@@ -202,7 +202,7 @@ def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
 def load_cases(config_dir: Path, name: str) -> CaseFile:
     """Load ``tests/NAME.yaml`` and its pipeline. Raises ConfigError with all faults of the file."""
     if not config_dir.is_dir():
-        raise ConfigError(str(missing_folder(config_dir)), code="SHIP-203")
+        raise ConfigError(str(missing_folder(config_dir)))
     path = cases_path(config_dir, name)
     shown = show(config_dir, path)
     if not path.exists():

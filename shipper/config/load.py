@@ -44,6 +44,7 @@ from shipper.errors import ConfigError
 M = TypeVar("M", bound=Model)
 _SHORTHANDS = {"routes[0].topic": "topic", "source.path": "source", "schedule.cron": "schedule"}
 _ENDINGS = (".yaml", ".yml")
+_NO_FOLDER = "SHIP-203"
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,11 @@ def load_all(config_dir: Path, leave: Collection[ReferenceKind] = ()) -> LoadedC
         faults += [*(fault for _, fault in folder.misnamed()), *folder.subfolders()]
     faults += of_pipelines.platform.faults if of_pipelines.platform else ()
     if not pipelines and not broken:
-        message = "no pipeline here; a pipeline is a file NAME.yaml in this folder"
-        faults.append(ConfigFault.of_file(of_pipelines.shown, message))
+        message = (
+            "no pipeline here; a pipeline is a file NAME.yaml in this folder. `shipper new` writes "
+            "a first one"
+        )
+        faults.append(ConfigFault.of_file(of_pipelines.shown, message, _NO_FOLDER))
     right = {stem: read.model for stem, read in clusters.items() if read.model is not None}
     warnings = [
         clusters[stem].yaml.fault(path, why)
@@ -396,7 +400,7 @@ class Folder(Generic[M]):
         """Return the file of the pipeline or cluster ``name``. Raises ConfigError if there is
         none."""
         if not self._config_dir.is_dir():
-            raise ConfigError(str(missing_folder(self._config_dir)), code="SHIP-203")
+            raise ConfigError(str(missing_folder(self._config_dir)))
         stems = self.stems()
         if name not in stems:
             for stem, fault in self.misnamed():
@@ -494,9 +498,10 @@ def ignored(path: Path, folder: str) -> ConfigFault:
 def missing_folder(config_dir: Path) -> ConfigFault:
     """Return the fault that there is no ``config_dir``."""
     message = (
-        f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config DIR"
+        f"no such folder (seen from {Path.cwd()}); say where the configuration is with --config "
+        "DIR. `shipper new` writes a first pipeline"
     )
-    return ConfigFault.of_file(str(config_dir), message)
+    return ConfigFault.of_file(str(config_dir), message, _NO_FOLDER)
 
 
 def _in_the_open(path: KeyPath) -> bool:

@@ -215,6 +215,15 @@ CRON_PRESETS = {
 }
 
 
+_CRON_FIELDS = (
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of the month", "1 to 31"),
+    ("month", "1 to 12, or JAN to DEC"),
+    ("day of the week", "0 to 7, or SUN to SAT"),
+)
+
+
 def check_cron(expression: str) -> None:
     """Raise ValueError for what croniter, which reads the expression here and in Airflow, does not
     take, and for what never comes."""
@@ -235,8 +244,13 @@ def check_cron(expression: str) -> None:
         croniter(expression, dt.datetime(2024, 1, 1)).get_next()
     except CroniterBadDateError:
         raise ValueError("the schedule never fires: no month has such a day") from None
-    except CroniterError as error:
-        raise ValueError(str(error)) from error
+    except CroniterError:
+        fields = zip(_CRON_FIELDS, expression.split(), strict=True)
+        for place, ((name, allowed), field) in enumerate(fields):
+            alone = " ".join([*["*"] * place, field, *["*"] * (4 - place)])
+            if not croniter.is_valid(alone):
+                raise ValueError(f"{field!r} is no {name}, which is {allowed}") from None
+        raise ValueError("not a cron expression") from None
 
 
 def check_timezone(name: str) -> None:

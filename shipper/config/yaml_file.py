@@ -25,6 +25,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from shipper.error_codes import with_code
+from shipper.errors import ConfigError
 
 #: Keys, each with the one above it, for which `null` is a value.
 _NULLABLE = {("csv", "quote"), ("records", "parse")}
@@ -72,9 +73,9 @@ class ConfigFault:
     """Code of a fault whose remedy is not that of all faults in files."""
 
     @classmethod
-    def of_file(cls, file: str, message: str) -> ConfigFault:
+    def of_file(cls, file: str, message: str, code: str | None = None) -> ConfigFault:
         """Make a fault without a place in a file."""
-        return cls(file, None, None, "", message)
+        return cls(file, None, None, "", message, code=code)
 
     def __str__(self) -> str:
         place = ":".join(
@@ -82,6 +83,13 @@ class ConfigFault:
         )
         field = f"{self.field}: " if self.field else ""
         return with_code(f"{place}: {field}{self.message}", self.code)
+
+
+def common_code(faults: Iterable[ConfigFault]) -> str:
+    """Return the code of all ``faults``, or that of faults in general."""
+    codes = {fault.code for fault in faults}
+    [code] = codes if len(codes) == 1 else [None]
+    return code or ConfigError.code
 
 
 def in_order(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:

@@ -453,14 +453,11 @@ class TestRepair:
         places = ["0:0", "1:1", "1:2"]
         assert damaged_places(world) == (1, dict.fromkeys(places, "wrong"))
 
-        assert (
-            world.shipper("ledger", "repair", world.name, "local", "--record", "1:0").returncode
-            == 2
-        )
+        repair = ("ledger", "repair", world.name, "--cluster", "local", "--record")
+        assert world.shipper(*repair, "1:0").returncode == 2
         restored = {}
         for place in places:
-            repair = ("ledger", "repair", world.name, "local", "--record", place)
-            done = world.shipper(*repair, "--json")
+            done = world.shipper(*repair, place, "--json")
             assert done.returncode == 0, done.stderr
             restored[place] = json.loads(done.stdout)["restored"]
         assert restored == {"0:0": None, "1:1": 0, "1:2": None}
@@ -482,7 +479,7 @@ class TestRepair:
     def test_what_cannot_be_found_any_more_is_forgotten_only_when_somebody_says_so(self, world):
         ledger = ledger_of(world)
         world.client.append(ledger.topic, CHUNKS, [(chunk(world, "a")[0], b"[]")])
-        drop = ["ledger", "repair", world.name, "local", "--record", "1:0"]
+        drop = ["ledger", "repair", world.name, "--cluster", "local", "--record", "1:0"]
         refused = world.shipper(*drop)
         assert refused.returncode == 2
         assert "sent again" in refused.stderr
@@ -524,7 +521,9 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     assert gone not in world.client.topics(), "it is not made anew unasked"
 
     assert (
-        world.shipper("ledger", "repair", world.name, "local", "--record", places[0]).returncode
+        world.shipper(
+            "ledger", "repair", world.name, "--cluster", "local", "--record", places[0]
+        ).returncode
         == 0
     )
     # The files are moved, with their times, and one is new. What was shipped from there is not
@@ -551,7 +550,7 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
 
     for command in (
         ("ledger", "archive", world.name, "--before", "1d"),
-        ("ledger", "repair", world.name, "local", "--record", "1:0"),
+        ("ledger", "repair", world.name, "--cluster", "local", "--record", "1:0"),
     ):
         done = world.shipper(*command)
         assert done.returncode == 1, (command, done.stderr[-2000:])

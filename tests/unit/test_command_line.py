@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -312,6 +314,53 @@ def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Comman
     wrong = shipper("legder")
     assert wrong.returncode == 2
     assert "Did you mean 'ledger'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("dev up kafak", "did you mean 'kafka'"),
+        ("bench cold --rounds three", "'three' is not a whole number"),
+        ("bench cold --rounds 0", "0 is not at least 1"),
+        ("bench cold --seconds long", "'long' is not a number"),
+        ("run", "`shipper run --help`"),
+        ("run web --zzz", "`shipper run --help`"),
+        ("lsit", "'list'"),
+        ("ledger show web near", "`shipper ledger show --help`"),
+        ("preview web", "has no `schedule`"),
+        ("list --config nowhere", "`shipper new`"),
+        ("validate --config nowhere", "`shipper new`"),
+        ("new mine --sample nope.log", "nope.log: no such file"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_a_code_and_names_what_is_wrong(
+    words: str, names: str, config: Path, shipper: Command
+) -> None:
+    done = shipper(*words.split(), SHIPPER_CONFIG=str(config))
+    assert (done.returncode, done.stdout) == (2, "")
+    said = " ".join(done.stderr.split())
+    assert re.search(r"\[SHIP-[12]\d\d\]$", said)
+    assert names in said
+    for of_a_library in ("Value error", "Input should", "Errno", "--last"):
+        assert of_a_library not in said
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "empty"])
+def test_a_configuration_that_is_not_there_has_a_code_of_its_own(
+    folder: str, tmp_path: Path, shipper: Command
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for command in ("list", "validate"):
+        done = shipper(command, "--config", str(tmp_path / folder))
+        assert (done.returncode, done.stderr.rstrip()[-10:]) == (2, "[SHIP-203]")
+
+
+def test_a_reader_that_has_gone_is_no_failed_run(config: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "shipper", "list", "--config", str(config)]
+    with os.fdopen(writer) as gone:
+        assert subprocess.run(command, stdout=gone, check=False).returncode == 141
 
 
 def test_a_level_of_the_log_that_is_none_is_refused(config: Path, shipper: Command) -> None:
