@@ -6,13 +6,14 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shipper.config.units import format_bytes, format_duration, plural
 from shipper.errors import DeliveryError, ShipperError
 from shipper.ledger.log import LedgerLog, ask_committed
 from shipper.report.progress import ShipProgress
 from shipper.terminal import say
+from shipper.types import FileId, SplitId
 from shipper.worker.order import ShipOrder
 
 _EVERY_SECONDS = 5.0
@@ -57,7 +58,12 @@ class Progress:
         self._bytes = 0
         self._wire_bytes = 0
         self._parked: tuple[str, ...] = ()
-        self._ended: set[object] = set()
+        self._ended: set[SplitId] = set()
+        self._sizes = _split_sizes(split.id for split in order.splits.values())
+        self._size_bytes = sum(self._sizes.values())
+        self._plain = {split.id for split in order.splits.values() if split.counts_bytes}
+        self._passed: dict[SplitId, int] = {}
+        """Split → bytes of the file that are committed."""
         self._read_so_far = read_so_far
         self._tell = tell
         self._began = dt.datetime.now(dt.UTC)
@@ -148,14 +154,14 @@ class Progress:
         if figures == self._told and seconds < self._silent_until:
             return  # it would be that line again, with another rate
         self._told, self._silent_until = figures, seconds + _SILENT_SECONDS
-        share = len(self._ended) / max(1, len(self._order.splits))
-        eta = f", about {format_duration(seconds / share - seconds)} left" if share > 0.02 else ""
+        left = self._figures(seconds).seconds_left
+        eta = "" if left is None else f", about {format_duration(left)} left"
         rate = self._records / seconds
         parked = f"; parked: {', '.join(self._parked)}" if self._parked else ""
         say(
             f"{self._order.cluster}: {plural(self._records, 'record')} "
-            f"({format_bytes(self._bytes)}), {share:.0%} of "
-            f"{plural(len(self._order.splits), 'split')}, {rate:,.0f} records/s, "
+            f"({format_bytes(self._bytes)}), {self._share:.0%} of "
+            f"{format_bytes(self._size_bytes)} in files, {rate:,.0f} records/s, "
             f"{format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
         )
 
@@ -171,6 +177,7 @@ class Progress:
             records_per_second=(self._records - records) / max(0.001, seconds - before),
             splits=len(self._order.splits),
             splits_done=len(self._ended),
+            share=self._share,
             parked=self._parked,
         )
 
@@ -182,6 +189,25 @@ class Progress:
             self._bytes += value.bytes
             self._wire_bytes += value.wire_bytes or 0
             self._parked = tuple(value.parked or ())
+            size, passed = self._sizes.get(key.split, 0), self._passed.get(key.split, 0)
             if value.end:
                 self._ended.add(key.split)
+                passed = size
+            elif key.split in self._plain:  # a line is as long as it was, and has its end
+                passed = min(size, passed + value.bytes + value.records)
+            self._passed[key.split] = passed
             self._offset = chunk.offset + 1
+
+    @property
+    def _share(self) -> float:
+        return sum(self._passed.values()) / self._size_bytes if self._size_bytes else 0.0
+
+
+def _split_sizes(splits: Iterable[SplitId]) -> dict[SplitId, int]:
+    """Return split → its bytes: up to where the next split of its file starts."""
+    found: dict[SplitId, int] = {}
+    ends: dict[FileId, int] = {}
+    for split in sorted(splits, key=lambda split: split.start, reverse=True):
+        found[split] = ends.get(split.file, split.file.size_bytes) - split.start
+        ends[split.file] = split.start
+    return found

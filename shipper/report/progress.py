@@ -40,17 +40,17 @@ class ShipProgress(Result):
     """Records per second since the previous file."""
     splits: int
     splits_done: int
+    share: float = 0.0
+    """Share of the files' bytes that is committed, from 0 to 1. Of a file whose bytes differ from
+    those of its records, only whole splits count."""
     parked: tuple[str, ...] = ()
     """Topics that cannot be written to, whose records wait."""
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds left if the rate stays as it was; None: too early to say."""
-        share, seconds = (
-            self.splits_done / max(1, self.splits),
-            (self.at - self.began).total_seconds(),
-        )
-        return seconds / share - seconds if share > 0.02 else None
+        seconds = (self.at - self.began).total_seconds()
+        return seconds / self.share - seconds if self.share > 0.02 else None
 
 
 def file_of(cluster: str) -> str:

@@ -369,6 +369,7 @@ def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> N
         "records_per_second": 9000.0,
         "splits": 40,
         "splits_done": 10,
+        "share": 0.25,
         "parked": ["audit.late"],
     }
     folder.write_text(file_of("near"), ShipProgress(**{**figures, **more}).model_dump_json())

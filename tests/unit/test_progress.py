@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from shipper.ledger.records import CHUNKS, ChunkKey
 from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
-from shipper.worker.order import ShipOrder
+from shipper.worker.order import OrderedSplit, ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.task import order_with
@@ -194,6 +195,26 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
     ) == ("c", 10, 100, 40, 1)
     assert figures.parked == ("late.topic",)
     assert list(tmp_path.rglob("progress.*")) == []
+
+
+def test_one_large_file_is_counted_by_its_bytes() -> None:
+    file = FileId("a.log", 1000, 5)
+    splits = {
+        start: OrderedSplit(SplitId(file, start), counts_bytes=start == 0) for start in (0, 600)
+    }
+    told: list[ShipProgress] = []
+    job = Job(order_with(generation=3, splits=splits), tell=told.append)
+    chunk = chunk_value(end=False, generation=3, records=10, bytes=290)
+    of_first, of_packed = (ChunkKey(SplitId(file, start), 0, "t") for start in (0, 600))
+    with job.progress:
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", of_first, chunk)])
+        until(lambda: told and told[-1].share == 0.3)
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", of_packed, chunk)])
+        until(lambda: told[-1].records == 20)
+        assert told[-1].share == 0.3, "who knows how much the rest unpacks to"
+        ended = replace(chunk, end=True)
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", of_packed, ended)])
+        until(lambda: told[-1].share == 0.7)
 
 
 def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(
