@@ -23,6 +23,8 @@ from pathlib import Path
 
 from shipper.errors import ShipperError, UsageError
 
+#: Changed files that are named.
+_SHOWN = 5
 #: What an installation may have.
 _EXTRAS = ("spark", "airflow", "statsd", "dev")
 
@@ -30,8 +32,10 @@ _EXTRAS = ("spark", "airflow", "statsd", "dev")
 def why_not(root: Path, version: str) -> list[str]:
     """Return what in the checkout at ``root`` speaks against a release of ``version``."""
     found = []
-    if _git(root, "status", "--porcelain"):
-        found.append("the checkout has changes that are not committed")
+    if changes := _git(root, "status", "--porcelain").splitlines():
+        shown = ", ".join(change.split(maxsplit=1)[-1] for change in changes[:_SHOWN])
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        found.append(f"the checkout has changes that are not committed: {shown}{more}")
     for project in (root / "pyproject.toml", root / "tools" / "pyproject.toml"):
         if (its := tomllib.loads(project.read_text())["project"]["version"]) != version:
             found.append(f"{project.relative_to(root)} has version {its}")

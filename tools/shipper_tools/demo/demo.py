@@ -137,9 +137,7 @@ class _Demo:
         self._say(f"{len(files)} files, {size / 1e6:.0f} MB, in s3a://{BUCKET}/")
         ClusterClient(load_cluster(config, CLUSTER)).create_topics(TOPICS)
         self._say(f"the pipeline, {config / 'pipelines' / PIPELINE}.yaml:")
-        self._console.print(
-            Syntax(text.partition("\n")[2], "yaml", background_color="default", word_wrap=True)
-        )
+        show_yaml(self._console, text.partition("\n")[2])
         with self._console.status("waiting for Airflow"):
             self._airflow.wait_ready()
             self._airflow.wait("make the DAG", lambda: find_dag(self._airflow, PIPELINE))
@@ -204,6 +202,12 @@ class _Demo:
         with contextlib.suppress(Stopped):
             while True:
                 time.sleep(3600)
+
+
+def show_yaml(console: Console, text: str) -> None:
+    """Print a file in colours, line by line as it is, so that it can be copied."""
+    coloured = Syntax("", "yaml", background_color="default").highlight(text)
+    console.print(coloured, soft_wrap=True)
 
 
 def _table(counts: dict[str, _TopicCounts]) -> Table:
