@@ -1,0 +1,13 @@
+"""Files that several tests read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+FORMATS = Path(__file__).parent / "formats"
+
+
+def packed_log() -> bytes:
+    """Return the log that each file of ``FORMATS`` packs, as Python unpacks one of them."""
+    return gzip.decompress((FORMATS / "gzip.log.gz").read_bytes())

@@ -12,17 +12,17 @@ import pytest
 from shipper_tools.dev.console_consumer import read_records
 
 from shipper.driver.formats import HEAD_BYTES, recognise
+from tests.data import FORMATS, packed_log
 
 from .world import World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-FILES = Path(__file__).parents[1] / "data" / "formats"
-LINES = lines_of((FILES / "lines.log").read_bytes())
+LINES = lines_of(packed_log())
 
 
 def plant(world: World, name: str, as_name: str | None = None) -> None:
-    shutil.copy(FILES / name, world.write_log(as_name or name, b""))
+    shutil.copy(FORMATS / name, world.write_log(as_name or name, b""))
 
 
 def readable(path: Path) -> bool:
@@ -31,13 +31,13 @@ def readable(path: Path) -> bool:
 
 def test_every_file_is_shipped_whole_or_refused_by_name_and_the_run_says_which(world):
     good = Counter()
-    for path in sorted(set(FILES.glob("*.log*"))):
+    for path in sorted(set(FORMATS.glob("*.log*"))):
         world.write_log(path.name, path.read_bytes())
         good += LINES if readable(path) else Counter()
     world.write_log("text.log.gz", b"text under a packed name\n")
     said = world.fails(code=1, says=r"files cannot be read: .*Everything else was sent")
     flat = " ".join(said.split())
-    for path in FILES.glob("refused-*"):
+    for path in FORMATS.glob("refused-*"):
         assert f"{path.name}: " in flat
     assert "text.log.gz: its name says gzip, and it does not begin as a file of gzip does" in flat
     assert world.read() == good
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_and_what_is_too_long_stops_the_run_or_goes_to_quara
     world = World(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1})
     plain = b"before\n" + b"x" * 5000 + b"\nbehind\n"
     world.write_log("long.log", plain)
-    world.write_log("cut.log.gz", (FILES / "gzip-members.log.gz").read_bytes()[:-7])
+    world.write_log("cut.log.gz", (FORMATS / "gzip-members.log.gz").read_bytes()[:-7])
     plant(world, "zstd.log.zst", "packed under this name.log")
     world.write_pipeline(records={"max_line": "1kB"})
     world.fails(

@@ -21,13 +21,13 @@ from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import list_files
 from spark_jobs.reader import LineLimits, reading
+from tests.data import FORMATS, packed_log
 
 from .lz4_frames import linked_frame, of_others
 
 pytestmark = pytest.mark.spark
 
-FILES = Path(__file__).parents[1] / "data" / "formats"
-LINES = (FILES / "lines.log").read_bytes().split(b"\n")[:-1]
+LINES = packed_log().split(b"\n")[:-1]
 SPLIT = 64 * 1024
 Row = tuple[bytes | None, int | None, int]
 """Value, mark, split."""
@@ -81,9 +81,9 @@ def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_spli
 ):
     """Splits go by the name. What unpacks a file may read its header as soon as it is opened, and
     the second split has nothing of it."""
-    paths = [tmp_path / f"{path.name}.txt" for path in sorted(FILES.glob("[!r]*.log.*"))]
+    paths = [tmp_path / f"{path.name}.txt" for path in sorted(FORMATS.glob("[!r]*.log.*"))]
     for path in paths:
-        path.write_bytes((FILES / path.name.removesuffix(".txt")).read_bytes())
+        path.write_bytes((FORMATS / path.name.removesuffix(".txt")).read_bytes())
     files = [planned(path) for path in paths]
     rows, reports = read(spark, files, split=400, partition_bytes=2**25)
     assert lines(rows) == LINES * len(paths)
@@ -111,7 +111,7 @@ def damaged(content: bytes) -> dict[str, bytes]:
 def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
     """Nor does it keep the files behind it from being read."""
     cases, files = [], []
-    for path in sorted(FILES.glob("[!r]*.log.*")):
+    for path in sorted(FORMATS.glob("[!r]*.log.*")):
         for what, content in damaged(path.read_bytes()).items():
             damaged_file = tmp_path / f"{len(cases):03}"
             damaged_file.write_bytes(content)
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
             files[-1].format = recognise("", path.read_bytes()[:HEAD_BYTES]).format
             cases.append(f"{path.name}: {what}")
     assert len(cases) == 13 * 8
-    rows, reports = read(spark, [*files, planned(FILES / "gzip.log.gz")])
+    rows, reports = read(spark, [*files, planned(FORMATS / "gzip.log.gz")])
     splits = {report.split: report for report in reports}
     of_split: dict[int, list[Row]] = {split: [] for split in splits}
     for row in rows:

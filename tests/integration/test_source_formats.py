@@ -19,6 +19,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.data import FORMATS, packed_log
 from tests.samples.json_lines import OBJECTS, OTHERS
 
 from .world import WINDOW, World, lines_of
@@ -212,7 +213,7 @@ def test_a_line_that_fails_a_ship_is_told_with_what_is_wrong_in_it(world, name):
 def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is_sent(world):
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
-        archive.add(DATA / "formats" / "lines.log", "lines.log")
+        archive.add(DATA / "formats" / "gzip.log.gz", "gzip.log.gz")
     packings = {
         "a.tgz": gzip.compress,
         "a.log.bz2": bz2.compress,
@@ -245,9 +246,10 @@ def test_stack_traces_and_whole_files_are_one_record_each(world):
     expected = Counter(record.removesuffix("\n").encode() for record in ["...\n", *traces])
     assert run["delivered"] == 8002
     shutil.rmtree(world.logs)
-    whole = (DATA / "formats" / "lines.log").read_bytes()
-    for name in ("lines.log", "snappy.log.sz", "bzip2-streams.log.bz2"):
-        world.write_log(name, (DATA / "formats" / name).read_bytes())
+    whole = packed_log()
+    world.write_log("plain.log", whole)
+    for name in ("snappy.log.sz", "bzip2-streams.log.bz2"):
+        world.write_log(name, (FORMATS / name).read_bytes())
     world.write_log("odd.bin", b"\xef\xbb\xbf\0\xff\n\n")
     world.write_log("nothing.bin", b"")
     world.write_pipeline(source=source("whole_file"))
@@ -257,9 +259,8 @@ def test_stack_traces_and_whole_files_are_one_record_each(world):
 
 @pytest.mark.long
 def test_the_codec_that_a_pipeline_says_is_the_one_that_is_read(world):
-    lines = (DATA / "formats" / "lines.log").read_bytes()
     world.write_log("part-0.snappy", (DATA / "tables" / "hadoop.snappy").read_bytes())
     world.fails(code=1, says=r"part-0\.snappy: its name says snappy.*source\.codec: hadoop_snappy")
     world.write_pipeline(source=source("text", codec="hadoop_snappy"))
     world.run()
-    assert world.read() == lines_of(lines)
+    assert world.read() == lines_of(packed_log())

@@ -28,6 +28,7 @@ from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, END, MARK, SWALLOWED, TOO_LONG
 from spark_jobs.reader import Framing, LineLimits, reading
+from tests.data import FORMATS, packed_log
 
 from .test_reader import Row, lines, planned, read
 
@@ -36,7 +37,6 @@ pytestmark = pytest.mark.spark
 IN_ONE_TASK = 2**30
 HAVE_CHECKSUMS = ("a.parquet", "codec-snappy.avro")
 AVRO = Path(__file__).parents[1] / "data" / "tables"
-PACKED = Path(__file__).parents[1] / "data" / "formats"
 MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
 
 
@@ -491,8 +491,8 @@ def test_a_record_of_several_lines_is_bounded(spark, tmp_path):
 
 
 def test_a_whole_file_is_one_record_byte_for_byte(spark, tmp_path):
-    content = (PACKED / "lines.log").read_bytes()
-    paths = [path for path in sorted(PACKED.glob("*.log*")) if not path.name.startswith("refused")]
+    content = packed_log()
+    paths = [path for path in sorted(FORMATS.glob("*.log*")) if not path.name.startswith("refused")]
     rows, reports = read(
         spark, [planned(path) for path in paths], limits=framed(Framing("whole_file"))
     )
@@ -509,7 +509,7 @@ def test_a_whole_file_is_one_record_byte_for_byte(spark, tmp_path):
 
 def test_a_file_of_hadoops_own_snappy_is_read_whole_or_refused(spark, tmp_path):
     content = (AVRO / "hadoop.snappy").read_bytes()
-    expected = (PACKED / "lines.log").read_bytes().split(b"\n")[:-1]
+    expected = packed_log().split(b"\n")[:-1]
     wrong = {
         "cut": content[:-1],
         "half": content[: len(content) // 2],

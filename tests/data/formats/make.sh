@@ -1,29 +1,30 @@
 #!/usr/bin/env bash
-# Makes the files of this folder anew from lines.log, with the real tools: gzip, bzip2, zstd, pzstd, lz4, xz, brotli, lzop (Debian 12),
+# Makes the files of this folder anew from what gzip.log.gz packs, with the real tools: gzip, bzip2, zstd, pzstd, lz4, xz, brotli, lzop (Debian 12),
 # and the snappy of `pip install python-snappy`.
 set -euo pipefail
 cd "$(dirname "$0")"
 part=$(mktemp -d)
 trap 'rm -r "$part"' EXIT
-head -n 200 lines.log > "$part/a"
-tail -n +201 lines.log > "$part/b"
+gzip -dc gzip.log.gz > "$part/lines.log"
+head -n 200 "$part/lines.log" > "$part/a"
+tail -n +201 "$part/lines.log" > "$part/b"
 two() { "$@" < "$part/a"; "$@" < "$part/b"; }
-gzip -9nc < lines.log > gzip.log.gz
+gzip -9nc < "$part/lines.log" > gzip.log.gz
 two gzip -nc > gzip-members.log.gz
-bzip2 -c < lines.log > bzip2.log.bz2
+bzip2 -c < "$part/lines.log" > bzip2.log.bz2
 two bzip2 -c > bzip2-streams.log.bz2
-zstd -qc < lines.log > zstd.log.zst
+zstd -qc < "$part/lines.log" > zstd.log.zst
 two zstd -qc > zstd-frames.log.zst
-zstd --long=27 -19 -qc < lines.log > zstd-long.log.zst
-pzstd -q -p 2 -c < lines.log > zstd-pzstd.log.zst
-lz4 -qc < lines.log > lz4.log.lz4
+zstd --long=27 -19 -qc < "$part/lines.log" > zstd-long.log.zst
+pzstd -q -p 2 -c < "$part/lines.log" > zstd-pzstd.log.zst
+lz4 -qc < "$part/lines.log" > lz4.log.lz4
 two lz4 -qc > lz4-frames.log.lz4
-lz4 -qc -BD -B4 -BX --content-size lines.log > lz4-options.log.lz4
-lz4 -lqc < lines.log > refused-lz4-legacy.log.lz4
-xz -c < lines.log > refused-xz.log.xz
-brotli -c < lines.log > refused-brotli.log.br
-lzop -c < lines.log > refused-lzop.log.lzo
-compress -c < lines.log > refused-compress.log.Z
-python3 -m snappy -c lines.log snappy.log.sz
+lz4 -qc -BD -B4 -BX --content-size "$part/lines.log" > lz4-options.log.lz4
+lz4 -lqc < "$part/lines.log" > refused-lz4-legacy.log.lz4
+xz -c < "$part/lines.log" > refused-xz.log.xz
+brotli -c < "$part/lines.log" > refused-brotli.log.br
+lzop -c < "$part/lines.log" > refused-lzop.log.lzo
+compress -c < "$part/lines.log" > refused-compress.log.Z
+python3 -m snappy -c "$part/lines.log" snappy.log.sz
 for part_of in a b; do python3 -m snappy -c "$part/$part_of" "$part/$part_of.sz"; done
 cat "$part/a.sz" "$part/b.sz" > snappy-streams.log.sz
