@@ -34,17 +34,6 @@ def shown(tmp_path: Path, text: str = SPEC) -> str:
     return page(load_pipeline_alone(tmp_path, "web", EVERYTHING), tmp_path)
 
 
-def test_schedule_routes_gates_and_reports_are_there_with_their_limits(tmp_path: Path) -> None:
-    text = shown(tmp_path)
-    assert "`0 * * * *` (UTC), by data interval, since 2026-11-01 00:00" in text
-    assert "late after 45m" in text
-    assert "`logs.errors` when `value rlike 'a\\|b'`<br>`logs.rest`" in text
-    assert "`rows`: `min 5`" in text
-    assert "`not_null(value)` (warn)" in text
-    assert "`sum_closes`" in text
-    assert "below `web/`: a folder for each window" in text
-
-
 def test_the_file_is_shown_as_written_with_references_and_without_secrets(tmp_path: Path) -> None:
     text = shown(tmp_path)
     assert "# why there is an hour: ``` in a comment" in text

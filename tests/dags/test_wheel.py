@@ -171,22 +171,6 @@ def test_a_release_has_sums_and_says_what_it_is_made_of(released: Path) -> None:
         assert f"{name}=={its}" in constraints
 
 
-def test_nothing_is_released_that_does_not_fit_together(tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    (clone / "new").write_text("")
-    found = release.why_not(clone, "9.9.9")
-    assert len(found) == 5, found
-    (clone / "new").unlink()
-    (clone / "CHANGELOG.md").write_text(
-        f"# Changelog\n\n## {VERSION} – today\n\n- It is.\n\n## 0\n"
-    )
-    who = ("-c", "user.name=n", "-c", "user.email=e@example")
-    subprocess.run(["git", *who, "commit", "--quiet", "-am", "Release"], cwd=clone, check=True)
-    assert release.why_not(clone, VERSION) == []
-    assert release.changes_of(clone / "CHANGELOG.md", VERSION) == "- It is."
-
-
 class Repository:
     """A link to the folder of one commit; another commit is another folder."""
 

@@ -102,14 +102,6 @@ def test_spark_makes_the_pod_that_the_manifests_are_for(
     assert "KAFKA_PASSWORD" not in told, "it reaches executors inside the job"
 
 
-def test_the_service_account_may_do_what_spark_does(manifests: dict[str, Any]) -> None:
-    """Spark's guide: pods and config maps are made, watched and deleted by the driver."""
-    [rule] = manifests["Role"]["rules"]
-    assert {"pods", "configmaps"} <= set(rule["resources"])
-    needed = {"create", "get", "list", "watch", "delete", "deletecollection", "patch"}
-    assert needed <= set(rule["verbs"])
-
-
 def test_the_image_starts_an_executor_by_a_command_line_that_spark_reads(
     jvm: Any, settings: dict[str, str], tmp_path: Path
 ) -> None:

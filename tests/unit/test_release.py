@@ -1,29 +1,32 @@
-"""What speaks against a release is named."""
+"""What speaks against a release is found before anything is made."""
 
 from __future__ import annotations
 
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 from shipper_tools import release
 
 _ROOT = Path(__file__).parents[2]
-_FILES = {
-    "pyproject.toml": '[project]\nversion = "1.0.0"\n',
-    "tools/pyproject.toml": '[project]\nversion = "1.0.0"\n',
-    "dags/shipper_faults.py": 'written_by="1.0.0"\n',
-    "CHANGELOG.md": "## 1.0.0\n\nAll of it.\n",
-}
+_VERSION = version("shipper")
 
 
-def test_files_that_are_not_committed_are_named(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    for name, text in _FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    [why] = release.why_not(tmp_path, "1.0.0")
-    for name in ("CHANGELOG.md", "dags/", "pyproject.toml", "tools/"):
-        assert name in why
+def test_nothing_is_released_that_does_not_fit_together(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", _ROOT, clone], check=True)
+    (clone / "stray.txt").write_text("")
+    found = release.why_not(clone, "9.9.9")
+    assert len(found) == 5, found
+    assert "stray.txt" in found[0]
+    (clone / "stray.txt").unlink()
+    (clone / "CHANGELOG.md").write_text(
+        f"# Changelog\n\n## {_VERSION} – today\n\n- It is.\n\n## 0\n"
+    )
+    who = ("-c", "user.name=n", "-c", "user.email=e@example")
+    subprocess.run(["git", *who, "commit", "--quiet", "-am", "Release"], cwd=clone, check=True)
+    assert release.why_not(clone, _VERSION) == []
+    assert release.changes_of(clone / "CHANGELOG.md", _VERSION) == "- It is."
 
 
 def test_the_folder_of_the_tutorials_leaves_a_checkout_clean() -> None:
