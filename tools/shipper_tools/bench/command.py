@@ -20,6 +20,7 @@ from rich.table import Table
 
 from shipper.config.units import parse_duration
 from shipper.errors import UsageError
+from shipper.whole_files import output_file, refuse_existing
 from shipper_tools.bench.plan import SCENARIOS, Scenario
 from shipper_tools.bench.results import BenchResult, Measurement, summarise
 from shipper_tools.dev.jars import Say
@@ -69,8 +70,8 @@ def bench(
 
     Every contender in turn, several rounds; median and spread. The result is kept as JSON.
     """
-    if page and page.exists():
-        raise _exists(page)
+    if page:
+        refuse_existing(page)
     if scenario.endswith(".json"):
         _show(_kept(Path(scenario)), page)
         return
@@ -141,21 +142,13 @@ def _kept(path: Path) -> BenchResult:
         raise UsageError(f"{path} is no result of `shipper bench`.") from error
 
 
-def _exists(page: Path) -> UsageError:
-    text = f"{page} exists already and was not changed. Name another file with --page."
-    return UsageError(text, code="SHIP-103")
-
-
 def _show(result: BenchResult, page: Path | None) -> None:
     """Print the tables, and write the page. Raises UsageError for a page that exists."""
     from shipper_tools.bench.page import COLUMNS, by_case, cells, render
 
     if page is not None:
-        try:
-            with page.open("x", encoding="utf-8") as file:
-                file.write(render(result))
-        except FileExistsError as error:
-            raise _exists(page) from error
+        with output_file(page) as part:
+            part.write_text(render(result), encoding="utf-8")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     for case, summaries in by_case(result):
         table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
