@@ -55,13 +55,11 @@ RECORD_NUMBER, SPLIT_START, WINDOW_START = "record_number", "split_start", "wind
 #: Jackson has limits that JSON does not have. (A name of more than 50,000 characters stays
 #: unreadable with a schema.)
 _NO_LIMITS = dict.fromkeys(("maxNestingDepth", "maxNumLen", "maxStringLen"), str(2**31 - 1))
-_FILES = StructType(
-    [StructField("file_path", StringType()), StructField("file_name", StringType())]
-)
 LINES = StructType(
     [
         StructField("value", StringType()),
-        *_FILES.fields,
+        StructField("file_path", StringType()),
+        StructField("file_name", StringType()),
         StructField("split", LongType()),
         StructField(MARK, ByteType()),
         StructField(RECORD_NUMBER, LongType()),

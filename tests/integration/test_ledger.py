@@ -460,7 +460,7 @@ class TestRepair:
             done = world.shipper(*repair, place, "--json")
             assert done.returncode == 0, done.stderr
             restored[place] = json.loads(done.stdout)["restored"]
-        assert restored == {"0:0": None, "1:1": 0, "1:2": None}
+        assert restored == {"0:0": None, "1:1": None, "1:2": 0}
         assert damaged_places(world) == (0, {})
         # What the damaged record had replaced is there again, behind it: compaction cannot take it
         # away.
@@ -515,7 +515,7 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     world.write_log("b.log", b"three\n")
     found, errors = run(code=1)
     assert found == {"third": 1}
-    places = re.findall(r"ledger repair \S+ local --record (1:\d+)", errors["local"])
+    places = re.findall(r"ledger repair \S+ --cluster local --record (1:\d+)", errors["local"])
     assert places, errors
     assert "--new-ledger" in errors["other"]
     assert gone not in world.client.topics(), "it is not made anew unasked"

@@ -38,6 +38,7 @@ def test_no_page_is_overwritten_and_none_is_drawn_unasked(
     monkeypatch.chdir(tmp_path)
     assert shipper("bench", str(_RESULTS[0])).returncode == 0
     assert list(tmp_path.iterdir()) == []
+    assert "[SHIP-102]" in shipper("bench", str(_RESULTS[0]), "--rounds", "3").stderr
     mine = tmp_path / "mine.html"
     mine.write_text("mine")
     for measured in (str(_RESULTS[0]), "cold"):

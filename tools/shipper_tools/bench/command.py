@@ -73,6 +73,9 @@ def bench(
     if page:
         refuse_existing(page)
     if scenario.endswith(".json"):
+        if any(value is not None for value in (rtt, partitions, rounds, seconds, lines, peers)):
+            text = "A kept result is not measured again. Leave the options of a measurement out."
+            raise UsageError(text, code="SHIP-102")
         _show(_kept(Path(scenario)), page)
         return
     if scenario not in SCENARIOS:
