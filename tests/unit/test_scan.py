@@ -43,7 +43,7 @@ def failed(
     if superseded:
         told.set()
     any_other: Any = SimpleNamespace(
-        name="c", pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0
+        name="c", pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0, splits={}
     )
     context: Any = SimpleNamespace(engine=engine, folder=None)
     return scan(context, any_other, any_other, any_other, any_other, [], long_lines=False)
