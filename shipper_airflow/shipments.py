@@ -103,7 +103,7 @@ app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None
 def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
     if not path:
         return RedirectResponse("shipments", 302)
-    if path == "shipments":
+    if path == "shipments" and request.query_params.get("part") != "panel":
         bring_up_to_date(by.config)
     found = respond(
         by.index,

@@ -1,5 +1,5 @@
-"""Data of one window for the page: each cluster's state, the runs over it, and of one run the sum,
-the gates, the clusters and the files, from its report."""
+"""Data of one window for the page: each cluster's state, the runs over it, and of one run what
+its report says."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import fsspec
 
 from shipper.errors import ShipperError
-from shipper.report.account import Account, accounts
+from shipper.report.account import accounts
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.standing import MISSING, STATES, THERE, WAITING
-from shipper.report.verdict import checks, verdict
+from shipper.report.verdict import verdict
 from shipper.shipments.grid import Due, running_state
 from shipper.shipments.index import Index, Known
 from shipper.shipments.live import live
@@ -20,8 +20,6 @@ from shipper.shipments.unreported import Scheduler, StartedRun, state_of, withou
 from shipper.shipments.view import duration, words, worst
 from shipper.windows.window import Window
 
-_MOST_FILES = 200
-"""The report's own page has all of them."""
 _MOST_BYTES = 32 * 2**20
 """Size limit of a report that is read for a request."""
 
@@ -72,9 +70,9 @@ def _judged(found: dict[str, Any]) -> dict[str, Any]:
     state, report = worst(one["state"] for one in found["clusters"]), found["report"]
     of = [one for one in found["clusters"] if one["state"] == state]
     if report and found["asked"]:
-        return {"state": None, "says": report["headline"], "of_run": True}
+        return {"state": None, "says": report["verdict"].headline, "of_run": True}
     if report and any(one["run_id"] == found["run"] and not one["by"] for one in of):
-        return {"state": state, "says": report["headline"], "of_run": True}
+        return {"state": state, "says": report["verdict"].headline, "of_run": True}
     says = words(state, found["end"], found["known"].settle, found["now"])
     if state != WAITING and any(one["by"] for one in of):
         says += " by a run over another window"
@@ -214,64 +212,6 @@ def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None
 
 
 def _of_report(report: RunReport) -> dict[str, Any]:
-    judged, found = verdict(report), accounts(report)
-    return {
-        "headline": judged.headline,
-        "cause": judged.cause,
-        "remedy": judged.remedy,
-        "command": judged.command,
-        "doubts": [caveat.says for caveat in judged.doubts],
-        "clusters": [_of_cluster(account) for account in found],
-        "checks": [
-            {
-                "gate": gate,
-                **check.model_dump(include={"check", "severity", "passed", "expected", "observed"}),
-            }
-            for gate, check in checks(report)
-        ],
-        "files": _files(report),
-        "file_count": len(report.plan.files) if report.plan else 0,
-        "left_out": [
-            {"path": file.entries(), "reason": file.reason}
-            for file in (report.plan.left_out if report.plan else [])[:_MOST_FILES]
-        ],
-        "notes": [f"{ship.cluster}: {note}" for ship in report.ships for note in ship.notes],
-    }
-
-
-def _of_cluster(account: Account) -> dict[str, Any]:
-    return {
-        "cluster": account.cluster,
-        "outcome": account.outcome,
-        "read": account.read,
-        "delivered": account.delivered,
-        "before": account.before,
-        "filtered": sum(account.filtered.values()),
-        "quarantined": sum(account.quarantined.values()),
-        "parked": account.parked,
-        "topics": [
-            {"topic": topic.topic, "delivered": topic.delivered, "before": topic.before}
-            for topic in account.topics
-        ],
-        "seconds": account.ship.ship_seconds if account.ship else None,
-    }
-
-
-def _files(report: RunReport) -> list[dict[str, Any]]:
-    """Return the first files, with the records that went to each cluster in this run, or were
-    already committed."""
-    if report.plan is None:
-        return []
-    records: dict[str, dict[str, int]] = {}
-    for ship in report.ships:
-        for file in ship.files:
-            records.setdefault(file.path, {})[ship.cluster] = file.delivered + file.before
-    return [
-        {
-            "path": file.path,
-            "bytes": file.size_bytes,
-            "late_window": file.late_window,
-            "records": records.get(file.path, {}),
-        }
-        for file in report.plan.files[:_MOST_FILES]
-    ]
+    """Return what the panel shows of it. The report's own page has gates and files, too."""
+    notes = [f"{ship.cluster}: {note}" for ship in report.ships for note in ship.notes]
+    return {"verdict": verdict(report), "clusters": accounts(report), "notes": notes}

@@ -271,12 +271,14 @@ class Index:
     def begin_look(self, now: int, pause: int) -> int | None:
         """Claim a look for reports that are not in the index. Return when the last look at all of
         them ended; None if a look began less than ``pause`` seconds ago."""
+        claimed = (now, now - pause)
+        (due,) = self.db.execute("SELECT began <= ? FROM looked", claimed[1:]).fetchone()
+        if not due:  # nobody need wait for those that write
+            return None
         with self.writing():
-            began, whole = self.db.execute("SELECT began, whole FROM looked").fetchone()
-            if now < began + pause:
-                return None
-            self.db.execute("UPDATE looked SET began = ?", (now,))
-        return int(whole)
+            done = self.db.execute("UPDATE looked SET began = ? WHERE began <= ?", claimed)
+            (whole,) = self.db.execute("SELECT whole FROM looked").fetchone()
+        return int(whole) if done.rowcount else None
 
     def looked_at_all(self, now: int) -> None:
         self.db.execute("UPDATE looked SET whole = ?", (now,))

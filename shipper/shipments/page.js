@@ -221,6 +221,7 @@ function tip(words, event) {
 let pointed = null;
 async function point(event) {
   const strip = (pointed = event.target.closest?.(".strip"));
+  if (event.buttons) return;
   if (!strip) { tip(null); return; }
   const cells = await windowsOf(strip), cell = cells[cellAt(strip, cells, event.clientX)];
   if (pointed === strip) tip(cell && `${strip.closest("tr").dataset.pipeline} · ${cell.textContent}`, event);
@@ -228,7 +229,7 @@ async function point(event) {
 
 async function press(event) {
   const strip = event.target.closest?.(".strip");
-  if (!strip) return;
+  if (!strip || dragged) return;
   const cells = await windowsOf(strip), at = cellAt(strip, cells, event.clientX);
   if (at < 0) return;
   pointed = null;
@@ -286,32 +287,28 @@ function zoom(from, to) {
   go(address({ start, end: Math.max(Math.ceil(last / 60) * 60, start + 120) }));
 }
 
+let dragged = false;
 /** A stretch is chosen by dragging over a row, or over the axis. A press that does not move is a click. */
 function drag(event) {
-  const element = event.target.closest?.(".strip, #axis"), lasso = by("lasso"), from = event.clientX, moving = new AbortController();
+  const element = event.target.closest?.(".strip, #axis"), lasso = by("lasso"), from = event.clientX;
+  dragged = false;
   if (!element || event.button) return;
-  let dragged = false;
-  const edges = (x) => { const box = element.getBoundingClientRect(); return [from, Math.min(box.right, Math.max(box.left, x))].sort((a, b) => a - b); };
-  const on = (name, does) => window.addEventListener(name, does, { signal: moving.signal, capture: true });
-  on("pointermove", (moved) => {
-    const [left, right] = edges(moved.clientX), table = by("grid").getBoundingClientRect(), top = Math.max(0, table.top);
+  const box = element.getBoundingClientRect(), moving = new AbortController();
+  const edges = (x) => [from, Math.min(box.right, Math.max(box.left, x))].sort((a, b) => a - b);
+  const on = (name, does) => window.addEventListener(name, does, { signal: moving.signal });
+  on("pointermove", ({ clientX, clientY }) => {
+    const [left, right] = edges(clientX), table = by("grid").getBoundingClientRect(), top = Math.max(0, table.top);
     dragged ||= right - left > 6;
     if (!dragged) return;
-    moved.stopPropagation();
     lasso.hidden = false;
     Object.assign(lasso.style, { left: `${left}px`, width: `${right - left}px`, top: `${top}px`, height: `${Math.min(window.innerHeight, table.bottom) - top}px` });
-    tip(`${[left, right].map((x) => moment(momentAt(element, x))).join(" – ")} UTC`, moved);
+    tip(`${[left, right].map((x) => moment(momentAt(element, x))).join(" – ")} UTC`, { clientX, clientY });
   });
   const over = () => { moving.abort(); lasso.hidden = true; };
   on("pointercancel", over);
   on("pointerup", (up) => {
     over();
-    if (!dragged) return;
-    tip(null);
-    const click = new AbortController(); // the one that ends the press
-    window.addEventListener("click", (event) => event.stopPropagation(), { capture: true, signal: click.signal });
-    setTimeout(() => click.abort(), 50);
-    setTimeout(() => zoom(...edges(up.clientX).map((x) => momentAt(element, x))));
+    if (dragged) zoom(...edges(up.clientX).map((x) => momentAt(element, x)));
   });
 }
 
@@ -363,15 +360,15 @@ function tell(form, words, { refused = false, link = "" } = {}) {
 
 let proposals = 0;
 async function propose(form) {
-  const mine = (proposals += 1), body = requestOf(form), go = form.querySelector(".go"), { address, dryRun } = form.dataset;
-  form.querySelector(".request").textContent = body ? `POST ${address}\n${JSON.stringify(body, null, 1)}` : "–";
-  go.disabled = !body || dryRun !== undefined;
+  const mine = (proposals += 1), body = requestOf(form), button = form.querySelector(".go"), { address: to, dryRun } = form.dataset;
+  form.querySelector(".request").textContent = body ? `POST ${to}\n${JSON.stringify(body, null, 1)}` : "–";
+  button.disabled = !body || dryRun !== undefined;
   if (!body || dryRun === undefined) return;
   tell(form, "Asking Airflow what this would do …");
   try {
-    const found = await send(`${address}/dry_run`, body), days = found.backfills.map((one) => one.logical_date).filter(Boolean).sort().map((text) => moment(Date.parse(text) / 1000));
+    const found = await send(`${to}/dry_run`, body), days = found.backfills.map((one) => one.logical_date).filter(Boolean).sort().map((text) => moment(Date.parse(text) / 1000));
     if (mine !== proposals) return;
-    go.disabled = !found.total_entries;
+    button.disabled = !found.total_entries;
     tell(form, found.total_entries
       ? `${found.total_entries} ${found.total_entries === 1 ? "run" : "runs"} would be made: of the windows that begin from ${days[0]} to ${days.at(-1)} UTC.`
       : "No run would be made: every window of this stretch has one that is left as it is.");
@@ -379,10 +376,10 @@ async function propose(form) {
 }
 
 async function start(event) {
-  const form = event.target, go = form.querySelector(".go");
+  const form = event.target, button = form.querySelector(".go");
   event.preventDefault();
-  if (!form.matches(".ask form") || go.disabled) return;
-  go.disabled = true;
+  if (!form.matches(".ask form") || button.disabled) return;
+  button.disabled = true;
   try {
     const made = await send(form.dataset.address, requestOf(form)), run = made.dag_run_id;
     tell(form, run ? `Airflow has taken it: run ${run} is ${made.state}.` : `Airflow has taken it: backfill ${made.id}.`, { link: form.dataset.done + encodeURIComponent(run ?? "") });
@@ -392,7 +389,7 @@ async function start(event) {
     if (run) { watchUntil = Date.now() + 600000; watch(); }
   } catch (error) {
     tell(form, error.message, { refused: true });
-    go.disabled = false;
+    button.disabled = false;
   }
 }
 

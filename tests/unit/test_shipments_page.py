@@ -130,7 +130,6 @@ def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
     assert found["judged"]["says"] == "Shipped 7 records to each of near and far"
     _, page = open_window(world)
     assert "Shipped 7 records to each of near and far" in page.text
-    assert "/logs/2.log" in page.text
     links = {words: said["href"] for words, said in page.links}
     assert links["Report of this run"] == f"report/web/{FOLDER}/r2"
     assert "run=r1" in links["r1"]
