@@ -39,7 +39,7 @@ from shipper.report.standing import SHIPPED, SHIPPING, STATES, WAITING
 from shipper.report.templates import environment
 from shipper.shipments import view as drawing
 from shipper.shipments.cluster import cluster_page
-from shipper.shipments.detail import detail
+from shipper.shipments.detail import delay, detail, judged
 from shipper.shipments.index import Index, IndexUnusable, Known
 from shipper.shipments.overview import overview, row_of, stretch
 from shipper.shipments.unreported import Scheduler
@@ -52,6 +52,9 @@ _STATIC = {
 }
 _HTML = "text/html; charset=utf-8"
 _MOST_LISTED = 500
+_MOST_NAMED = 5_000
+"""Windows of a row; of more, those that are plainly shipped are not named until somebody zooms in,
+and no pointer could tell them apart."""
 #: The page may load its own files, and ask its own server; nothing else runs or is loaded, whatever
 #: a name or an error text holds.
 _POLICY = (
@@ -158,7 +161,6 @@ def _templates() -> Environment:
         orders=drawing.ORDERS,
         ranges=drawing.RANGES,
         never=drawing.NEVER,
-        cells=drawing.cells,
         chart=drawing.chart,
         folder=_folder,
         json=json.dumps,
@@ -200,7 +202,10 @@ def _windows(asked: _Question, query: Mapping[str, str]) -> Response:
             HTTPStatus.BAD_REQUEST, "first is before last, and at most 400 days before it"
         )
     row = row_of(asked.index, known, view, between, asked.now, asked.scheduler)
-    shown = {"view": asked.view, "row": row, "now": asked.now}
+    found = drawing.cells(row["segments"])
+    if len(found) > _MOST_NAMED:
+        found = [cell for cell in found if STATES[cell[2]] != SHIPPED][-_MOST_NAMED:]
+    shown = {"view": asked.view, "known": known, "windows": found, "now": asked.now}
     return _drawn("windows.html.j2", shown)
 
 
@@ -265,7 +270,8 @@ def _window(asked: _Question) -> dict[str, Any]:
     of_window = (found["start"], found["end"])
     may_see = asked.scheduler and asked.rights.may_see_runs(known.dag_id)
     runs = asked.scheduler.over(known, of_window) if asked.scheduler and may_see else ()
-    return {**found, **_doing(asked, known), "airflow_runs": runs}
+    found |= {"judged": judged(found), "delay": delay(found["clusters"]), "airflow_runs": runs}
+    return found | _doing(asked, known)
 
 
 def _doing(asked: _Question, known: Known) -> dict[str, Any]:

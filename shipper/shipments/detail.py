@@ -44,7 +44,7 @@ def detail(
     report, problem = _report(known, window, looked_at) if looked_at else (None, None)
     started = scheduler.unsuccessful([known], (start, end), tasks=True) if scheduler else ()
     unreported = without_report(index, [run for run in started if run.window == (start, end)])
-    found: dict[str, Any] = {
+    return {
         "known": known,
         "start": start,
         "end": end,
@@ -61,10 +61,9 @@ def detail(
         "report": report and _of_report(report),
         "problem": problem,
     }
-    return {**found, "judged": _judged(found), "delay": _delay(found["clusters"])}
 
 
-def _judged(found: dict[str, Any]) -> dict[str, Any]:
+def judged(found: dict[str, Any]) -> dict[str, Any]:
     """Return the worst state of the clusters, and a line about it. A report is of one run: it
     speaks for the window if the state is that run's."""
     state, report = worst(one["state"] for one in found["clusters"]), found["report"]
@@ -81,7 +80,7 @@ def _judged(found: dict[str, Any]) -> dict[str, Any]:
     return {"state": state, "says": says[0].upper() + says[1:], "of_run": False}
 
 
-def _delay(clusters: list[dict[str, Any]]) -> str:
+def delay(clusters: list[dict[str, Any]]) -> str:
     """Return how long after the window's end it was there, or was tried last."""
     ran = [one for one in clusters if one["lag"] is not None]
     if not ran:

@@ -127,7 +127,6 @@ def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
         "there": 0,
         "cause": "far does not answer",
     }
-    assert found["judged"]["says"] == "Shipped 7 records to each of near and far"
     _, page = open_window(world)
     assert "Shipped 7 records to each of near and far" in page.text
     links = {words: said["href"] for words, said in page.links}
@@ -487,3 +486,26 @@ def test_a_replay_stands_below_its_pipeline(tmp_path: Path) -> None:
     )
     found = respond(path, "shipments", {"end": str(seconds(1))}, Everything())
     assert Page(found.body).rows == ["web", "web.replay.fix", "a"]
+
+
+def test_a_row_of_very_many_windows_names_those_that_are_not_plainly_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shipper.shipments.app._MOST_NAMED", 3)
+    states = ["shipped", "failed", "shipped", "late"]
+    windows = [(seconds(i), seconds(i + 1), state) for i, state in enumerate(states)]
+    invented_index(path := tmp_path / "index.sqlite", {"a.b": windows}, seconds(0))
+    found = windows_of(path, "a.b", seconds(0), seconds(4))
+    assert [state for *_, state in found] == ["failed", "late"]
+    found = windows_of(path, "a.b", seconds(0), seconds(3))
+    assert [state for *_, state in found] == ["shipped", "failed", "shipped"]
+
+
+def test_who_may_not_read_reports_learns_no_more_than_the_states(world: World) -> None:
+    world.feed(world.report(1, "r1", failed=("far",)))
+    window = "web 2026-11-01T01:00:00Z/2026-11-01T02:00:00Z"
+    status, page = open_window(world, Rights("web"), window)
+    assert (status, page.states[:3]) == (200, ["failed", "shipped", "failed"])
+    for of_the_report in ("does not answer", "Failed while shipping", "Report of this run"):
+        assert of_the_report not in page.text
+        assert of_the_report in open_window(world, window=window)[1].text
