@@ -103,6 +103,8 @@ class EarlierGates:
         self.reader = DeliveryReader(cluster, context, log)
         self.scope = ""
         """Words for the gate's scope."""
+        self.may_be_read_later = False
+        """True if topics were out of reach, and may be back later."""
         self._are_kept = False
         self._context, self._log, self._planned, self._shipped = context, log, planned, shipped
         self._client = context.connections(cluster.name).client
@@ -148,6 +150,7 @@ class EarlierGates:
         for topic in gone:
             ledger.sent.pop(topic, None)
         self.reader.read_back(check, ship, ledger, account, gate.ends)
+        self.may_be_read_later |= account.read_back_passing
         again = [each for each in self._context.pipeline.gates.delivery if isinstance(each, _AGAIN)]
         kept = [each for each in gate.failed if not each.check.startswith(_NAMES_AGAIN)]
         return [*kept, *evaluate_delivery(again, account)]

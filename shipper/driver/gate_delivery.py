@@ -109,7 +109,8 @@ def _judged(
         f"after shipping to {cluster_name}: do not trust this window before the difference is "
         "explained"
     )
-    result = close_if_needed(result, meaning, looked=not account.read_back_passing)
+    looked = not (account.read_back_passing or earlier.may_be_read_later)
+    result = close_if_needed(result, meaning, looked=looked)
     earlier.remember(result, account)
     return result
 
