@@ -182,6 +182,7 @@ class SparkEngine(Engine):
             include=source.include_globs,
             most=most,
             modified=modified,
+            wait_seconds=source.wait_seconds,
         )
 
     def missing(self, paths: Sequence[str]) -> list[str]:
@@ -194,7 +195,7 @@ class SparkEngine(Engine):
         return listing.look_at(self._hadoop, files, self._pipeline.source)
 
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
-        return listing.look_for(self._hadoop, paths)
+        return listing.look_for(self._hadoop, paths, self._pipeline.source.wait_seconds)
 
     def take_sample(self, plan: PlanResult) -> str:
         return listing.take_sample(self._hadoop, plan, self._pipeline)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import fnmatch
 import time
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from shipper.config.formats import TABLES, Csv
 from shipper.config.pipeline import Pipeline, Source
+from shipper.config.units import format_duration
 from shipper.driver.engine import FoundFile, Listed
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
@@ -26,12 +27,14 @@ from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceUnreachable
 from shipper.ledger.heads import HEAD_BYTES, head_of
 from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
 from spark_jobs import packed
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.reason import first_line
 
+_LONGEST_PAUSE_SECONDS = 10.0
 _SAMPLE_FILES, _SAMPLE_BYTES, _LONG_LINE_BYTES = 4, 98_304, 65_536
 #: In place of a format: the last bytes as they are stored (Folder.java).
 _TAIL = "tail"
@@ -54,6 +57,32 @@ class _Unread(NamedTuple):
 
     why: str
     passing: bool
+    silent: bool
+    """True if the file system does not answer, so that waiting may help."""
+
+
+class _Patience:
+    """Pauses between questions to a file system that does not answer, until ``seconds`` are
+    over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._began, self._end = seconds, 0.0, 0.0
+
+    def waits(self, why: str) -> bool:
+        """Wait a while and return True; False if it was waited long enough."""
+        now = time.monotonic()
+        if not self._end and self._seconds:
+            self._began, self._end = now, now + self._seconds
+            say(f"the source: {why}. It is asked again for {self.shown} (`source.wait`)")
+        if now >= self._end:
+            return False
+        pause = min(_LONGEST_PAUSE_SECONDS, 0.5 + (now - self._began) / 2, self._end - now)
+        time.sleep(max(pause, 0.0))
+        return True
+
+    @property
+    def shown(self) -> str:
+        return format_duration(self._seconds)
 
 
 def list_files(
@@ -65,31 +94,44 @@ def list_files(
     include: Sequence[str],
     most: int,
     modified: Window | None = None,
+    wait_seconds: float = 0.0,
 ) -> Listed:
     """List the entries under ``paths`` (folders or globs; a missing one holds no entries), each
     file once. A file whose last modification is not in ``modified`` belongs to another window.
     Stops when it has found more than ``most`` whose name fits one of the globs in ``include``. A
-    path that cannot be listed is a problem of its own. Raises SourceUnreachable if no path can be
-    listed."""
+    path that cannot be listed is a problem of its own. A file system that does not answer is asked
+    again for ``wait_seconds``. Raises SourceUnreachable if no path can be listed."""
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (
         (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
     )
     unfinished = "|".join(_java_regex(f"*{ending}") for ending in UNFINISHED)
-    try:
-        content = _folder(hadoop).list(
-            hadoop.conf,
-            wanted,
-            recursive,
-            "|".join(map(_java_regex, include)),
-            unfinished,
-            most,
-            _MOST_UNFINISHED,
-            since,
-            before,
-        )
-    except Exception as error:
-        raise cannot_list(pipeline, paths, first_line(error)) from error
+    names = "|".join(map(_java_regex, include))
+    patience = _Patience(wait_seconds)
+    while True:
+        try:
+            content = _folder(hadoop).list(
+                hadoop.conf,
+                wanted,
+                recursive,
+                names,
+                unfinished,
+                most,
+                _MOST_UNFINISHED,
+                since,
+                before,
+            )
+        except Exception as error:
+            raise cannot_list(pipeline, paths, _why(hadoop, error)) from error
+        listed, silence = _unpacked(content, paths, include, most)
+        if not silence or not patience.waits(silence):
+            return listed
+
+
+def _unpacked(
+    content: Any, paths: Sequence[str], include: Sequence[str], most: int
+) -> tuple[Listed, str]:
+    """Return what Folder.java lists, and why its file system does not answer; empty if it does."""
     found = packed.Unpacker(content)
     files = []
     for _ in found:
@@ -101,7 +143,11 @@ def list_files(
     wanted_files = sum(
         any(fnmatch.fnmatchcase(file.name, glob) for glob in include) for file in files
     )
-    problems = {paths[found.number()]: found.text() for _ in found}
+    problems, silence = dict[str, str](), ""
+    for _ in found:
+        path, is_silent = paths[found.number()], found.number()
+        problems[path] = found.text()
+        silence = problems[path] if is_silent else silence
     now_ms = time.time_ns() // 10**6
     for _ in found:
         under, code, count = paths[found.number()], found.text(), found.number()
@@ -111,7 +157,18 @@ def list_files(
                 FileId(first, 0, now_ms), "", under, left=code, count=count, more=tuple(more)
             )
         )
-    return Listed(files, too_many=wanted_files > most, problems=problems)
+    return Listed(files, too_many=wanted_files > most, problems=problems), silence
+
+
+def _why(hadoop: Hadoop, error: Exception) -> str:
+    """Return the reason of a Java error about the source, without names of classes."""
+    java = getattr(error, "java_exception", None)
+    return str(hadoop.jvm.shipper.lines.Access.whyNotListed(java)) if java else first_line(error)
+
+
+def _is_silent(hadoop: Hadoop, error: Exception) -> bool:
+    java = getattr(error, "java_exception", None)
+    return java is not None and bool(hadoop.jvm.shipper.lines.Access.isSilent(java))
 
 
 def _java_regex(pattern: str) -> str:
@@ -156,11 +213,11 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
     unpacked. Costs one open for each, two if it is packed or of tables."""
     files = [file for file in files if file.size_bytes]
     if source.format in TABLES:
-        return _look_at_tables(hadoop, files, source.format)
+        return _look_at_tables(hadoop, files, source)
     beginnings, encoding = dict[FileId, bytes](), (source.csv or Csv()).encoding
-    for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, PLAIN), strict=True):
+    for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, source, PLAIN), strict=True):
         if isinstance(head, _Unread):
-            file.problem, file.passing = head
+            file.problem, file.passing = head.why, head.passing
             continue
         beginnings[file.id], file.head = head, head_of(head)
         found = recognise(file.path, head, source.codec)
@@ -174,13 +231,9 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
         if file.format == PLAIN and source.codec != "none":
             file.problem = file.problem or content_problem(head, source.format, encoding)
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
-    for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES), strict=True):
+    for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES, source), strict=True):
         if isinstance(head, _Unread):
-            why = (
-                head.why
-                if head.passing
-                else f"its beginning cannot be unpacked: damaged or cut off ({head.why})"
-            )
+            why = head.why if head.passing else f"its beginning cannot be unpacked: {head.why}"
             if not head.passing and is_named_as_text(file.path):
                 why += (
                     f". If it is text that only begins like a file of {file.format}, set "
@@ -200,16 +253,16 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
 
 
 def _look_at_tables(
-    hadoop: Hadoop, files: Sequence[PlannedFile], format: str
+    hadoop: Hadoop, files: Sequence[PlannedFile], source: Source
 ) -> dict[FileId, bytes]:
-    beginnings = dict[FileId, bytes]()
-    heads = _heads(hadoop, files, HEAD_BYTES, PLAIN)
-    tails = _heads(hadoop, files, FORMAT_BYTES, _TAIL)
+    beginnings, format = dict[FileId, bytes](), source.format
+    heads = _heads(hadoop, files, HEAD_BYTES, source, PLAIN)
+    tails = _heads(hadoop, files, FORMAT_BYTES, source, _TAIL)
     for file, head, tail in zip(files, heads, tails, strict=True):
         if isinstance(head, _Unread):
-            file.problem, file.passing = head
+            file.problem, file.passing = head.why, head.passing
         elif isinstance(tail, _Unread):
-            file.problem, file.passing = tail
+            file.problem, file.passing = tail.why, tail.passing
         else:
             beginnings[file.id], file.head = head, head_of(head)
             found = recognise_table(format, head, tail)
@@ -217,20 +270,23 @@ def _look_at_tables(
     return beginnings
 
 
-def look_for(hadoop: Hadoop, paths: Sequence[str]) -> dict[str, FoundFile]:
+def look_for(
+    hadoop: Hadoop, paths: Sequence[str], wait_seconds: float = 0.0
+) -> dict[str, FoundFile]:
     """Return the present file at each of ``paths``. Raises SourceUnreachable."""
-    try:
-        found = packed.Unpacker(
-            _folder(hadoop).status(
-                hadoop.conf, packed.number(len(paths)) + b"".join(map(packed.text, paths))
-            )
-        )
-    except Exception as error:
-        raise SourceUnreachable(
-            f"it cannot be checked whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} "
-            f"still exists: {first_line(error)}. Nothing was sent. Run again when the file "
-            "system answers."
-        ) from error
+    wanted, patience = packed.number(len(paths)) + b"".join(map(packed.text, paths)), None
+    while True:
+        try:
+            found = packed.Unpacker(_folder(hadoop).status(hadoop.conf, wanted))
+            break
+        except Exception as error:
+            why, patience = _why(hadoop, error), patience or _Patience(wait_seconds)
+            if _is_silent(hadoop, error) and patience.waits(why):
+                continue
+            raise SourceUnreachable(
+                f"it cannot be checked whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} "
+                f"still exists: {why}. Nothing was sent. Run again when this is put right."
+            ) from error
     looked = {}
     for path in paths:
         uri, there = found.text(), found.number()
@@ -252,7 +308,7 @@ def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> str:
         for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]
     ]
     look_at(hadoop, chosen, source)
-    heads = list(_heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES))
+    heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES, source)
     found = [head for head in heads if isinstance(head, bytes)]
     size = sum(len(head) for head in found)
     if size == 0:
@@ -291,17 +347,42 @@ def requests(hadoop: Hadoop, bucket: str) -> dict[str, int]:
 
 
 def _heads(
-    hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None = None
-) -> Iterable[bytes | _Unread]:
-    """Yield the first ``count`` bytes of each file's content (of its bytes as stored with
-    ``format=PLAIN``, the last of these with _TAIL), all if it has fewer; or why not."""
+    hadoop: Hadoop,
+    files: Sequence[PlannedFile],
+    count: int,
+    source: Source,
+    format: str | None = None,
+) -> list[bytes | _Unread]:
+    """Return the first ``count`` bytes of each file's content (of its bytes as stored with
+    ``format=PLAIN``, the last of these with _TAIL), all if it has fewer; or why not. A file system
+    that does not answer is asked again for `source.wait`."""
+    heads, patience = _ask_heads(hadoop, files, count, format), _Patience(source.wait_seconds)
+    while silent := [
+        (index, head.why)
+        for index, head in enumerate(heads)
+        if isinstance(head, _Unread) and head.silent
+    ]:
+        if not patience.waits(silent[0][1]):
+            break
+        again = [files[index] for index, _ in silent]
+        for (index, _), head in zip(silent, _ask_heads(hadoop, again, count, format), strict=True):
+            heads[index] = head
+    return heads
+
+
+def _ask_heads(
+    hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None
+) -> list[bytes | _Unread]:
     if not files:
-        return
+        return []
     wanted = packed.number(len(files))
     wanted += b"".join(
         packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files
     )
     found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
+    heads = list[bytes | _Unread]()
     for _ in files:
         what, content = found.number(), found.bytes()
-        yield content if what == 1 else _Unread(content.decode(), passing=what == 2)
+        unread = what != 1 and _Unread(content.decode(), passing=what > 1, silent=what > 2)
+        heads.append(unread or content)
+    return heads

@@ -34,6 +34,8 @@ def look(config_dir: Path, pipeline: Pipeline, window: Window) -> int:
     the faults are in the last document."""
     settings = spark_settings(pipeline)
     set_environment(pipeline)
+    impatient = pipeline.source.model_copy(update={"wait_seconds": 0.0})
+    pipeline = pipeline.model_copy(update={"source": impatient})
     paths = source_paths(resolve_uri(config_dir, pipeline.source.path), window)
     found: dict[str, Any] = {
         "spark": version("pyspark"),

@@ -70,6 +70,8 @@ class LineLimits:
     keep: int = 0
     """Number of its first bytes that a longer record keeps as its value."""
     framing: Framing = Framing()
+    wait_seconds: float = 0.0
+    """Time for which a file system that does not answer is waited for."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, keep: int | None = None) -> LineLimits:
@@ -81,7 +83,12 @@ class LineLimits:
                 if pipeline.quarantine and not pipeline.records.redact
                 else 0
             )
-        return cls(pipeline.records.max_line_bytes, keep, Framing.of(pipeline))
+        return cls(
+            pipeline.records.max_line_bytes,
+            keep,
+            Framing.of(pipeline),
+            pipeline.source.wait_seconds,
+        )
 
 
 class Reading:
@@ -166,6 +173,7 @@ def reading(
         limits.keep,
         bytearray(limits.framing.packed()),
         partition_bytes,
+        round(limits.wait_seconds),
         ends,
     )
     with afterwards(lambda: source.end(id)):

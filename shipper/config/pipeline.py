@@ -138,6 +138,11 @@ class Source(Model):
     """Age below which a file counts as still being written: the plan leaves the file out and says
     so. A scheduled run begins this long after its window has closed, so that the window's last
     files are included."""
+    wait_seconds: Seconds = Field(default=300.0, alias="wait")
+    """Time for which a file system that refuses connections or does not answer is asked again,
+    before a listing or the next file is given up. All tasks in one Java wait together, so an outage
+    costs this once, not once for each file. `0s`: never wait. A file that is gone or denied, and a
+    wrong login, are never waited for."""
     split_size_bytes: Bytes = Field(default=32 * 2**20, alias="split_size", ge=SMALLEST_SPLIT_BYTES)
     """Size of the splits into which files are cut. The size is part of a split's identity: a file
     that was shipped in part under one size is refused under another."""

@@ -17,7 +17,7 @@ from shipper.terminal import say
 from shipper.types import FileId
 from shipper.worker.receipt import Receipt
 
-_MOST_NAMED = 50
+_MOST_REASONS, _MOST_NAMED = 50, 3
 
 
 def unreadable(files: Sequence[PlannedFile]) -> str:
@@ -36,8 +36,8 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
 def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
     return SourceUnreachable(
         f"pipeline {pipeline}: {', '.join(paths[:3])}{', …' if paths[3:] else ''} cannot be "
-        f"listed: {why}. Nothing was sent, because the files of the window are unknown. Check "
-        "the path, its scheme and the credentials."
+        f"listed: {why}. Nothing was sent, because the files of the window are unknown. Run it "
+        "again when this is put right."
     )
 
 
@@ -49,8 +49,18 @@ def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
 
 
 def _named(files: Sequence[PlannedFile]) -> str:
-    more = f"; and {len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else ""
-    return "; ".join(f"{file.path}: {file.problem}" for file in files[:_MOST_NAMED]) + more
+    """Return the paths by reason: the first few of each, and how many more there are."""
+    by_reason: dict[str, list[str]] = {}
+    for file in files:
+        by_reason.setdefault(file.problem, []).append(file.path)
+    told = [f"{_paths(paths)}: {reason}" for reason, paths in [*by_reason.items()][:_MOST_REASONS]]
+    left = sum(map(len, [*by_reason.values()][_MOST_REASONS:]))
+    return "; ".join(told) + (f"; and {left:,} more" if left else "")
+
+
+def _paths(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _MOST_NAMED:,} more" if len(paths) > _MOST_NAMED else ""
+    return ", ".join(paths[:_MOST_NAMED]) + more
 
 
 def quarantine_whole(

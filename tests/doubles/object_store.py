@@ -46,9 +46,15 @@ class S3Double:
         """Bucket → key → object."""
         self.refusals: dict[str, tuple[int, str]] = {}
         """Regular expression of `METHOD KEY` (of a listing: the prefix) → status and S3's code."""
+        self.dies_at: tuple[str, int] | None = None
+        """Key, and bytes of it: a GET that gets there ends, and the endpoint stops."""
         self.asked: list[str] = []
         self._page, self._port = page, free_port()
         self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._server is not None
 
     @property
     def endpoint(self) -> str:
@@ -74,6 +80,9 @@ class S3Double:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             allow_reuse_address = True
+
+            def handle_error(self, *_: object) -> None:
+                """Say nothing of a client that is gone."""
 
         self._server = Server((LOOPBACK, self._port), Handler)
         threading.Thread(
@@ -123,6 +132,8 @@ class S3Double:
             and ('ongoing-request="false"' not in stored.restore)
         ):
             self._refuse(request, 403, "InvalidObjectState")
+        elif request.command == "GET" and self.dies_at and self.dies_at[0] == key:
+            self._die(request, stored, self.dies_at[1])
         else:
             self._give(request, stored)
 
@@ -160,6 +171,17 @@ class S3Double:
         request.end_headers()
         if request.command != "HEAD":
             request.wfile.write(body)
+
+    def _die(self, request: BaseHTTPRequestHandler, stored: StoredObject, size: int) -> None:
+        self.dies_at = None
+        request.send_response_only(200)
+        for name, value in (("Content-Length", len(stored.content)), ("ETag", stored.etag)):
+            request.send_header(name, str(value))
+        request.end_headers()
+        request.wfile.write(stored.content[:size])
+        request.wfile.flush()
+        request.close_connection = True
+        self.stop()
 
     def _listing(self, objects: dict[str, StoredObject], query: dict[str, str]) -> str:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")

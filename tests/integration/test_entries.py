@@ -211,6 +211,9 @@ def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     assert names(file.path for file in found.files) == ["a.log"]
     (row,) = found.left_out
     assert (row.code, row.count, row.warns) == ("unreadable-folder", 2, True)
+    world.write_pipeline(source={"path": "logs/*/", "settle": "0s", "when_empty": "succeed"})
+    left = counts(world.plan(prefix=_WITHOUT_RIGHTS))
+    assert left == {"unreadable-folder": 2, "not-a-folder": 1}, "a wildcard met them"
     world.write_pipeline(source={"path": "logs/names only", "settle": "0s"})
     error = world.plan(prefix=_WITHOUT_RIGHTS).error or ""
     assert re.search(r"/logs/names only cannot be listed: .*SHIP-302", error), error

@@ -152,7 +152,7 @@ def test_a_bzip2_file_without_the_beginning_of_a_block_is_refused(spark, tmp_pat
             assert [report.problem for report in reports if report.problem] == (
                 []
                 if name == "good"
-                else [f"IOException: a block is damaged or missing before byte {len(bits) // 8}"]
+                else [f"a block is damaged or missing before byte {len(bits) // 8}"]
             )
 
 

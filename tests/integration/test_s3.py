@@ -176,18 +176,18 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Buck
     [
         pytest.param(
             {"secret_key": "wrong"},
-            r"s3a://\S* cannot be listed.*SHIP-302",
+            r"s3a://\S* cannot be listed.*SignatureDoesNotMatch.*SHIP-302",
             id="wrong",
         ),
         pytest.param(
             {"access_key": None, "secret_key": None, "credentials": "environment"},
-            r"s3a://.* cannot be listed.*[Cc]redential",
+            r"s3a://.* cannot be listed.*credentials.*`source\.s3`",
             id="none",
             marks=pytest.mark.long,
         ),
         pytest.param(
             {"credentials": "anonymous", "access_key": None, "secret_key": None},
-            r"s3a://.* cannot be listed.*403",
+            r"s3a://.* cannot be listed.*permission",
             id="anonymous",
             marks=pytest.mark.long,
         ),
@@ -204,15 +204,15 @@ def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(
 
 def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
     bucket.write_pipeline(bucket=f"{bucket.name}-absent")
-    bucket.world.fails(code=1, says=rf"{bucket.name}-absent")
+    bucket.world.fails(code=1, says=rf"{bucket.name}-absent.* no such bucket")
     assert bucket.world.nothing_was_sent()
 
 
 @pytest.mark.long
 def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket: Bucket) -> None:
-    bucket.write_pipeline(s3={"endpoint": f"http://127.0.0.1:{free_port()}"})
+    bucket.write_pipeline(s3={"endpoint": f"http://127.0.0.1:{free_port()}"}, wait="0s")
     started = time.monotonic()
-    bucket.world.fails(code=1, says=r"s3a://.* cannot be listed.*[Cc]onnect")
+    bucket.world.fails(code=1, says=r"s3a://.* cannot be listed.*does not answer")
     assert time.monotonic() - started < DOWN_WITHIN_SECONDS
 
 

@@ -185,3 +185,17 @@ def test_files_that_another_run_may_read_are_told_from_those_that_somebody_must_
         "2 files cannot be read: /l/gzip: cut off; /l/plain: no DataNode. Repair or remove it, and "
         "run" in error.message
     )
+
+
+def test_files_that_cannot_be_read_are_named_by_their_reason() -> None:
+    files = [
+        PlannedFile(path=f"/logs/{n}.log", size_bytes=1, modified_ms=0, splits=1, passing=True)
+        for n in range(240)
+    ]
+    for file in files:
+        file.problem = "nobody answers" if file.path != "/logs/7.log" else "no permission"
+    said = cannot_be_read(files, "Nothing was sent.").message
+    assert said.count("nobody answers") == said.count("no permission") == 1
+    assert "/logs/0.log" in said
+    assert "/logs/7.log: no permission" in said
+    assert "236" in said, "of 239 the first three"

@@ -1,17 +1,12 @@
 package shipper.lines;
 
-import com.google.common.base.Throwables;
 import com.github.luben.zstd.ZstdInputStreamNoFinalizer;
 import java.io.EOFException;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
-import java.net.SocketTimeoutException;
-import java.nio.file.AccessDeniedException;
 import java.util.concurrent.ExecutionException;
-import java.util.function.Predicate;
 import org.apache.avro.file.SeekableInput;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.EtagSource;
@@ -22,11 +17,9 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.hdfs.BlockMissingException;
 import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.DecompressorStream;
 import org.apache.hadoop.io.compress.zlib.BuiltInGzipDecompressor;
-import org.apache.hadoop.security.AccessControlException;
 import org.xerial.snappy.SnappyFramedInputStream;
 
 /** A file's bytes, as they are stored and as they unpack. Pure Java or libraries with their native part inside: no Hadoop installation. */
@@ -58,7 +51,7 @@ final class Content {
         return same && status.getLen() == piece.size();
     }
 
-    /** Raises {@link Changed} if it is not the file that was planned. Of one that was, the bytes that it had then, whatever is behind them by now. */
+    /** Raises {@link Access.Changed} if it is not the file that was planned. Of one that was, the bytes that it had then, whatever is behind them by now. */
     static Stored open(Piece piece, Configuration conf) throws IOException {
         Path path = new Path(piece.path());
         FileSystem fs = fileSystem(path, conf);
@@ -66,13 +59,13 @@ final class Content {
         try {
             status = Hdfs.file(fs, path, conf);
         } catch (IOException error) {
-            throw Unreachable.orFault(error);
+            throw Access.orFault(Access.explained(path, conf, error));
         }
         if (Hdfs.isOpen(status)) {
-            throw new Changed("somebody opened it for writing after it was planned: a later run takes it, when it is closed");
+            throw new Access.Changed("somebody opened it for writing after it was planned: a later run takes it, when it is closed");
         }
         if (!isPlanned(piece, status)) {
-            throw new Changed("it was replaced or written to after it was planned: run the window again, the plan is made anew");
+            throw new Access.Changed("it was replaced or written to after it was planned: run the window again, the plan is made anew");
         }
         return new Stored(fs.openFile(path).withFileStatus(status), status.getLen());
     }
@@ -82,73 +75,17 @@ final class Content {
         return new Stored(fs.openFile(path).opt("fs.option.openfile.read.policy", "random"), Long.MAX_VALUE);
     }
 
-    /** The file is not the one that was planned. */
-    static final class Changed extends IOException {
-        private static final long serialVersionUID = 1L;
-
-        private Changed(String what) {
-            super(what);
-        }
-    }
-
     private static FSDataInputStream opened(FutureDataInputStreamBuilder wanted) throws IOException {
         try {
             return wanted.build().get();
         } catch (ExecutionException error) {
-            throw Unreachable.orFault(error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause()));
+            throw Access.orFault(error.getCause() instanceof IOException cause ? cause : new IOException(error.getCause()));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new InterruptedIOException();
         } catch (IOException error) {
-            throw Unreachable.orFault(error);
+            throw Access.orFault(error);
         }
-    }
-
-    /**
-     * Where the file's bytes are could not be reached, or did not give them: no fault of the file, and another try may go better. Nobody may
-     * call such a file damaged.
-     */
-    static final class Unreachable extends IOException {
-        private static final long serialVersionUID = 1L;
-
-        private Unreachable(IOException cause) {
-            super(cause);
-        }
-
-        /** The error itself, if it says something of the file: it is gone, or not for this user. */
-        static IOException orFault(IOException error) {
-            boolean fault = error instanceof Unreachable || error instanceof InterruptedIOException
-                    && !(error instanceof SocketTimeoutException) || isFault(error);
-            return fault ? error : new Unreachable(error);
-        }
-
-        static boolean isBehind(Throwable error) {
-            return Content.isBehind(error, one -> one instanceof Unreachable);
-        }
-    }
-
-    /** Whether the error or one of its causes is such; what unpacks a file wraps errors. */
-    static boolean isBehind(Throwable error, Predicate<Throwable> such) {
-        return Throwables.getCausalChain(error).stream().anyMatch(such);
-    }
-
-    /** Whether another run may read it: the file is out of reach, or denied for now, or not the one that was planned. Such a file is not damaged. */
-    static boolean isPassing(Throwable error) {
-        return isBehind(error, one -> one instanceof Unreachable || one instanceof Changed || isDenied(one) || isGone(one));
-    }
-
-    /** Whether it says something of the file: it is gone, or not for this user. */
-    static boolean isFault(Throwable error) {
-        return isDenied(error) || isGone(error);
-    }
-
-    static boolean isDenied(Throwable error) {
-        return error instanceof AccessControlException || error instanceof AccessDeniedException
-                || (error instanceof FileNotFoundException && String.valueOf(error.getMessage()).contains("(Permission denied)"));
-    }
-
-    static boolean isGone(Throwable error) {
-        return error instanceof FileNotFoundException || error instanceof java.nio.file.NoSuchFileException;
     }
 
     /** Unpacked from its beginning to its end: members, frames or streams one behind the other are one content. */
@@ -214,27 +151,6 @@ final class Content {
         return found;
     }
 
-    /** A sentence for people. No text of a library that quotes content is in it: they quote numbers and names only. */
-    static String why(Throwable error) {
-        if (error instanceof Changed) {
-            return error.getMessage();
-        }
-        if (isBehind(error, Content::isDenied)) {
-            return "no permission to read it: grant it to the user that ships";
-        }
-        if (isGone(error)) {
-            return "it is gone: somebody moved or deleted it after it was listed";
-        }
-        if (isBehind(error, one -> one instanceof BlockMissingException)) {
-            return "no DataNode gives one of its blocks: those that hold it are down, out of reach, or have lost it (`hdfs fsck PATH -files "
-                    + "-blocks -locations` says which)";
-        }
-        Throwable root = Throwables.getRootCause(error);
-        String message = root.getMessage() == null ? "" : ": " + root.getMessage().lines().findFirst().orElse("");
-        String what = root.getClass().getSimpleName() + message;
-        return Unreachable.isBehind(error) ? "its bytes could not be had from where it lies: " + what : what;
-    }
-
     /** A file's first bytes as they are stored, counted; what is behind them is not seen. All faults of the file system are raised as such. */
     static final class Stored extends FSInputStream implements SeekableInput {
         private final FSDataInputStream stream;
@@ -271,7 +187,7 @@ final class Content {
                 count += Math.max(n, 0);
                 return n;
             } catch (IOException error) {
-                throw Unreachable.orFault(error);
+                throw Access.orFault(error);
             }
         }
 
@@ -282,7 +198,7 @@ final class Content {
             } catch (EOFException error) {
                 throw error;
             } catch (IOException error) {
-                throw Unreachable.orFault(error);
+                throw Access.orFault(error);
             }
         }
 

@@ -1,6 +1,5 @@
 package shipper.lines;
 
-import com.google.common.base.Throwables;
 import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -47,7 +46,7 @@ final class Entries {
     private final Wanted wanted;
     private final Map<String, FileStatus> found = new LinkedHashMap<>();
     private final Map<String, Integer> under = new HashMap<>();
-    private final Map<Integer, String> problems = new TreeMap<>();
+    private final Map<Integer, Exception> problems = new TreeMap<>();
     private final Map<Where, Left> left = new LinkedHashMap<>();
     private long candidates;
     private long written;
@@ -76,6 +75,7 @@ final class Entries {
         FileSystem fs = Content.fileSystem(new Path(pattern), conf);
         Path path = fs.makeQualified(new Path(pattern));
         boolean met = new GlobPattern(path.getName()).hasWildcard();
+        boolean wild = anyWildcard(path);
         String otherwise = pattern.endsWith("/") ? "not-a-folder" : null;
         for (FileStatus status : matches(fs, path, number)) {
             if (!status.isDirectory()) {
@@ -85,7 +85,14 @@ final class Entries {
             if (hasKeys(fs) && !met) {
                 object(fs, status.getPath(), number, otherwise);
             }
-            folder(fs, status.getPath(), status.getPath(), number);
+            try {
+                folder(fs, status.getPath(), status.getPath(), number);
+            } catch (IOException error) {
+                if (!wild) {
+                    throw error;
+                }
+                unlessDenied(error, status.getPath(), number);
+            }
         }
     }
 
@@ -100,7 +107,7 @@ final class Entries {
     }
 
     synchronized void failed(int number, Exception error) {
-        problems.put(number, Throwables.getRootCause(error).toString().lines().findFirst().orElse(""));
+        problems.put(number, error);
     }
 
     synchronized String packed() throws IOException {
@@ -111,8 +118,8 @@ final class Entries {
             out.number(under.get(file.getPath().toString()));
         }
         out.number(problems.size());
-        for (Map.Entry<Integer, String> problem : problems.entrySet()) {
-            out.number(problem.getKey()).text(problem.getValue());
+        for (Map.Entry<Integer, Exception> problem : problems.entrySet()) {
+            out.number(problem.getKey()).number(Access.isSilent(problem.getValue()) ? 1 : 0).text(Access.whyNotListed(problem.getValue()));
         }
         out.number(left.size());
         for (Map.Entry<Where, Left> one : left.entrySet()) {
@@ -256,15 +263,15 @@ final class Entries {
         leave(number, folder, path, isHidden || entry.object() == null ? code : code(name, entry.modified(), code));
     }
 
-    private static boolean hasKeys(FileSystem fs) {
+    static boolean hasKeys(FileSystem fs) {
         return "s3a".equals(fs.getUri().getScheme());
     }
 
-    /** Leaves out a folder that was not named and that this user may not list; one that is gone holds nothing. */
+    /** Leaves out a folder that a pattern or recursion met and that this user may not list; one that is gone holds nothing. */
     private void unlessDenied(IOException error, Path folder, int number) throws IOException {
-        if (Content.isBehind(error, Content::isDenied)) {
+        if (Access.isBehind(error, Access::isDenied) && !Access.isLogin(error)) {
             leave(number, folder, "unreadable-folder");
-        } else if (!Content.isGone(error)) {
+        } else if (!Access.isGone(error)) {
             throw error;
         }
     }

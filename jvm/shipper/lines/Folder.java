@@ -15,6 +15,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
@@ -40,7 +41,7 @@ public final class Folder {
      * @param most stops when more candidates than that have been found, so that the answer may have one more
      * @param from files that were modified before, in ms since the epoch, are of another window
      * @param before files that were modified then or later, too
-     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then a count, and for each path that cannot be listed its number and why; then a count, and for each folder and reason the number of the path, the reason, how many entries, and a count and paths of some
+     * @return packed: a count, and for each file its path, its URI, its size and its time of modification in ms, 1 if somebody has it open for writing, its ETag (empty where the file system has none), and the number of the path that it was found under (of several, the first); then a count, and for each path that cannot be listed its number, 1 if the file system does not answer, and why; then a count, and for each folder and reason the number of the path, the reason, how many entries, and a count and paths of some
      */
     public static String list(
             Configuration conf, byte[] paths, boolean recursive, String include, String unfinished, long most, int mostUnfinished, long from, long before)
@@ -76,7 +77,7 @@ public final class Folder {
      * @param files packed: a count, and for each two texts: its path, and its format, or `plain` for the bytes as they are stored, or `tail` for the
      *     last of these
      * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not; the number
-     *     is 2 if another run may read it. Those of a file of tables are its rows, as lines
+     *     is 2 if another run may read it, and 3 if the file system does not answer. Those of a file of tables are its rows, as lines
      */
     public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
@@ -86,12 +87,13 @@ public final class Folder {
         }
         Packed.Writer out = new Packed.Writer();
         Configuration configured = Content.configured(conf);
-        for (Object head : inParallel(wanted, file -> head(configured, new Path(file[0]), file[1], count))) {
+        AtomicReference<IOException> silence = new AtomicReference<>();
+        for (Object head : inParallel(wanted, file -> head(configured, new Path(file[0]), file[1], count, silence))) {
             if (head instanceof byte[] content) {
                 out.number(1).bytes(content);
             } else {
                 Exception error = (Exception) head;
-                out.number(Content.isPassing(error) ? 2 : 0).bytes(Content.why(error).getBytes(StandardCharsets.UTF_8));
+                out.number(Access.isSilent(error) ? 3 : Access.isPassing(error) ? 2 : 0).bytes(Access.why(error).getBytes(StandardCharsets.UTF_8));
             }
         }
         return out.packed();
@@ -112,10 +114,11 @@ public final class Folder {
             try {
                 return Hdfs.status(Content.fileSystem(whole, conf), whole, conf);
             } catch (IOException error) {
-                if (Content.isFault(error)) {
-                    return error;
+                IOException told = Access.explained(whole, conf, error);
+                if (Access.isFault(told) && !Access.isLogin(told)) {
+                    return told;
                 }
-                throw error;
+                throw told;
             }
         });
         for (int i = 0; i < wanted.size(); i++) {
@@ -151,7 +154,11 @@ public final class Folder {
         return out.packed();
     }
 
-    private static Object head(Configuration conf, Path path, String format, int count) {
+    /** @param silence the error of a file system that does not answer, which is then asked no more */
+    private static Object head(Configuration conf, Path path, String format, int count, AtomicReference<IOException> silence) {
+        if (silence.get() != null) {
+            return silence.get();
+        }
         try {
             FileSystem fs = Content.fileSystem(path, conf);
             if (TableRecords.reads(format)) {
@@ -163,7 +170,18 @@ public final class Folder {
             try (InputStream stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
                 return content.readNBytes(count);
             }
-        } catch (IOException | RuntimeException error) {
+        } catch (IOException error) {
+            silence.set(Access.isSilent(error) ? error : silence.get());
+            return explained(conf, path, error);
+        } catch (RuntimeException error) {
+            return error;
+        }
+    }
+
+    private static IOException explained(Configuration conf, Path path, IOException error) {
+        try {
+            return Access.explained(path, conf, error);
+        } catch (IOException other) {
             return error;
         }
     }
@@ -180,7 +198,7 @@ public final class Folder {
         Piece all = new Piece(
                 file.getPath().toString(), "", "", format, "", file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE);
         ByteArrayOutputStream found = new ByteArrayOutputStream();
-        try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null, false), conf)) {
+        try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null, false, 0), conf)) {
             while (found.size() < count && rows.next()) {
                 found.write(rows.bytes(), 0, Math.min(rows.size(), count));
                 found.write('\n');

@@ -61,15 +61,17 @@ public final class LineSource implements TableProvider {
      * @param keep how many of the first bytes of a longer one become its value
      * @param framing see {@link Framing#unpack}
      * @param partitionBytes small pieces are read by one task, up to so many bytes
+     * @param waitSeconds how long a file system that does not answer is waited for
      * @param ends whether each piece that could be read ends with a row that says so
      */
     public static String begin(
-            SparkSession spark, byte[] packed, int maxLine, int keep, byte[] framing, long partitionBytes, boolean ends)
+            SparkSession spark, byte[] packed, int maxLine, int keep, byte[] framing, long partitionBytes, long waitSeconds,
+            boolean ends)
             throws IOException {
         JsonObject.register(spark);
         String id = Long.toString(IDS.incrementAndGet());
         READS.put(id, new Read(
-                Piece.unpack(packed), new Limits(maxLine, keep, Framing.unpack(framing), ends), partitionBytes,
+                Piece.unpack(packed), new Limits(maxLine, keep, Framing.unpack(framing), ends, waitSeconds), partitionBytes,
                 spark.sparkContext().collectionAccumulator("shipper pieces read")));
         return id;
     }
@@ -182,5 +184,5 @@ public final class LineSource implements TableProvider {
     record Pieces(Piece[] pieces) implements InputPartition {}
 
     /** See {@link #begin}. */
-    record Limits(int maxLine, int keep, Framing framing, boolean ends) implements java.io.Serializable {}
+    record Limits(int maxLine, int keep, Framing framing, boolean ends, long waitSeconds) implements java.io.Serializable {}
 }

@@ -6,6 +6,7 @@ import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Queue;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.IOUtils;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -43,6 +44,10 @@ record ReaderFactory(
         private PieceRecords records;
         private long count;
         private boolean marked;
+        /** True until the piece has given something since it was opened. */
+        private boolean isFirst;
+        /** True if the piece is to be opened again, behind the records that have been given. */
+        private boolean again;
         /** Of the piece that was read last, -1 where nobody can say: see {@link PieceRecords}. */
         private long stored;
         private long unpacked;
@@ -77,10 +82,13 @@ record ReaderFactory(
                         return true;
                     }
                 } catch (IOException | RuntimeException error) {
+                    giveBlock();
+                    if (waited(error)) {
+                        continue;
+                    }
                     if (mayPass(error)) {
                         throw error;
                     }
-                    giveBlock();
                     end(error);
                     rows.add(this::broken);
                 }
@@ -91,7 +99,9 @@ record ReaderFactory(
 
         /** Reads up to a record that is a row of its own, and returns true; or up to the end of a block or of a piece, and leaves its rows in `rows`. */
         private boolean advance() throws IOException {
-            if (records == null) {
+            if (again) {
+                resume();
+            } else if (records == null) {
                 Piece piece = pieces[++at];
                 stored = unpacked = -1;
                 if (piece.format().equals("unreadable")) {
@@ -99,11 +109,17 @@ record ReaderFactory(
                     endRow();
                     return false;
                 }
+                count = longBytes = 0;
                 begin(piece);
             }
             do {
                 long before = records.unpacked();
-                if (count >= pieces[at].mostLines() || !records.next()) {
+                boolean more = count < pieces[at].mostLines() && records.next();
+                if (isFirst) {
+                    Outage.of(new Path(pieces[at].path())).end();
+                    isFirst = false;
+                }
+                if (!more) {
                     giveBlock();
                     end(null);
                     endRow();
@@ -158,18 +174,51 @@ record ReaderFactory(
             });
         }
 
+        private boolean isStopped() {
+            TaskContext task = TaskContext.get();
+            return task != null && task.isInterrupted() || Thread.currentThread().isInterrupted();
+        }
+
         /** Whether another try of the task may go better, or the task is being stopped. */
         private boolean mayPass(Exception error) {
             TaskContext task = TaskContext.get();
-            if (task != null && task.isInterrupted() || Thread.currentThread().isInterrupted()) {
+            if (isStopped()) {
                 return true;
             }
-            return Content.Unreachable.isBehind(error) && task != null && task.attemptNumber() + 1 < TRIES;
+            return Access.isUnreachable(error) && task != null && task.attemptNumber() + 1 < TRIES;
+        }
+
+        /** Waits for a file system that does not answer; true if the piece is to be opened again. */
+        private boolean waited(Exception error) {
+            if (limits.waitSeconds() == 0 || at < 0) {
+                return false;
+            }
+            Outage outage = Outage.of(new Path(pieces[at].path()));
+            boolean silent = Access.isSilent(error) || outage.isOn() && Access.isUnreachable(error); // blocks come back after the NameNode
+            if (!silent || !outage.waited(error, limits.waitSeconds(), this::isStopped)) {
+                return false;
+            }
+            close();
+            again = true;
+            return true;
+        }
+
+        /** Opens the piece again, and goes behind the records that have been given. */
+        private void resume() throws IOException {
+            again = false;
+            begin(pieces[at]);
+            for (long given = 0; given < count; given++) {
+                if (!records.next()) {
+                    throw new Access.Changed("it has become shorter while it was read: run the window again, the plan is made anew");
+                }
+            }
         }
 
         private void begin(Piece piece) throws IOException {
-            count = 0;
-            longBytes = 0;
+            if (limits.waitSeconds() > 0) {
+                Outage.of(new Path(piece.path())).check();
+            }
+            isFirst = true;
             records = PieceRecords.open(piece, limits, configuration);
             names(piece);
             plain(piece);
@@ -257,8 +306,8 @@ record ReaderFactory(
         private void end(Exception problem) {
             stored = records == null ? 0 : records.stored();
             unpacked = records == null ? 0 : records.unpacked();
-            String why = problem == null ? null : Content.why(problem);
-            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, problem != null && Content.isPassing(problem), longBytes));
+            String why = problem == null ? null : Access.why(problem);
+            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, problem != null && Access.isPassing(problem), longBytes));
             close();
         }
 

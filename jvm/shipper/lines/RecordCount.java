@@ -14,7 +14,7 @@ public final class RecordCount {
 
     /** See {@link Report#packed}. Parameters as of {@link LineSource#begin}. */
     public static String count(byte[] packed, int maxLine, byte[] framing, Configuration conf) throws IOException {
-        LineSource.Limits limits = new LineSource.Limits(maxLine, 0, Framing.unpack(framing), false);
+        LineSource.Limits limits = new LineSource.Limits(maxLine, 0, Framing.unpack(framing), false, 0);
         SerializableConfiguration configured = new SerializableConfiguration(Content.configured(conf));
         return Report.packed(Piece.unpack(packed).parallelStream().map(piece -> count(piece, limits, configured)).toList());
     }

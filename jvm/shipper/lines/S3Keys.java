@@ -1,5 +1,7 @@
 package shipper.lines;
 
+import static org.apache.hadoop.fs.statistics.IOStatisticsSupport.stubDurationTrackerFactory;
+
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.Deque;
@@ -14,7 +16,6 @@ import org.apache.hadoop.fs.s3a.S3AUtils;
 import org.apache.hadoop.fs.s3a.S3ListRequest;
 import org.apache.hadoop.fs.s3a.S3ListResult;
 import org.apache.hadoop.fs.s3a.impl.ListingOperationCallbacks;
-import org.apache.hadoop.fs.s3a.statistics.S3AStatisticsContext;
 import org.apache.hadoop.fs.store.audit.AuditSpan;
 import org.apache.hadoop.util.functional.FutureIO;
 import software.amazon.awssdk.core.exception.SdkException;
@@ -110,7 +111,6 @@ abstract class S3Keys extends S3AFileSystem {
         private final S3AFileSystem fs;
         private final String prefix;
         private final ListingOperationCallbacks store;
-        private final S3AStatisticsContext counters;
         private final S3ListRequest request;
         private final Deque<Entry> entries = new ArrayDeque<>();
         private S3ListResult page;
@@ -119,7 +119,6 @@ abstract class S3Keys extends S3AFileSystem {
             this.fs = fs;
             this.prefix = prefix;
             store = new Callbacks(fs);
-            counters = fs.createStoreContext().getInstrumentation();
             try (AuditSpan span = span()) {
                 request = store.createListObjectsRequest(prefix, delimiter, span);
             }
@@ -141,8 +140,8 @@ abstract class S3Keys extends S3AFileSystem {
             try (AuditSpan span = span()) {
                 page = FutureIO.awaitFuture(
                         page == null
-                                ? store.listObjectsAsync(request, counters, span)
-                                : store.continueListObjectsAsync(request, page, counters, span));
+                                ? store.listObjectsAsync(request, stubDurationTrackerFactory(), span)
+                                : store.continueListObjectsAsync(request, page, stubDurationTrackerFactory(), span));
             } catch (SdkException error) {
                 throw S3AUtils.translateException("list", fs.getUri() + "/" + prefix, error);
             }

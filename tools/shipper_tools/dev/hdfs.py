@@ -62,6 +62,14 @@ class HdfsServer(Server):
         be read from again."""
         self._spawn("datanode", self._command(_DATA_NODE))
 
+    def launch_namenode(self) -> None:
+        """Start the NameNode by itself, after :meth:`stop_namenode`."""
+        self._spawn("namenode", self._command(_NAME_NODE))
+
+    def stop_namenode(self) -> None:
+        """Kill the NameNode, as by kill -9. The DataNode stays, and registers again."""
+        self._parts["namenode"].stop(0)
+
     def stop_datanode(self) -> None:
         """Kill the DataNode, as by kill -9. The NameNode stays, and knows files whose bytes nobody
         has."""
@@ -74,7 +82,7 @@ class HdfsServer(Server):
         if not formatted.exists():
             self._make_data([*self._command(_NAME_NODE), "-format", "-nonInteractive", "-force"])
             formatted.touch()  # last: a format that was killed half-way is done again
-        self._spawn("namenode", self._command(_NAME_NODE))
+        self.launch_namenode()
         self.launch_datanode()
 
     def _answers(self) -> bool:
