@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from in_process import Command
 from shipper_tools.dev import server
+from shipper_tools.dev.airflow import Airflow, AirflowSilent
 from shipper_tools.dev.errors import ServerDied
 from shipper_tools.dev.server import Server
 from shipper_tools.dev.state import ServerState, save
@@ -86,6 +87,21 @@ def test_a_server_that_only_repeats_itself_is_given_up(
     assert failed.value.code == "SHIP-953"
     assert not stuck.running
     assert stuck.looks < 20
+
+
+def test_an_airflow_that_is_too_busy_for_a_request_is_asked_again(tmp_path: Path) -> None:
+    airflow, asked = Airflow(tmp_path, {}), []
+
+    def look() -> str:
+        asked.append("dagRuns")
+        if len(asked) < 4:
+            raise AirflowSilent("Airflow does not answer GET dagRuns: timed out")
+        return "scheduled"
+
+    airflow._folders()
+    airflow._spawn("standalone", [sys.executable, "-c", "import time; time.sleep(60)"])
+    assert airflow.wait("start a run", look) == "scheduled"
+    airflow.stop()
 
 
 def test_a_server_that_has_not_answered_yet_is_starting(tmp_path: Path, shipper: Command) -> None:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,17 @@ from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.http import DIRECT, json_at
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import write_for_us_alone
-from shipper_tools.dev.server import Server
+from shipper_tools.dev.server import Server, T
 
 
 class AirflowError(DevServerError):
     """Airflow refused a request, or a command failed."""
+
+
+class AirflowSilent(AirflowError):
+    """Airflow did not answer a request in time."""
+
+    retriable = True
 
 
 class Airflow(Server):
@@ -135,6 +141,8 @@ class Airflow(Server):
         """Return the answer to a request to ``/api/v2/PATH``. Raises AirflowError."""
         # Nobody has to log in, but each request needs a token.
         self._token = self._token or json_at(f"{self.url}/auth/token", 30).get("access_token", "")
+        if not self._token:
+            raise AirflowSilent(f"Airflow gives no token for {method} {path}.")
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/api/v2/{path}", data, headers, method=method)
@@ -145,7 +153,18 @@ class Airflow(Server):
             said = error.read().decode(errors="replace")[:1000]
             raise AirflowError(f"Airflow refused {method} {path}: {error.code} {said}") from error
         except OSError as error:
-            raise AirflowError(f"Airflow does not answer {method} {path}: {error}") from error
+            raise AirflowSilent(f"Airflow does not answer {method} {path}: {error}") from error
+
+    def wait(self, what: str, look: Callable[[], T | None]) -> T:
+        """Wait as any server does. A request that is not answered in time is no reason to stop."""
+
+        def patiently() -> T | None:
+            try:
+                return look()
+            except AirflowSilent:
+                return None
+
+        return super().wait(what, patiently)
 
     def _launch(self) -> None:
         """Start the process that starts the others. Raises UsageError if Airflow is not
