@@ -23,7 +23,7 @@ function address(changes, from = location.href) {
   for (const [key, value] of Object.entries(changes)) value ? url.searchParams.set(key, value) : url.searchParams.delete(key);
   return url.href;
 }
-const closed = () => address({ window: "", run: "", on: "", list: "" });
+const isOpen = () => OPEN.some((key) => new URL(location).searchParams.has(key));
 
 async function parse(answer) {
   if (answer.status === 401) throw new Error(LOGGED_OUT);
@@ -63,6 +63,7 @@ async function loadPage() {
   } catch (error) {
     by("page").removeAttribute("aria-busy");
     say(error.message);
+    wake();
   }
 }
 
@@ -95,7 +96,7 @@ function showAddress() {
   for (const ask of document.querySelectorAll("dialog.ask[open]")) ask.close();
   if (said(before, false) !== said(shown, false)) loadPage();
   if (said(before, true) !== said(shown, true)) {
-    if (OPEN.some((key) => new URL(shown).searchParams.has(key))) loadPanel();
+    if (isOpen()) loadPanel();
     else { asked.panel += 1; by("panel").close(); }
   }
 }
@@ -223,6 +224,8 @@ async function point(event) {
   const strip = (pointed = event.target.closest?.(".strip"));
   if (event.buttons) return;
   if (!strip) { tip(null); return; }
+  if (!strip.windows) await new Promise((rest) => setTimeout(rest, 80)); // who only passes over it asks for nothing
+  if (pointed !== strip) return;
   const cells = await windowsOf(strip), cell = cells[cellAt(strip, cells, event.clientX)];
   if (pointed === strip) tip(cell && `${strip.closest("tr").dataset.pipeline} · ${cell.textContent}`, event);
 }
@@ -252,7 +255,7 @@ function key(event) {
   const strip = event.target.closest?.(".strip"), name = event.key.toLowerCase();
   if (!strip || !KEYS.includes(name) || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
-  served = served.then(() => move(document.activeElement?.closest?.(".strip") ?? strip, name));
+  served = served.then(() => move(document.activeElement?.closest?.(".strip") ?? strip, name)).catch((error) => say(error.message));
 }
 
 async function move(strip, name) {
@@ -431,7 +434,9 @@ function begin() {
   const panel = by("panel");
   panel.addEventListener("close", (event) => {
     clearTimeout(watching);
-    if (event.target === panel && closed() !== location.href && !panel.open) { history.pushState(null, "", closed()); shown = location.href; }
+    if (event.target !== panel || panel.open || !isOpen()) return;
+    history.pushState(null, "", address({ window: "", run: "", on: "", list: "" }));
+    shown = location.href;
   });
   if (panel.hasAttribute("open")) { panel.removeAttribute("open"); panel.showModal(); by("panel-title").focus(); watch(); }
   wake();

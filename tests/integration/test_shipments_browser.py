@@ -201,6 +201,15 @@ def test_the_address_is_the_state(page: Any) -> None:
     page.wait_for_selector("#panel", state="hidden")
     assert "list=" not in page.url
     assert page.evaluate("document.loadedOnce")
+    # However an address is written, to close what is open adds no step of its own.
+    page.evaluate("""go(address({}).replace(/[?]/, "?q=a%20b&"))""")
+    wait_for(page, "document.querySelectorAll('#rows tr').length === 0")
+    page.evaluate("go(location.href + '&on=near')")
+    wait_for(page, "document.getElementById('panel-title')?.textContent === 'Cluster near'")
+    page.go_back()
+    page.wait_for_selector("#panel", state="hidden")
+    page.go_forward()
+    page.wait_for_selector("#panel[open]")
 
 
 def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
