@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import LinkProfile, tune
+from shipper.driver.tuning import SHORT_LINK_SECONDS, LinkProfile, tune
 
 _links = st.builds(
     LinkProfile,
@@ -65,7 +65,7 @@ def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
     would take are enough. And a window of a few lines opens no thirteen producers."""
     full, found = (tune(link, tasks, 80_000_000, bytes_to_send=each) for each in (0, bytes_to_send))
     share = bytes_to_send / tasks
-    whole = link.rtt_seconds > 0.003 and share <= 80_000_000
+    whole = link.rtt_seconds >= SHORT_LINK_SECONDS and share <= 80_000_000
     largest = max(full.chunk_bytes, 80_000_000 // full.lanes) if whole else full.chunk_bytes
     assert found.batch_bytes == full.batch_bytes <= found.chunk_bytes <= largest
     assert 1 <= found.lanes <= full.lanes
