@@ -110,8 +110,8 @@ class Lane(threading.Thread):
         ledger topic's now."""
         self._charged_bytes = 0
         """Bytes that this lane has sent, as far as the cap knows them."""
-        self._estimated_bytes = 0.0
-        """Estimate of the batches that were paid for since."""
+        self._paid_bytes = self._estimated_bytes = 0.0
+        """Bytes that were paid for since, and the uncorrected estimate of them."""
         self._charged_at = 0.0
         self._refused_at = 0.0
         """Time (monotonic) when the ledger's topic was first forbidden; 0: it is not."""
@@ -278,7 +278,8 @@ class Lane(threading.Thread):
                             part.chunk, part.first, part.end, self._until
                         )
                 self._flush(producer)
-                self._estimated_bytes += batch.size.wire_bytes
+                self._paid_bytes += batch.size.wire_bytes
+                self._estimated_bytes += batch.size.uncorrected_bytes
                 self._charge(producer)
         asked = watch.ask(ids) if watch and ids else None
         self._write_ledger(producer, chunks, ids)
@@ -316,18 +317,19 @@ class Lane(threading.Thread):
             for batch in self._batches(chunks):
                 yield Round(batch, SendSize(sum(part.bytes for part in batch), 0))
             return
-        most = cap.bytes_per_second() * BURST_SECONDS
+        factor = wire.factor()
+        most = cap.bytes_per_second() * BURST_SECONDS / factor
         for batch in self._batches(chunks):
             slices: list[BatchSlice] = []
-            size = SendSize(0, 0.0)
+            records = estimate = 0.0
             for part in (small for whole in batch for small in whole.cut(most, wire)):
-                wire_bytes = wire.estimate(*part)
-                if slices and size.wire_bytes + wire_bytes > most:
-                    yield Round(slices, size)
-                    slices, size = [], SendSize(0, 0.0)
+                of_part = wire.estimate(*part)
+                if slices and estimate + of_part > most:
+                    yield Round(slices, SendSize(int(records), factor * estimate, estimate))
+                    slices, records, estimate = [], 0.0, 0.0
                 slices.append(part)
-                size = SendSize(size.record_bytes + part.bytes, size.wire_bytes + wire_bytes)
-            yield Round(slices, size)
+                records, estimate = records + part.bytes, estimate + of_part
+            yield Round(slices, SendSize(int(records), factor * estimate, estimate))
 
     def _charge(self, producer: LaneProducer) -> None:
         """Tell the cap what was really sent, with all that the protocol adds."""
@@ -337,11 +339,11 @@ class Lane(threading.Thread):
         producer.count_sent()
         if (sent := self._transactions.sent.wire_bytes - self._charged_bytes) <= 0:
             return  # the statistics have not come yet
-        cap.correct(sent - self._estimated_bytes)
+        cap.correct(sent - self._paid_bytes)
         if self._estimated_bytes:
             self._pool.wire_size.learn(self._estimated_bytes, sent)
         self._charged_bytes += sent
-        self._estimated_bytes, self._charged_at = 0.0, now
+        self._paid_bytes, self._estimated_bytes, self._charged_at = 0.0, 0.0, now
 
     def _flush(self, producer: LaneProducer) -> None:
         try:

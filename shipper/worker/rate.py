@@ -140,6 +140,8 @@ class SendSize(NamedTuple):
     record_bytes: int
     wire_bytes: float
     """Estimate of the bytes on the wire."""
+    uncorrected_bytes: float = 0.0
+    """The same before it was multiplied by what earlier batches have shown."""
 
 
 class _Passage:

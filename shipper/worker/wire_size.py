@@ -23,7 +23,7 @@ _CODECS = {"gzip": "gzip", "snappy": "snappy", "lz4": "lz4_raw", "zstd": "zstd"}
 
 
 class WireSize:
-    """Estimates for one pool of lanes: from the records themselves, corrected by what earlier
+    """Estimates for one pool of lanes: from the records themselves, to be corrected by what earlier
     batches really took. The plan's sample says nothing of the next chunk."""
 
     def __init__(self, compression: str) -> None:
@@ -40,15 +40,15 @@ class WireSize:
             sample = b"".join(_sample(chunk, first, end, max(1, int(_SAMPLE_BYTES / average))))
             packed = pa.compress(sample, self._codec, asbytes=True)
             whole *= len(packed) / max(1, len(sample))
-        return _OVERHEAD_BYTES + whole * self._factor()
+        return _OVERHEAD_BYTES + whole
 
-    def _factor(self) -> float:
+    def factor(self) -> float:
+        """Return what estimates are to be multiplied by, as earlier batches have shown."""
         with self._lock:
             return min(_MOST_FACTOR, max(_LEAST_FACTOR, self._sent / self._estimated))
 
     def learn(self, estimated_bytes: float, sent_bytes: float) -> None:
-        """Take note of what estimated batches really took."""
-        estimated_bytes /= self._factor()
+        """Take note of what batches of this estimate really took."""
         with self._lock:
             self._estimated = _KEPT * self._estimated + estimated_bytes
             self._sent = _KEPT * self._sent + sent_bytes

@@ -78,8 +78,8 @@ MUTANTS = (
         "ledger-beside-records",
         _LEDGER_LAST,
         "shipper/worker/lane.py",
-        "                self._flush(producer)\n                self._estimated_bytes",
-        "                self._estimated_bytes",
+        "                self._flush(producer)\n                self._paid_bytes",
+        "                self._paid_bytes",
         "tests/unit/test_lane.py::test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent",
     ),
     Mutant(
