@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shipper.config.rules import suggestion
+from shipper.driver import kerberos
 from shipper.driver.engine import Cause
 from shipper.errors import ShipperError, why_system
 from spark_jobs.java import java_process
@@ -75,6 +76,7 @@ def _unusable(says: str) -> tuple[str, str]:
     return f"{says}: {_NO_PYTHON}", _SPARK
 
 
+_KERBEROS = "HDFS refuses the Kerberos login: run `kinit`, or give a keytab in `runner.conf`"
 #: What Java raises, from the cause outwards; a class says more than the wrapping around it.
 _JAVA = (
     _Known(
@@ -153,6 +155,14 @@ _JAVA = (
         "the file system (or Spark's master) could not be reached: check that it is up, its "
         "address, and the network between",
         _STORAGE,
+    ),
+    _Known(
+        r"org\.apache\.hadoop\.security\.(?:AccessControlException|KerberosAuthException)"
+        r"|org\.ietf\.jgss\.GSSException",
+        r"(?s).*(?:Client cannot authenticate via|SIMPLE authentication is not enabled|failure to "
+        r"login|No valid credentials|GSS)",
+        _KERBEROS,
+        kerberos.CODE,
     ),
     _Known(
         r"org\.apache\.hadoop\.security\.AccessControlException|java\.nio\.file\.AccessDeniedException",

@@ -48,6 +48,24 @@ class Runner(Model):
     `spark.sql.legacy.…`) count as part of the transform, as `records` does."""
 
     @model_validator(mode="after")
+    def _kerberos_can_work(self) -> Runner:
+        late = "spark.hadoop.hadoop.security.authentication"
+        login = [name for name in self.conf if name.startswith("spark.kerberos.")]
+        is_on = self.conf.get(late, "").lower() == "kerberos"
+        if self.kind == "standalone" and (is_on or login):
+            raise ValueError(
+                "Kerberos does not work with `kind: standalone`: Spark gives its executors no "
+                "login there; use `kind: local`"
+            )
+        if is_on and login:
+            raise ValueError(
+                f"`conf` has {login[0]} and {late}, which Spark reads only after the login by "
+                "keytab, and skips the login; write it into core-site.xml, and name its folder by "
+                "HADOOP_CONF_DIR"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _master_fits_kind(self) -> Runner:
         needs = self.kind in ("standalone", "kubernetes")
         if needs and self.master is None:

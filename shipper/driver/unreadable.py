@@ -8,6 +8,7 @@ from itertools import groupby
 
 from shipper.config.formats import TABLES
 from shipper.config.units import plural
+from shipper.driver import kerberos
 from shipper.driver.context import RunContext
 from shipper.driver.formats import PLAIN, UNREADABLE, is_named_as_text
 from shipper.driver.pieces import FilePiece, PieceReport
@@ -34,6 +35,12 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
 
 
 def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
+    if kerberos.is_refused(why):
+        return SourceUnreachable(
+            f"pipeline {pipeline}: HDFS refuses the Kerberos login ({why}), so {paths[0]} cannot "
+            f"be listed. Nothing was sent. {kerberos.remedy()}.",
+            code=kerberos.CODE,
+        )
     return SourceUnreachable(
         f"pipeline {pipeline}: {', '.join(paths[:3])}{', …' if paths[3:] else ''} cannot be "
         f"listed: {why}. Nothing was sent, because the files of the window are unknown. Run it "

@@ -211,8 +211,19 @@ def refusal(cluster: Cluster) -> str | None:
     try:
         Producer(reveal(settings), logger=_SILENT)
     except (KafkaException, TypeError, ValueError) as error:
-        return without_secrets(settings, _reason(error))
+        return without_secrets(settings, _without_gssapi(_reason(error)))
     return None
+
+
+def _without_gssapi(why: str) -> str:
+    """Say what helps where librdkafka was built without Kerberos."""
+    if "GSSAPI" not in why or "No provider" not in why:
+        return why
+    return (
+        "this confluent-kafka is built without Kerberos, as its wheels are. Use SCRAM or mutual "
+        "TLS, or install one that is built against a librdkafka with libsasl2 "
+        "(`pip install --no-binary confluent-kafka`), for the driver and all executors"
+    )
 
 
 def _without_unknown(settings: dict[str, Any]) -> dict[str, Any]:
