@@ -18,7 +18,7 @@ from dag_world import HOURLY, Config, FakeSpark, bag_of, told
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
-SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+FIVE = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
 WINDOW = "2026-11-01 05:00–06:00 UTC"
 
 
@@ -63,7 +63,7 @@ def dags() -> Any:
 
 
 def run(**conf: Any) -> Any:
-    return dags()["web"].test(logical_date=SIX, run_conf=conf)
+    return dags()["web"].test(logical_date=FIVE, run_conf=conf)
 
 
 def test_failed_run_is_told_with_first_cause_and_links(
@@ -226,7 +226,7 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
 
     notify(entry(notices))
     dag = dags()["web"]
-    dag_run = dag.test(logical_date=SIX, run_conf={})
+    dag_run = dag.test(logical_date=FIVE, run_conf={})
     (callback,) = dag.get_task("report").on_failure_callback
     assert isinstance(callback, RunEnded)
     window = {
@@ -413,3 +413,24 @@ def deadlines(alert: dict[str, Any]) -> dict[str, str]:
             )
         session.rollback()
     return found
+
+
+def test_a_failure_that_is_tried_again_for_ten_minutes_is_told_once(
+    config: Config, spark: FakeSpark, notices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if another step of the run comes to it; and that no retry is left is told besides."""
+    again = {"retries": 6, "retry_delay": dt.timedelta(0)}
+    monkeypatch.setattr("shipper_airflow.dags.build.RETRIES", again)
+    entries = [entry(notices, "failure", fields={"headline": "{{ notice.headline }}"})]
+    config.pipeline("web", "{cron: '0 * * * *'}", f"notify: {json.dumps(entries)}\n")
+    spark.script(
+        plan=["fail"] * 5 + ["ok"],
+        ship_near=["fail"] * 6 + ["ok"],
+        ship_far=["fail"] * 7,
+        report=["gather"],
+    )
+    run = bag_of().dags["web"].test(logical_date=FIVE)
+    assert str(run.state) == "failed"
+    first, last = (notice["headline"] for notice in told(notices))
+    assert "plan" in first
+    assert "far" in last

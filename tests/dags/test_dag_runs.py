@@ -17,7 +17,7 @@ from shipper.config.pipeline import Pipeline
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
-SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
+FIVE, SIX = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (5, 6))
 ALL = {
     *("resolve_window", "plan", "gate_source", "delivered", "report"),
     *(f"to_{cluster}.{step}" for cluster in ("near", "far") for step in ("ship", "gate_delivery")),
@@ -36,7 +36,7 @@ def parsed(dag_id: str = "web") -> Any:
     return bag_of().dags[dag_id]
 
 
-def run(logical_date: dt.datetime | None = SIX, dag_id: str = "web", **conf: Any) -> Any:
+def run(logical_date: dt.datetime | None = FIVE, dag_id: str = "web", **conf: Any) -> Any:
     return parsed(dag_id).test(logical_date=logical_date, run_conf=conf)
 
 
@@ -82,7 +82,7 @@ def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
     monkeypatch.setenv("NEAR_PASSWORD", "canary-near")
     monkeypatch.setenv("OTHER_PASSWORD", "canary-other")
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA.NEAR", '{"conn_type": "kafka", "login": "canary-login"}')
-    dag_run = dag.test(logical_date=SIX)
+    dag_run = dag.test(logical_date=FIVE)
     assert dag_run.state == "success"
     handed_on = spark.environment("plan")
     assert handed_on["NEAR_PASSWORD"] == "canary-near"
@@ -165,6 +165,9 @@ def test_what_nobody_can_have_meant_is_refused(
     assert dag_run.state == "failed"
     assert spark.calls == []
     assert says in "".join(capsys.readouterr())
+    ended = states(dag_run)
+    assert [task for task, state in ended.items() if state == "failed"] == ["resolve_window"]
+    assert ended["report"] == "skipped"
 
 
 def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
@@ -212,6 +215,20 @@ def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf: dict[str, 
     dag = parsed()
     with pytest.raises(ParamValidationError):
         dag.params.update(conf)
+
+
+def test_a_run_of_a_pipeline_without_schedule_is_refused_without_its_window(
+    config: Config,
+) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    file = config.folder / "pipelines" / "web.yaml"
+    file.write_text("".join(line for line in file.open() if not line.startswith("schedule:")))
+    params = parsed().params
+    with pytest.raises(ParamValidationError, match="window_start"):
+        params.validate()
+    params.update({"window_start": "2026-11-01T05:00:00Z", "window_end": "2026-11-01T06:00:00Z"})
+    assert params.validate()["plan_only"] is False
 
 
 def test_a_run_for_some_clusters_skips_the_tasks_of_the_others(spark: FakeSpark) -> None:

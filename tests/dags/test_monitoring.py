@@ -61,7 +61,7 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
         ["near", "far"],
         Window(SIX - dt.timedelta(hours=1), SIX),
         None,
-        keep=True,
+        began=SIX,
     )
     with statsd_receiver() as received:
         monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
@@ -80,7 +80,7 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 def run(at: dt.datetime) -> Any:
-    return bag_of().dags["web"].test(logical_date=at, run_conf={})
+    return bag_of().dags["web"].test(logical_date=at - dt.timedelta(hours=1), run_conf={})
 
 
 def settled(received: StatsdReceived) -> dict[str, float]:

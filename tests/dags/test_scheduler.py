@@ -26,7 +26,7 @@ from shipper.report.markup import window as window_in_words
 
 pytestmark = [pytest.mark.airflow, pytest.mark.scheduler, pytest.mark.timeout(1500)]
 
-DAY = dt.timedelta(days=1)
+DAY, TWO_MINUTES = dt.timedelta(days=1), dt.timedelta(minutes=2)
 SETTLE = dt.timedelta(minutes=2)
 
 
@@ -330,14 +330,12 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
     wait_for(
         lambda: {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]} == {"web", "soon"}
     )
-    at_work = now.replace(minute=now.minute // 2 * 2, second=0, microsecond=0)
 
     def trigger(dag_id: str, at: dt.datetime) -> None:
         standalone.call("POST", f"dags/{dag_id}/dagRuns", {"logical_date": at.isoformat()})
 
     until_taken(lambda: trigger("web", next_one))
-    until_taken(lambda: trigger("soon", at_work - DAY))
-    until_taken(lambda: trigger("soon", at_work + dt.timedelta(minutes=2)))
+    until_taken(lambda: trigger("soon", today))
     until_taken(lambda: standalone.cli("dags", "test", "web", ahead.isoformat()))
     until_taken(
         lambda: standalone.cli("dags", "trigger", "web", "--logical-date", by_command.isoformat())
@@ -372,11 +370,13 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
     )
     wait_for(lambda: shipped("web") == once + once, within_seconds=400)
 
-    def next_windows() -> set[str]:
-        starts = (at_work + dt.timedelta(minutes=n) for n in (0, 2, 4, 6))
-        return {f"{at.isoformat()}/{(at + dt.timedelta(minutes=2)).isoformat()}" for at in starts}
-
-    wait_for(lambda: next_windows() <= set(shipped("soon")), within_seconds=600)
+    # Windows that are under way, or have not begun.
+    coming = standalone.call("GET", "dags/soon")["next_dagrun_logical_date"]
+    taken = dt.datetime.fromisoformat(coming) + 2 * TWO_MINUTES
+    until_taken(lambda: trigger("soon", taken))
+    wanted = {
+        f"{at.isoformat()}/{(at + TWO_MINUTES).isoformat()}"
+        for at in (today, *(taken + n * TWO_MINUTES for n in (-2, -1, 0, 1, 2)))
+    }
+    wait_for(lambda: wanted <= set(shipped("soon")), within_seconds=900)
     assert max(shipped("soon").values()) == 1
-    start, end = at_work - DAY, at_work - DAY + dt.timedelta(minutes=2)
-    assert f"{start.isoformat()}/{end.isoformat()}" in shipped("soon")
