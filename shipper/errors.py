@@ -242,6 +242,14 @@ _ERRNO = {
 }
 
 
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def is_not_allowed(error: OSError) -> bool:
+    """True if the same attempt fails again until a person grants a right or mounts for writing."""
+    return error.errno in _NOT_ALLOWED
+
+
 def why_system(error: OSError) -> str:
     """Return what the system refused, with the file if it names one, and what to do. The text is
     the system's, never a log line."""

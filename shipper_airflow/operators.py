@@ -17,17 +17,18 @@ it the source's folder and the topics.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import TaskGroup
+from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.configuration import conf
 
 from shipper.config import load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.errors import UsageError
+from shipper.config.pipeline import Pipeline
+from shipper.errors import UsageError, WindowError
 from shipper.report.results import RunReport
 from shipper.runner import REPORT
 from shipper_airflow.dags.build import (
@@ -38,7 +39,7 @@ from shipper_airflow.dags.build import (
     read_catalog,
 )
 from shipper_airflow.dags.faults import LastGood
-from shipper_airflow.dags.notice import RunEnded, check_notifiers
+from shipper_airflow.dags.notice import RunEnded, StepInTrouble, check_notifiers
 from shipper_airflow.dags.operators import PipelineOperator, folder_of, job_of, leaves_word, receipt
 from shipper_airflow.place import config_dir
 
@@ -90,6 +91,7 @@ class ShipTaskGroup(TaskGroup):
         check_notifiers(found, folder)
         with self:
             asks = _asks(window_start, window_end, clusters, rate_limit)
+            _check_window(self.dag, found, asks)
             plan, delivered = add_tasks(found, folder, entry.faults, entry.pools, asks)
         plan.add_inlets(inlets)
         delivered.add_outlets(outlets)
@@ -117,7 +119,7 @@ class ShipOperator(PipelineOperator):
         window_end: str | None = None,
         clusters: Sequence[str] | str | None = None,
         rate_limit: str | None = None,
-        outlets: Sequence[Any] = (),
+        outlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """See :class:`ShipTaskGroup`. Raises ConfigError if the pipeline's file is wrong."""
@@ -130,14 +132,27 @@ class ShipOperator(PipelineOperator):
         super().__init__(
             pipeline=found,
             config_dir=folder,
-            outlets=[*outlets, *self.assets.values()],
+            outlets=[*(outlets or ()), *self.assets.values()],
             **{**RETRIES, "owner": found.owner, **kwargs},
         )
         self.asks = _asks(window_start, window_end, clusters, rate_limit)
+        _check_window(self.get_dag(), found, self.asks)
         if found.notify:
             ended = partial(RunEnded, found, folder, resolved_by=self.task_id, key=_RUN)
             self.on_success_callback = [*self.on_success_callback, ended(failed=False)]
             self.on_failure_callback = [*self.on_failure_callback, ended(failed=True)]
+            again = StepInTrouble(found, folder, resolved_by=self.task_id, key=_RUN)
+            self.on_retry_callback = [*self.on_retry_callback, again]
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> NoReturn:
+        """Raise UsageError: Airflow knows neither assets nor retries of a mapped task."""
+        raise UsageError(
+            f"{cls.__name__} cannot be mapped by partial() and expand(): its assets are those of "
+            "one pipeline. Make a task of each pipeline: `for name in NAMES: "
+            f"{cls.__name__}(task_id=name, pipeline=name)`. For windows, put a ShipTaskGroup with "
+            "`window_start` and `window_end` into a mapped @task_group."
+        )
 
     @leaves_word
     def execute(self, context: Context) -> dict[str, Any]:
@@ -178,6 +193,21 @@ def _folder(config: str | Path | None) -> Path:
     if config is not None:
         return Path(config).absolute()
     return config_dir(Path(conf.get("core", "dags_folder")))
+
+
+def _check_window(dag: DAG | None, pipeline: Pipeline, asks: Mapping[str, Any]) -> None:
+    """Raise WindowError if no run of the DAG would have a window."""
+    timetable = getattr(dag, "timetable", None)
+    if timetable is None or pipeline.schedule or asks["window_start"]:
+        return
+    for each in getattr(timetable, "timetables", None) or (timetable,):
+        if getattr(each, "interval", None) == dt.timedelta(0):
+            raise WindowError(
+                f"DAG {dag and dag.dag_id} has a schedule whose runs have no data interval, and "
+                f"pipeline {pipeline.name} has no `schedule`: no run would have a window. Give the "
+                "DAG a CronDataIntervalTimetable, or give `window_start` and `window_end`.",
+                code="SHIP-224",
+            )
 
 
 def _asks(

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
+
+_WRITTEN = re.compile(r'^CONFIG = (".*?")', re.MULTILINE)
 
 
 def config_dir(dags: Path) -> Path:
-    """Return `$SHIPPER_CONFIG`; else the ``config`` beside ``dags``, the folder of DAGs. (Links are
-    not followed: a tool that keeps the folder at a commit replaces what a link leads to.)"""
-    return Path(os.environ.get("SHIPPER_CONFIG") or dags.absolute().parent / "config").absolute()
+    """Return `$SHIPPER_CONFIG`; else what `shipper dags install` has written into ``dags``, the
+    folder of DAGs; else the ``config`` beside it. (Links are not followed: a tool that keeps the
+    folder at a commit replaces what a link leads to.)"""
+    if given := os.environ.get("SHIPPER_CONFIG"):
+        return Path(given).absolute()
+    try:
+        written = _WRITTEN.search((dags / "shipper_dags.py").read_text("utf-8"))
+    except OSError:
+        written = None
+    return Path(json.loads(written[1])) if written else dags.absolute().parent / "config"

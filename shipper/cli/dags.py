@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ _DAGS = f'''\
 """Airflow finds a DAG for every pipeline here. Written by `shipper dags install`."""
 
 {_OURS}
-
+{{config}}
 globals().update(dags.of(__file__))
 '''
 _FAULTS = f'''\
@@ -34,20 +35,25 @@ dags.raise_faults(__file__, written_by="{{version}}")
 '''
 
 
-def dag_files() -> dict[str, str]:
-    """Return the name and the text of each file."""
+def dag_files(config: Path | None = None) -> dict[str, str]:
+    """Return the name and the text of each file. ``config``: the configuration's folder; None: the
+    ``config`` beside the folder of DAGs."""
+    line = f"\nCONFIG = {json.dumps(str(config))}  # unless SHIPPER_CONFIG names another\n"
     return {
-        "shipper_dags.py": _DAGS,
+        "shipper_dags.py": _DAGS.format(config=line if config else ""),
         "shipper_faults.py": _FAULTS.format(version=version("shipper")),
     }
 
 
-def write_dag_files(folder: Path) -> list[Path]:
-    """Write the files that are missing or outdated, and return them.
+def write_dag_files(folder: Path, config: Path) -> list[Path]:
+    """Write the files that are missing or outdated, and return them. ``config``: the
+    configuration's folder.
 
     Raises UsageError if another file has such a name, or the folder cannot be written to.
     """
-    wanted = {folder / name: text for name, text in dag_files().items()}
+    beside = folder.absolute().parent / "config"
+    files = dag_files(None if config.absolute() == beside else config.absolute())
+    wanted = {folder / name: text for name, text in files.items()}
     try:
         there = {path: path.read_text("utf-8") for path in wanted if path.exists()}
         for path, text in there.items():
@@ -84,34 +90,28 @@ def install(
     as_json: Json = False,
 ) -> None:
     """Write two files of a few lines into Airflow's folder of DAGs; the DAGs themselves come from
-    the installed package. Run it again after an upgrade of shipper.
+    the installed package. The files name the configuration, unless it is the folder `config` beside
+    them; in Airflow, SHIPPER_CONFIG overrides it. Run it again after an upgrade of shipper.
 
     Exit code 2 if the folder cannot be written to, or another file has such a name.
     """
-    written = write_dag_files(folder)
     beside = folder.absolute().parent / "config"
+    if not config.is_dir() and beside.is_dir():
+        config = beside
+    written = write_dag_files(folder, config)
     if as_json:
         print_json(
             {
                 "folder": str(folder.absolute()),
                 "written": [path.name for path in written],
                 "config": str(config.absolute()),
-                "needs_shipper_config": config.absolute() != beside,
             }
         )
         return
     for name in dag_files():
         done = "written" if folder / name in written else "exists already and is up to date"
         out.say(f"{folder / name}: {done}")
-    if config.absolute() == beside:
-        out.say(
-            f"Airflow reads the pipelines in {beside}, the folder `config` beside its DAG folder."
-        )
-    else:
-        out.say(
-            f"Set SHIPPER_CONFIG={config.absolute()} for Airflow's scheduler, DAG processor, API "
-            "server and workers, and restart them."
-        )
+    out.say(f"Airflow reads the pipelines in {config.absolute()}, unless it has SHIPPER_CONFIG.")
     if not config.is_dir():
         err.say(f"There is no configuration at {config} yet: `shipper new` writes one.", "yellow")
     if find_spec("airflow") is None:

@@ -145,7 +145,12 @@ def gaps(
         if last and last.window in told.of("standstill"):
             stands = False
         known = told.of("late")
-        wanted = [gap for gap in overdue(spec, wanted, now) if windows_of([gap])[0] not in known]
+        since_run = last.schedule_since if last else None
+        wanted = [
+            gap
+            for gap in overdue(spec, wanted, since_run, now)
+            if windows_of([gap])[0] not in known
+        ]
     found = merged(wanted)
     if as_json:
         document = {

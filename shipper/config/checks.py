@@ -26,6 +26,8 @@ class PipelineFacts:
     """Topics of the routes, with their ``{column}``."""
     quarantines: bool | None
     """True if there is a `quarantine`."""
+    empty_succeeds: bool | None
+    """True for `source.when_empty: succeed`: a window without files skips the gate."""
 
 
 class GateCheck(Model):
@@ -82,6 +84,14 @@ class FilesCheck(CountCheck):
     """The number of files in the window."""
 
     check: Literal["files"]
+
+    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
+        if facts.empty_succeeds and self.min == 1 and self.max is None:
+            yield (
+                ("min",),
+                "`source.when_empty: succeed` lets a window without files pass before this check; "
+                "remove one of the two",
+            )
 
 
 class TotalBytesCheck(SourceGateCheck):

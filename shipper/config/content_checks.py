@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
 
@@ -87,9 +87,17 @@ class RecordCheck(RateCheck):
 
 
 class RowsCheck(CountCheck, ContentCheck):
-    """The number of lines."""
+    """The number of lines. A bound on an amount is held against all files (`on: full`), unless
+    `on: sample` is written. That there is one line at all is looked up in a sample."""
 
     check: Literal["rows"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_amount_is_of_all_files(cls, given: Any) -> Any:
+        if isinstance(given, dict) and (given.get("min", 1) != 1 or given.get("max") is not None):
+            return {"on": "full", **given}
+        return given
 
 
 class NotNullCheck(RecordCheck):

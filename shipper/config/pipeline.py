@@ -488,6 +488,7 @@ class Pipeline(Model):
             source_path=source and source.path,
             topics=routes and [route.topic for route in routes],
             quarantines=given["quarantine"] is not None if "quarantine" in given else None,
+            empty_succeeds=source and source.when_empty == "succeed",
         )
         refuse(
             ((gate, index, check.check, *path), why)

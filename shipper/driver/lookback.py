@@ -101,7 +101,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
         pipeline.clusters,
         window,
         pipeline.schedule.start,
-        keep=not context.is_trial,
+        began=None if context.is_trial else dt.datetime.now(dt.UTC),
     )
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
     first = next(

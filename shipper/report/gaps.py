@@ -50,6 +50,8 @@ _REPORT_DAYS, _REPORT_WINDOWS = 7, 200
 class LastRun(BaseModel):
     """The run of the schedule that began last."""
 
+    schedule_since: dt.datetime
+    """Moment when the schedule's first run began."""
     window_start: dt.datetime
     window_end: dt.datetime
     began: dt.datetime
@@ -105,17 +107,20 @@ def beginnings(
     window: Window,
     schedule_start: dt.datetime | None,
     *,
-    keep: bool,
+    began: dt.datetime | None,
 ) -> dict[str, dt.datetime]:
     """Return what ``read_beginnings`` returns, with what a run over ``window`` adds: a cluster that
     no run had before begins there; and the first run of all, at `schedule.start` if there is one.
-    ``keep``: writes it, and that the schedule's last run begins now."""
-    kept = read_beginnings(runs_uri, pipeline)
+    ``began``: when this run of the schedule did; writes both. None: writes nothing."""
+    file = _read(runs_uri, pipeline)
+    kept = file.first_window if file else {}
     first = min(schedule_start, window.start) if schedule_start and not kept else window.start
     found = {cluster: kept.get(cluster, first) for cluster in clusters}
-    if keep:
-        now = dt.datetime.now(dt.UTC)
-        last = LastRun(window_start=window.start, window_end=window.end, began=now)
+    if began:
+        since = file.last_run.schedule_since if file and file.last_run else began
+        last = LastRun(
+            schedule_since=since, window_start=window.start, window_end=window.end, began=began
+        )
         write_whole(
             _uri(runs_uri, pipeline),
             _ScheduleFile(first_window=kept | found, last_run=last).model_dump_json(indent=1)

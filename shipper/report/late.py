@@ -21,6 +21,7 @@ import fsspec
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
+from shipper.error_codes import code_of, with_code, without_code
 from shipper.errors import StepResultError
 from shipper.report.coverage import committed_at
 from shipper.report.gaps import merged, seen_on
@@ -37,7 +38,7 @@ from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
-Event = Literal["late", "failure", "standstill"]
+Event = Literal["late", "failure", "trouble", "standstill"]
 R = TypeVar("R", bound=StepResult)
 #: Number of the newest windows that are checked, step by step, for a complete one. Beyond the last
 #: nothing is known.
@@ -89,21 +90,28 @@ class Told:
         return f"{self._uri}/{RunFolder.name_of(window.start, window.end)}.{event}"
 
 
-def due(schedule: Schedule, settle_seconds: float, window: Window) -> dt.datetime:
+def due(
+    schedule: Schedule, settle_seconds: float, window: Window, since: dt.datetime | None
+) -> dt.datetime:
     """Return the deadline of the window: by `deliver_within`; without it, when its files have
-    settled and the window's length has passed again."""
+    settled and the window's length has passed again. It counts from the window's end; of a window
+    that ended before the schedule's first run began (``since``), from that moment."""
     within = schedule.deliver_within_seconds
     patience = (
         settle_seconds + (window.end - window.start).total_seconds() if within is None else within
     )
-    return window.end + dt.timedelta(seconds=patience)
+    return max(window.end, since or window.end) + dt.timedelta(seconds=patience)
 
 
-def overdue(pipeline: Pipeline, gaps: Collection[Gap], now: dt.datetime) -> list[Gap]:
-    """Return the gaps that are overdue. None without a schedule."""
+def overdue(
+    pipeline: Pipeline, gaps: Collection[Gap], since: dt.datetime | None, now: dt.datetime
+) -> list[Gap]:
+    """Return the gaps that are overdue. None without a schedule. ``since``: see :func:`due`."""
     schedule, settle = pipeline.schedule, pipeline.source.settle_seconds
     return [
-        gap for gap in gaps if schedule and due(schedule, settle, parse_window(gap.window)) <= now
+        gap
+        for gap in gaps
+        if schedule and due(schedule, settle, parse_window(gap.window), since) <= now
     ]
 
 
@@ -160,10 +168,9 @@ def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
     step, result = next(iter(_not_done(folder, clusters)), (REPORT, None))
     has = f"; {words(there)} {'has' if len(there) == 1 else 'have'} everything" if there else ""
     if result is not None:
-        return (
-            f"{step} failed, and is tried again or given up: "
-            f"{one_sentence(result.error or 'it does not say why')}{has}"
-        )
+        again = "is not tried again" if result.final else "is tried again"
+        why = without_code(one_sentence(result.error or "it does not say why")).rstrip(".")
+        return with_code(f"{step} failed and {again}: {why}{has}", code_of(result.error))
     return f"{step} has not ended: it is running, or waits for a worker or a pool{has}"
 
 
@@ -192,9 +199,12 @@ def left_result(folder: RunFolder, name: str, kind: type[R]) -> R | None:
         return None
 
 
-def delivered_late(pipeline: Pipeline, window: Window, report: RunReport) -> str | None:
+def delivered_late(
+    pipeline: Pipeline, window: Window, report: RunReport, since: dt.datetime | None
+) -> str | None:
     """Return the notice of a window of the schedule that this run delivered late, by the commit
-    time of its last record; None if it was in time, or there is no record."""
+    time of its last record; None if it was in time, or there is no record, or the window ended
+    before the schedule's first run began (``since``): nobody waited for it."""
     schedule = pipeline.schedule
     moments = [committed_at(gate.coverage, window) for gate in report.delivery_gates]
     at = max(filter(None, moments), default=None)
@@ -202,7 +212,8 @@ def delivered_late(pipeline: Pipeline, window: Window, report: RunReport) -> str
         schedule is None
         or schedule.deliver_within_seconds is None
         or at is None
-        or at <= due(schedule, 0.0, window)
+        or (since is not None and window.end <= since)
+        or at <= due(schedule, 0.0, window, since)
     ):
         return None
     took, within = (at - window.end).total_seconds(), schedule.deliver_within_seconds

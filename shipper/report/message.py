@@ -10,7 +10,7 @@ from typing import Literal
 from shipper.config.units import format_bytes, format_duration
 from shipper.error_codes import code_of, with_code, without_code
 from shipper.report.account import Account, RunStep, accounts
-from shipper.report.markup import number, plural
+from shipper.report.markup import number, plural, words
 from shipper.report.notes import measured_rate
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
@@ -45,7 +45,7 @@ def message(report: RunReport) -> Message:
     clusters = tuple(
         _planned_for(account.plan, bool(dry.files))
         if dry and account.plan
-        else cluster_line(account)
+        else cluster_line(account, tried=ships_began(report))
         for account in found
     )
     if ending.state == "failed":
@@ -56,6 +56,13 @@ def message(report: RunReport) -> Message:
     warnings = [*(doubt.says for doubt in ending.doubts), *_warnings(report, found)]
     cause = one_sentence(warnings[0]) if warnings else None
     return Message("warning" if warnings else "success", ending.headline, cause, None, clusters)
+
+
+def ships_began(report: RunReport) -> bool:
+    """Return False if the plan failed or the source gate is closed."""
+    return all(
+        step is None or step.status != "failed" for step in (report.plan, report.gate_source)
+    )
 
 
 def one_sentence(text: str) -> str:
@@ -77,7 +84,8 @@ def _closed(report: RunReport, step: RunStep | None) -> str | None:
     ]
     if not broken:
         return None
-    more = f", and {plural(len(broken) - 1, 'more check')}" if broken[1:] else ""
+    others = words([check.check for check in broken[1:]])
+    more = f"; so is {others}" if len(broken) == 2 else f"; so are {others}" if others else ""
     expected, observed = (
         " ".join(text.split()) for text in (broken[0].expected, broken[0].observed)
     )
@@ -101,13 +109,14 @@ def _warnings(report: RunReport, found: list[Account]) -> list[str]:
     return says
 
 
-def cluster_line(account: Account) -> str:
-    """Return ``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
-    words = {
+def cluster_line(account: Account, *, tried: bool = True) -> str:
+    """Return ``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``. ``tried``:
+    False if the run ended before its first ship."""
+    said = {
         "shipped": "shipped",
         "nothing": "nothing to ship",
         "failed": "failed",
-        "no result": "the ship step left no result",
+        "no result": "the ship step left no result" if tried else "not tried",
     }
     counts = [
         (account.sent, "delivered"),
@@ -118,7 +127,7 @@ def cluster_line(account: Account) -> str:
     ]
     return ", ".join(
         [
-            f"{account.cluster}: {words[account.outcome]}",
+            f"{account.cluster}: {said[account.outcome]}",
             *(f"{number(n)} {what}" for n, what in counts if n),
         ]
     )

@@ -17,7 +17,7 @@ from shipper.config.units import format_bytes, format_duration
 from shipper.report.account import Account, RunStep, accounts, steps
 from shipper.report.flow import flow
 from shipper.report.markup import duration, plural, utc, window
-from shipper.report.message import cluster_line
+from shipper.report.message import cluster_line, ships_began
 from shipper.report.notes import notes
 from shipper.report.results import RunReport
 from shipper.report.tables import (
@@ -76,7 +76,9 @@ def render(report: RunReport) -> str:
         mark=mark,
         badge=badge,
         icon=icon,
-        clusters=[(*_OUTCOMES[one.outcome], cluster_line(one)) for one in found],
+        clusters=[
+            (*_OUTCOMES[one.outcome], cluster_line(one, tried=ships_began(report))) for one in found
+        ],
         pointers=_pointers(report, found, {doubt.section for doubt in ending.doubts}),
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(r.started_at for r in results if r))),

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shipper.error_codes import code_of
-from shipper.errors import StepResultError, UsageError, why_system
+from shipper.errors import StepResultError, UsageError, is_not_allowed, why_system
 from shipper.whole_files import file_system, write_whole
 from shipper.windows.window import Window
 
@@ -157,11 +157,14 @@ class RunFolder:
             # fsspec says so of a scheme that it does not know, and of one whose package is not
             # installed.
             why = why_system(error) if isinstance(error, OSError) else str(error)
-            raise StepResultError(
+            found = StepResultError(
                 f"the run's folder {self.uri} cannot be used: {why}. Nothing was sent. Check "
                 "`runs_uri` and its permissions.",
                 code="SHIP-005",
-            ) from error
+            )
+            if isinstance(error, OSError) and is_not_allowed(error):
+                found.exit_code = UsageError.exit_code
+            raise found from error
 
     def make(self) -> None:
         """Make the folder, so that obstacles are known before anything is done. Raises

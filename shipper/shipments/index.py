@@ -25,7 +25,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -437,7 +437,7 @@ class Index:
                 if span[0] >= first and span[1] <= by.end
             )
         changed = {own}
-        within = self._deliver_within(by.pipeline)
+        deadline = self._deadline(by.pipeline)
         takes_back = any(attempt.closed or attempt.recreated for attempt in by.attempts)
         for span in seen:
             is_noted = takes_back or any(start < span[1] and span[0] < end for start, end in noted)
@@ -448,7 +448,7 @@ class Index:
                 and span not in news
             ):
                 continue
-            found = self._standing(by.cluster, by.pipeline, span, runs, within)
+            found = self._standing(by.cluster, by.pipeline, span, runs, deadline)
             if found and (found[0] != cells.get(span) or span == own or span in news):
                 state, at = found
                 row = (by.cluster, by.pipeline, *span, state, at or by.ended, by.run_id)
@@ -484,25 +484,37 @@ class Index:
             for start, over, run_id, passed, text, closed, recreated, doubt in rows
         ]
 
-    def _deliver_within(self, pipeline: str) -> float | None:
-        known = self.db.execute(
-            "SELECT deliver_within FROM pipelines WHERE pipeline = ?", (pipeline,)
-        ).fetchone()
-        return known[0] if known else None
+    def _deadline(self, pipeline: str) -> Callable[[Window], dt.datetime | None]:
+        """Return a function from a window to its deadline; None: it is never late."""
+        within, last = self.db.execute(
+            "SELECT deliver_within, last_run FROM pipelines WHERE pipeline = ?", (pipeline,)
+        ).fetchone() or (None, None)
+        since = LastRun.model_validate_json(last).schedule_since if last else None
+
+        def deadline(window: Window) -> dt.datetime | None:
+            if within is None or (since and window.end <= since):
+                return None
+            return window.end + dt.timedelta(seconds=within)
+
+        return deadline
 
     def _standing(
-        self, cluster: str, pipeline: str, span: Span, runs: Sequence[RunSeen], within: float | None
+        self,
+        cluster: str,
+        pipeline: str,
+        span: Span,
+        runs: Sequence[RunSeen],
+        deadline: Callable[[Window], dt.datetime | None],
     ) -> tuple[int, int | None] | None:
-        """Return the cell's state, and when its last record was committed. None: no run decides it.
-        ``within``: of the pipeline, in seconds; None: no window of it is ever late."""
+        """Return the cell's state, and when its last record was committed. None: no run decides
+        it."""
         commit = self.db.execute(
             'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
             (cluster, pipeline, *span),
         ).fetchone()
         committed = dt.datetime.fromtimestamp(commit[0] / 1000, dt.UTC) if commit else None
         window = _window(span)
-        due = None if within is None else window.end + dt.timedelta(seconds=within)
-        found = standing(window, runs, committed, due)
+        found = standing(window, runs, committed, deadline(window))
         return found and (CODES[found.state], commit and commit[0] // 1000)
 
     def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:

@@ -25,15 +25,18 @@ def of(file: str) -> dict[str, DAG]:
     file's path.
 
     It reads YAML and nothing else: no network, no database, no Spark. A file that cannot be read
-    becomes a DAG that says so; the others are not harmed. A task's own parse loads the one pipeline
-    that it belongs to.
+    becomes a DAG that says so; the others are not harmed. Without a folder there is no DAG, and
+    :func:`raise_faults` says so. A task's own parse loads the one pipeline that it belongs to.
     """
     from airflow.sdk import get_parsing_context
 
     from shipper_airflow.dags.build import build_dags
     from shipper_airflow.place import config_dir
 
-    dags = build_dags(config_dir(Path(file).parent), only=get_parsing_context().dag_id)
+    folder = config_dir(Path(file).parent)
+    if not folder.is_dir():
+        return {}
+    dags = build_dags(folder, only=get_parsing_context().dag_id)
     return {dag.dag_id: dag for dag in dags}
 
 

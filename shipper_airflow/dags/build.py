@@ -48,7 +48,13 @@ from shipper.errors import ShipperError
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP, help_of
 from shipper_airflow.dags import docs
 from shipper_airflow.dags.faults import LastGood, keep_faults, removed
-from shipper_airflow.dags.notice import RunEnded, check_notifiers, run_is_late, run_timed_out
+from shipper_airflow.dags.notice import (
+    RunEnded,
+    StepInTrouble,
+    check_notifiers,
+    run_is_late,
+    run_timed_out,
+)
 from shipper_airflow.dags.operators import (
     RESOLVE_WINDOW,
     BrokenConfig,
@@ -233,6 +239,12 @@ def add_tasks(
     of_run = {"pipeline": pipeline, "config_dir": config_dir, **common}
     resolve = ResolveWindow(task_id=RESOLVE_WINDOW, asks=asks, **of_run)
 
+    retried: dict[str, Any] = (
+        {"on_retry_callback": StepInTrouble(pipeline, config_dir, resolved_by=resolve.task_id)}
+        if pipeline.notify
+        else {}
+    )
+
     def step(name: str, cluster: str | None = None, **options: Any) -> ShipperStep:
         return ShipperStep(
             task_id=name,
@@ -240,6 +252,7 @@ def add_tasks(
             resolved_by=resolve.task_id,
             faults=faults,
             **of_run,
+            **retried,
             **options,
         )
 
@@ -253,7 +266,11 @@ def add_tasks(
     )
     told: dict[str, Any] = {
         callback: RunEnded(pipeline, config_dir, failed=failed, resolved_by=resolve.task_id)
-        for callback, failed in (("on_success_callback", False), ("on_failure_callback", True))
+        for callback, failed in (
+            ("on_success_callback", False),
+            ("on_failure_callback", True),
+            ("on_skipped_callback", True),  # the run has no window
+        )
         if pipeline.notify
     }
     # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves
@@ -382,7 +399,12 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
 def _params(pipeline: Pipeline) -> dict[str, Param]:
     """Return the DAG's params. Every type allows null: Airflow's form marks a field without it as
     required. What has a section is folded there."""
-    moment: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+    # A run of a pipeline without schedule needs its window: Airflow refuses one without.
+    moment: dict[str, Any] = {
+        **({"default": None} if pipeline.schedule else {}),
+        "type": ["null", "string"] if pipeline.schedule else "string",
+        "format": "date-time",
+    }
     word: dict[str, Any] = {"type": ["null", "string"], "section": _RARE}
     switch: dict[str, Any] = {"type": ["null", "boolean"]}
     empty = (
@@ -393,7 +415,6 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
     )
     return {
         "window_start": Param(
-            None,
             **moment,
             title="Window from",
             description=(
@@ -402,7 +423,7 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
             ),
         ),
         "window_end": Param(
-            None, **moment, title="Window to", description=f"First moment after the window. {empty}"
+            **moment, title="Window to", description=f"First moment after the window. {empty}"
         ),
         "plan_only": Param(False, **switch, title="Dry run", description=help_of("plan_only")),
         "clusters": _choice(

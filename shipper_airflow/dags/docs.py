@@ -11,7 +11,7 @@ from typing import Any
 
 from shipper.config.checks import GateCheck
 from shipper.config.pipeline import Pipeline
-from shipper.config.units import format_duration
+from shipper.config.units import format_duration, write_duration, write_size
 
 _HIDDEN = "***"
 #: As Spark's own `spark.redaction.regex`.
@@ -86,11 +86,21 @@ def _schedule(pipeline: Pipeline) -> str:
 def _check(check: GateCheck) -> str:
     """Return the check with its arguments, as far as they are not the default."""
     told = check.model_dump(
-        mode="json", by_alias=True, exclude_defaults=True, exclude={"check", "severity", "column"}
+        mode="json", exclude_defaults=True, exclude={"check", "severity", "column"}
     )
-    limits = ", ".join(f"{name} {value}" for name, value in told.items())
+    limits = ", ".join(
+        f"{type(check).model_fields[name].alias or name} {_with_unit(name, value)}"
+        for name, value in told.items()
+    )
     severity = "" if check.severity == "block" else f" ({check.severity})"
     return f"`{check.title}`{severity}" + (f": `{_cell(limits)}`" if limits else "")
+
+
+def _with_unit(name: str, value: Any) -> Any:
+    """Return the value of a field as the pipeline's file would have it."""
+    if name.endswith("_seconds"):
+        return write_duration(value)
+    return write_size(value) if name.endswith("_bytes") else value
 
 
 def _cell(text: str) -> str:

@@ -56,7 +56,12 @@ def raise_other_version(dags: Path, written_by: str) -> None:
 
 def raise_faults(config_dir: Path) -> None:
     """Raise BrokenConfigurationError with what the latest parse of the DAGs found, if it found
-    something."""
+    something, or if there is no such folder."""
+    if not config_dir.is_dir():
+        raise BrokenConfigurationError(
+            f"{config_dir} does not exist, so no pipeline has a DAG. Set SHIPPER_CONFIG, or run "
+            f"`shipper dags install` again with --config. [SHIP-203]"
+        )
     try:
         faults: dict[str, list[str]] = json.loads(
             (_folder_of(config_dir) / ".faults.json").read_text(encoding="utf-8")

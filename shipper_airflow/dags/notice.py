@@ -11,6 +11,8 @@ for the run: once, in the task's own process, where the run's folder can be read
 killed, the DAG processor calls the same callback. A notifier that cannot send harms neither the run
 nor another notifier: the task's log says so.
 
+A step that is still tried again after some ten minutes is told once, by StepInTrouble.
+
 A window is told once per state. A failure is told again only if another attempt fails for another
 reason, or if the window was whole in between. A late window is told by whoever notices it first:
 Airflow while its run is at it, the report of the next run (also of a window without a run), or
@@ -39,7 +41,7 @@ from shipper.runner import REPORT
 from shipper.windows.window import Window
 from shipper_airflow.dags.faults import LastGood, is_removed, removed
 from shipper_airflow.dags.links import report_url, run_page, window_page
-from shipper_airflow.dags.operators import FAILURE, RESOLVE_WINDOW, folder_of, job_of
+from shipper_airflow.dags.operators import FAILURE, RESOLVE_WINDOW, folder_of, job_of, pull
 from shipper_airflow.notifiers import find_fault, notifier_class
 from shipper_airflow.window import window_of_run
 
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from shipper.report.results import Gap, RunReport
 
 log = logging.getLogger(__name__)
+_IN_TROUBLE = 5
+"""Attempt whose failure is told: by the pauses of RETRIES, seven and a half minutes after the first
+failed."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,57 @@ class RunEnded:
             )
 
 
+class StepInTrouble:
+    """A step's callback when it failed and is tried again: says so when that has gone on for some
+    ten minutes. A failure is told only when no retry is left, which takes forty."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        config_dir: Path,
+        *,
+        resolved_by: str = RESOLVE_WINDOW,
+        key: str = "return_value",
+    ) -> None:
+        """See :class:`RunEnded`."""
+        self.pipeline, self.config_dir = pipeline, config_dir
+        self.resolved_by, self.key = resolved_by, key
+
+    def __call__(self, context: Context) -> None:
+        from shipper.report.late import Told
+        from shipper.report.message import one_sentence
+
+        ti = context["ti"]
+        if ti.try_number < _IN_TROUBLE:
+            return
+        try:
+            run = pull(context, self.resolved_by, self.key)
+        except Exception:  # the DAG processor calls this for a task that was killed
+            run = None
+        window = _window_of(self.pipeline, context.get("dag_run"), run)
+        error = context.get("exception")
+        notice = _notice(
+            self.pipeline,
+            window,
+            "failure",
+            f"In trouble: {ti.task_id} fails again and again, and is tried again",
+            one_sentence(str(error)) if error else "its process was killed",
+            at=moment(_now()),
+            log=_log_url(context, ti.task_id, "failure"),
+        )
+        told = Told(resolve_uri(self.config_dir, self.pipeline.runs_uri), self.pipeline.key)
+        try:
+            if window and window in told.of("trouble"):
+                return
+        except Exception:
+            log.exception("whether this notice was sent before is unknown")
+        if send(self.pipeline, notice, context) and window:
+            try:
+                told.add("trouble", [window], _now())
+            except Exception:
+                log.exception("the notice cannot be noted as sent, and may be sent again")
+
+
 def run_timed_out(pipeline: Pipeline, config_dir: Path, context: Context) -> None:
     """Send a notice for a run that Airflow ended because it took too long; the DAG's own callback.
     The run's report did not run."""
@@ -190,7 +246,7 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     within = spec.schedule and spec.schedule.deliver_within_seconds
     headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
     why, link = _why_late(spec, folder, run, window), run_page(run["dag_id"], run["dag_run_id"])
-    why = " ".join(filter(None, (why, _standstill(spec, folder)))) or None
+    why = " ".join(filter(None, (_standstill(spec, folder), why))) or None
     notice = _notice(spec, window, "late", headline, why, log=link)
     tell_once(spec, folder, notice, window, context)
 
@@ -240,10 +296,8 @@ def _why_late(
         )
         if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
-            return (
-                f"{stands.rstrip('.')}; "
-                f"{where_it_stands(folder, asked or pipeline.clusters).rstrip('.')}."
-            )
+            where = where_it_stands(folder, asked or pipeline.clusters)
+            return f"{stands.rstrip('.')}; {where}{'' if code_of(where) else '.'}"
     except Exception:
         log.exception("the run's results cannot be read; the notice goes without them")
     return stands
@@ -320,22 +374,28 @@ def _look_back(
 ) -> None:
     """Look back once a run has ended: tell which windows of the schedule are late, the run's own
     and those before it."""
+    from shipper.report.gaps import read_last_run
     from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, _now()
-    told = Told(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key)
+    runs_uri = resolve_uri(ended.config_dir, pipeline.runs_uri)
+    told = Told(runs_uri, pipeline.key)
     if report is None or own is None:
         return
     known, failures = told.of("late"), told.of("failure")
-    if not failed and own in failures and not run.get("to_clusters"):
-        told.forget("failure", own)  # it is whole: another failure is news
+    if not failed and not run.get("to_clusters"):  # it is whole: another failure is news
+        told.forget("trouble", own)
+        if own in failures:
+            told.forget("failure", own)
     if not any("late" in entry.on for entry in pipeline.notify):
         return
+    last = read_last_run(runs_uri, pipeline.key)
+    since = last.schedule_since if last else None
     is_new = run.get("scheduled") and own not in known and not failed
     # Of the windows that are made up for after an outage, only the first one gets a notice.
     if (
         is_new
-        and (late := delivered_late(pipeline, own, report))
+        and (late := delivered_late(pipeline, own, report, since))
         and (
             window_before(pipeline, own) in known
             or send(
@@ -349,7 +409,7 @@ def _look_back(
         told.add("late", [own], now)
     gaps = [
         gap
-        for gap in overdue(pipeline, report.gaps or (), now)
+        for gap in overdue(pipeline, report.gaps or (), since, now)
         if windows_of([gap])[0] not in known
     ]
     for already in (False, True):
@@ -452,7 +512,7 @@ def _run_and_report(
 
     run = None
     try:
-        run = context["ti"].xcom_pull(task_ids=ended.resolved_by, key=ended.key)
+        run = pull(context, ended.resolved_by, ended.key)
         return run, folder_of(job_of(run, ended.pipeline, ended.config_dir, ())).find(
             REPORT, RunReport
         ) if run else None
@@ -547,7 +607,7 @@ def _first_word(context: Context, failed: Sequence[str]) -> tuple[dt.datetime, s
     found = []
     for task_id in failed:
         try:
-            if left := context["ti"].xcom_pull(task_ids=task_id, key=FAILURE):
+            if left := pull(context, task_id, FAILURE):
                 found.append((dt.datetime.fromisoformat(left["at"]), task_id, str(left["says"])))
         except Exception:
             log.exception("what %s said when it failed cannot be had here", task_id)

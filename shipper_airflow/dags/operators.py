@@ -105,7 +105,10 @@ class _UnlessFinal(RetryPolicy):
         max_tries: int,
         context: Context | None = None,
     ) -> RetryDecision:
-        final = isinstance(exception, StepFailed) and exception.final
+        # Neither error is of the world: our own code, or a caller's, is wrong.
+        final = isinstance(exception, TypeError | AttributeError) or (
+            isinstance(exception, StepFailed) and exception.final
+        )
         return (
             RetryDecision.fail("a retry without a change cannot help")
             if final
@@ -119,7 +122,7 @@ class PipelineOperator(BaseOperator):
     operator_extra_links = (ReportLink(), WindowLink())
 
     def __init__(self, *, pipeline: Pipeline, config_dir: Path, **kwargs: Any) -> None:
-        super().__init__(retry_policy=_UnlessFinal(), **kwargs)
+        super().__init__(**{"retry_policy": _UnlessFinal(), **kwargs})
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.report_url = self.window_url = ""
@@ -360,14 +363,13 @@ class ShipperStep(PipelineOperator):
         return Failure(cause, final=True) if cause else None
 
     def _run(self, context: Context) -> dict[str, Any]:
-        run: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.resolved_by)
+        run: dict[str, Any] | None = pull(context, self.resolved_by)
         if run is None:
-            why = (
+            # The task that has failed says why, and one cause is one red task.
+            raise AirflowSkipException(
                 f"this run has no window, so {self.step} has nothing to do. See the task "
-                f"{self.resolved_by}. [SHIP-224]"
+                f"{self.resolved_by}."
             )
-            self.log.error("%s", why)
-            raise StepFailed(why)
         return run
 
     def _job(self, context: Context) -> Job:
@@ -375,6 +377,20 @@ class ShipperStep(PipelineOperator):
         job = job_of(run, self.pipeline, self.config_dir, (self.step,))
         job.scheduled = job.scheduled and self.step == PLAN
         return job
+
+
+def pull(context: Context, task_id: str, key: str = "return_value") -> Any:
+    """Return what another task of the run has left; in a mapped group, the one of this place."""
+    ti = context["ti"]
+    index = map_index_of(ti)
+    of_place: dict[str, Any] = {} if index is None else {"map_indexes": index}
+    return ti.xcom_pull(task_ids=task_id, key=key, **of_place)
+
+
+def map_index_of(ti: Any) -> int | None:
+    """Return the place of the task in a mapped group of tasks; None outside of one."""
+    index: int | None = getattr(ti, "map_index", None)
+    return index if index is not None and index >= 0 else None
 
 
 def _window_of(job: Job) -> str:

@@ -41,6 +41,7 @@ from shipper.runner import (
     stop_job,
     why_killed,
 )
+from shipper_airflow.dags.operators import map_index_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -238,7 +239,10 @@ def failed_tasks(context: Context, prefix: str = "") -> list[str]:
     run. Airflow knows of failures that no result has: a task may die after it wrote its result.
     ``prefix``: of the tasks in question, in a DAG that has others too."""
     ti, run_id = context["ti"], context["run_id"]
-    states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
+    mapped = map_index_of(ti)
+    found = ti.get_task_states(dag_id=ti.dag_id, map_index=mapped, run_ids=[run_id])
+    suffix = "" if mapped is None else f"_{mapped}"
+    states = {task.removesuffix(suffix): state for task, state in found.get(run_id, {}).items()}
     others = [
         (task, state)
         for task, state in states.items()

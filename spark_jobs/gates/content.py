@@ -104,9 +104,8 @@ def _begin(plan: PlanResult) -> dt.datetime:
 
 def _rows(check: RowsCheck) -> Measured:
     def observe(rows: int, _: Figures) -> CheckFigures:
-        return CheckFigures(
-            (Bound(rows, check.min, check.max),), plural(rows, "row") + WHERE[check.on]
-        )
+        where = WHERE[check.on] + (" (`on: full` counts all)" if check.on == "sample" else "")
+        return CheckFigures((Bound(rows, check.min, check.max),), plural(rows, "row") + where)
 
     return Measured(between(figure(check.min), figure(check.max), "rows"), {}, observe)
 

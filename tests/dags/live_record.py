@@ -272,6 +272,8 @@ class Record:
     def _judge_notices(self, told: list[tuple[Notice, Window]]) -> None:
         heard: Counter[tuple[str, str, Window]] = Counter()
         for notice, span in told:
+            if notice.headline.startswith("In trouble"):
+                continue
             if notice.event == "failure":
                 heard[notice.pipeline, "failure", span] += 1
                 self._judge_failure(notice, span, heard[notice.pipeline, "failure", span])

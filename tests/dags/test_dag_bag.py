@@ -192,13 +192,14 @@ def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(
     assert "broken-config" not in dags["web"].tags
 
 
-def test_a_missing_config_folder_is_a_dag_that_says_so(
+def test_a_missing_config_folder_is_one_import_error_and_changes_no_dag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHIPPER_CONFIG", str(tmp_path / "nowhere"))
-    dags = bag().dags
-    assert list(dags) == ["shipper_config"]
-    assert "nowhere" in dags["shipper_config"].doc_md
+    found = bag_of()
+    ((file, error),) = found.import_errors.items()
+    assert (found.dags, Path(file).name) == ({}, "shipper_faults.py")
+    assert "SHIPPER_CONFIG" in error
 
 
 def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:

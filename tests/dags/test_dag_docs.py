@@ -49,3 +49,10 @@ def test_a_file_whose_secrets_cannot_be_told_from_the_rest_is_not_shown(tmp_path
     text = shown(tmp_path, folded)
     assert "canary" not in text
     assert "The file is not shown" in text
+
+
+def test_limits_of_checks_are_shown_with_their_units(tmp_path: Path) -> None:
+    checks = "[{check: freshness, max_age: 90m}, {check: total_bytes, min: 2MB}]"
+    text = shown(tmp_path, SPEC.replace("[{check: rows, min: 5}", f"{checks[:-1]}"))
+    assert "`freshness`: `max_age 1h30m`" in text
+    assert "`total_bytes`: `min 2MB`" in text

@@ -52,9 +52,10 @@ class Runs:
     (`dag.test` cannot end a run of a DAG with a deadline; tests/dags/test_scheduler.py has a real
     one.)"""
 
-    def __init__(self, config: Config, uri: str) -> None:
+    def __init__(self, config: Config, uri: str, began: dt.datetime = SIX - HOUR) -> None:
+        """``began``: the schedule's first run."""
         self.config, self.uri = config, uri
-        beginnings(uri, "web", ("near", "far"), Window(SIX - HOUR, SIX), None, keep=True)
+        beginnings(uri, "web", ("near", "far"), Window(SIX - HOUR, SIX), None, began=began)
 
     def end(
         self,
@@ -209,7 +210,21 @@ def test_a_window_without_records_is_not_late_however_late_it_is_run_again(
     assert told(notices) == []
 
 
-def deadline(config: Config, **run: Any) -> None:
+def test_a_window_from_before_the_schedules_first_run_is_not_late(
+    config: Config, notify: Callable[..., None], notices: Path
+) -> None:
+    """`schedule.start` in the past, or a backfill over history."""
+    notify(["late"])
+    runs = Runs(config, str(config.folder.parent / "runs"), began=SIX + 3 * HOUR)
+    for n in range(4):
+        runs.end(SIX + n * HOUR, scheduled=True, took=(5 - n) * HOUR)
+    assert told(notices) == []
+    runs.end(SIX + 4 * HOUR, scheduled=True, took=HOUR)
+    (notice,) = told(notices)
+    assert notice["text"].startswith("web 2026-11-01 09:00–10:00 UTC: Late: delivered 1h after ")
+
+
+def deadline(config: Config, now: dt.datetime = SIX + 45 * MINUTE, **run: Any) -> None:
     """What Airflow calls when the run of five to six has missed its deadline."""
     from shipper_airflow.dags.notice import run_is_late
 
@@ -223,9 +238,10 @@ def deadline(config: Config, **run: Any) -> None:
         "conf": {},
         **run,
     }
-    run_is_late(
-        config_dir=str(config.folder), pipeline="web", context={"dag_run": dag_run, "deadline": {}}
-    )
+    context = {"dag_run": dag_run, "deadline": {}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shipper_airflow.dags.notice._now", lambda: now)
+        run_is_late(config_dir=str(config.folder), pipeline="web", context=context)
 
 
 def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
@@ -273,8 +289,7 @@ def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no
         ),
         (
             "no broker answers",
-            "ship:near failed, and is tried again or given up: no broker answers; far has "
-            "everything.",
+            "ship:near failed and is tried again: no broker answers; far has everything.",
         ),
     ],
 )
@@ -339,3 +354,11 @@ def test_a_late_run_whose_pipeline_has_no_file_any_more_says_so(
     assert look_at.startswith("Look at: config/pipelines/web.yaml is gone")
     assert "at work" not in look_at
     assert look_at.endswith("The run is running since 2026-11-01 06:00:04 UTC.")
+
+
+def test_a_late_run_that_holds_up_its_schedule_says_so(
+    config: Config, runs: Runs, notices: Path
+) -> None:
+    deadline(config, now=SIX + 4 * HOUR)
+    (notice,) = told(notices)
+    assert "The schedule stands still: its last run began at 2026-11-01 05:00:00" in notice["text"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 HEAD = """
 import json, pathlib
 from datetime import datetime
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, task, task_group
 from shipper_airflow.operators import ShipOperator, ShipTaskGroup
 
 @task
@@ -225,3 +226,54 @@ def test_an_operator_fails_with_the_first_cause_and_is_told_of(
     (notice,) = told(notices)
     assert "ship:near says why it failed" in notice["text"]
     assert "/tasks/ship" in notice["text"]
+
+
+def test_a_group_may_be_mapped_over_windows(shop: Shop, spark: FakeSpark) -> None:
+    spark.script(report=["gather"])
+    state, _ = shop.run(
+        "day = task_group(group_id='day')(lambda start, end: ShipTaskGroup("
+        "'web', clusters='far', window_start=start, window_end=end) and None)\n"
+        "    day.expand_kwargs([{'start': f'2026-10-0{n}', 'end': f'2026-10-0{n + 1}'} "
+        "for n in (1, 2)])"
+    )
+    assert state == "success"
+    assert Counter(call["window"] for call in spark.calls if call["step"] == "ship:far") == {
+        f"2026-10-0{n}T00:00:00+00:00/2026-10-0{n + 1}T00:00:00+00:00": 1 for n in (1, 2)
+    }
+
+
+def test_an_operator_that_is_mapped_is_refused_when_the_file_is_parsed(shop: Shop) -> None:
+    (error,) = shop.parsed(
+        "ShipOperator.partial(task_id='ship').expand(pipeline=['web'])"
+    ).import_errors.values()
+    assert "SHIP-101" in error
+
+
+@pytest.mark.parametrize(
+    "made", ["ShipTaskGroup('bare'{})", "ShipOperator(task_id='ship', pipeline='bare'{})"]
+)
+def test_a_schedule_without_intervals_is_refused_when_the_file_is_parsed(
+    shop: Shop, config: Config, made: str
+) -> None:
+    config.pipeline("bare")
+    file = config.folder / "pipelines/bare.yaml"
+    file.write_text("".join(line for line in file.open() if not line.startswith("schedule:")))
+    (error,) = shop.parsed(made.format("")).import_errors.values()
+    assert "SHIP-224" in error
+    asked = ", window_start='{{ ds }}', window_end='{{ next_ds }}'"
+    assert shop.parsed(made.format(asked)).import_errors == {}
+
+
+@pytest.mark.parametrize("error", ["TypeError", "AttributeError"])
+def test_a_fault_of_our_own_code_is_not_tried_again(
+    shop: Shop, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    calls: list[str] = []
+
+    def broken(*arguments: Any) -> None:
+        calls.append(error)
+        raise {"TypeError": TypeError, "AttributeError": AttributeError}[error]("a fault")
+
+    monkeypatch.setattr("shipper_airflow.dags.operators.PipelineOperator.resolve", broken)
+    state, _ = shop.run('ShipOperator(task_id="ship", pipeline="web")')
+    assert (state, len(calls)) == ("failed", 1)

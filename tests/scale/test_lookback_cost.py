@@ -83,7 +83,7 @@ def test_looking_back_at_100_000_shipped_files(tmp_path, kafka, capsys):  # noqa
         ["local"],
         Window(DAY, DAY + dt.timedelta(hours=1)),
         None,
-        keep=True,
+        began=DAY,
     )
 
     def plan(*options):

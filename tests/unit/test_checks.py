@@ -14,6 +14,7 @@ from faults import names_in
 from shipper.config import load_all
 from shipper.config.content_checks import (
     RecordCheck,
+    RowsCheck,
     SourceCheck,
 )
 from shipper.config.rules import PathTime
@@ -34,8 +35,10 @@ def faults_of(
     (tmp_path / "config" / "clusters" / "c.yaml").write_text(
         "cluster: c\nbootstrap: 127.0.0.1:9092\n"
     )
+    if not source.startswith("{"):
+        source = f"'{source}'"
     text = (
-        f"pipeline: web\nsource: '{source}'\nclusters: [c]\nrecords: {{columns: {{host: value}}}}\n"
+        f"pipeline: web\nsource: {source}\nclusters: [c]\nrecords: {{columns: {{host: value}}}}\n"
     )
     text += (more or "topic: logs.web\n") + f"gates:\n  source:\n    - {check}\n"
     (tmp_path / "config" / "pipelines" / "web.yaml").write_text(text)
@@ -206,3 +209,31 @@ def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other()
     assert set(caught) == set(NAMES), (
         "each check catches a corruption that tests/integration/test_corruptions.py plants"
     )
+
+
+@pytest.mark.parametrize(
+    ("check", "on"),
+    [
+        ({}, "sample"),
+        ({"min": 1}, "sample"),
+        ({"min": 100_000}, "full"),
+        ({"max": 5}, "full"),
+        ({"min": 100_000, "on": "sample"}, "sample"),
+    ],
+)
+def test_a_bound_on_the_number_of_rows_is_held_against_all_files(
+    check: dict[str, object], on: str
+) -> None:
+    assert RowsCheck.model_validate({"check": "rows", **check}).on == on
+
+
+@pytest.mark.parametrize(
+    ("check", "faults"),
+    [("{check: files}", 1), ("{check: files, min: 24}", 0), ("{check: files, max: 9}", 0)],
+)
+def test_a_gate_for_an_empty_window_contradicts_a_source_that_may_be_empty(
+    tmp_path: Path, check: str, faults: int
+) -> None:
+    assert faults_of(tmp_path, check) == []
+    found = faults_of(tmp_path, check, source="{path: logs/, when_empty: succeed}")
+    assert [fault.partition(": ")[0] for fault in found] == ["gates.source[0].min"] * faults

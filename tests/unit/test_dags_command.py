@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from shipper.cli.dags import dag_files
 from shipper.cli.main import _TOOLS, _Commands, app
 from shipper.errors import UsageError
+from shipper_airflow.place import config_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,16 +27,27 @@ def test_the_repository_has_the_files_of_this_version() -> None:
     assert there == dag_files(), "`shipper dags install dags` writes them anew"
 
 
-def test_it_writes_what_is_missing_or_old_and_says_which_configuration(tmp_path: Path) -> None:
+def test_it_writes_what_is_missing_or_old_and_says_which_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "airflow" / "dags"
     first = json.loads(install(folder, "--config", tmp_path / "config", "--json").stdout)
-    assert (sorted(first["written"]), first["needs_shipper_config"]) == (sorted(dag_files()), True)
+    assert (sorted(first["written"]), config_dir(folder)) == (
+        sorted(dag_files()),
+        tmp_path / "config",
+    )
+    monkeypatch.setenv("SHIPPER_CONFIG", "/else/where")
+    assert config_dir(folder) == Path("/else/where")
+    monkeypatch.delenv("SHIPPER_CONFIG")
     faults = folder / "shipper_faults.py"
     faults.write_text(faults.read_text().replace('written_by="', 'written_by="0.0.'))
     beside = json.loads(
         install(folder, "--config", tmp_path / "airflow" / "config", "--json").stdout
     )
-    assert (beside["written"], beside["needs_shipper_config"]) == (["shipper_faults.py"], False)
+    assert (sorted(beside["written"]), config_dir(folder)) == (
+        sorted(dag_files()),
+        tmp_path / "airflow" / "config",
+    )
     assert {path.name: path.read_text() for path in folder.iterdir()} == dag_files()
 
 

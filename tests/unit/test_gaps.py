@@ -158,7 +158,7 @@ class TestBeginnings:
         self, tmp_path: Path
     ) -> None:
         def first(n: int, *clusters: str) -> dict[str, int]:
-            found = beginnings(str(tmp_path), "web", clusters, hour(n), None, keep=True)
+            found = beginnings(str(tmp_path), "web", clusters, hour(n), None, began=hour(n).end)
             return {cluster: at.hour for cluster, at in found.items()}
 
         assert first(5, "near") == {"near": 5}
@@ -171,7 +171,7 @@ class TestBeginnings:
         }
 
     def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path: Path) -> None:
-        found = beginnings(str(tmp_path), "web", ["near"], hour(5), hour(2).start, keep=False)
+        found = beginnings(str(tmp_path), "web", ["near"], hour(5), hour(2).start, began=None)
         assert found == {"near": hour(2).start}
         assert read_beginnings(str(tmp_path), "web") == {}
 
@@ -180,7 +180,7 @@ def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept
     runs: Runs, tmp_path: Path
 ) -> None:
     assert gaps_before(runs.uri, pipeline(), hour(3).start) is None, "nobody knows since when"
-    beginnings(runs.uri, "web", ["near", "far"], hour(0), None, keep=True)
+    beginnings(runs.uri, "web", ["near", "far"], hour(0), None, began=hour(0).end)
     runs.add(hour(1), "near", "far")
     runs.add(hour(3), "near", "far")
     found = gaps_before(runs.uri, pipeline(), hour(3).start)
@@ -294,7 +294,7 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     (config / "clusters" / "near.yaml").write_text(
         "cluster: near\nbootstrap: 127.0.0.1:1\n"
     )  # and nobody asks it
-    beginnings(runs.uri, "web", ("near",), days[0], None, keep=True)
+    beginnings(runs.uri, "web", ("near",), days[0], None, began=days[0].start)
     for day in days:
         runs.add(day)  # and failed
 
@@ -344,7 +344,7 @@ def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_
         (tmp_path / "config" / name).parent.mkdir(parents=True)
         (tmp_path / "config" / f"{name}.yaml").write_text(text)
     two_days = Window(end - dt.timedelta(days=2), end)
-    beginnings(str(tmp_path / "runs"), "web", ("near",), two_days, None, keep=True)
+    beginnings(str(tmp_path / "runs"), "web", ("near",), two_days, None, began=two_days.start)
 
     def alert() -> Result:
         return CliRunner().invoke(
@@ -414,7 +414,7 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
     ):
         (config / name).parent.mkdir(parents=True)
         (config / f"{name}.yaml").write_text(text)
-    beginnings(runs.uri, "web", ("near",), last, None, keep=True)
+    beginnings(runs.uri, "web", ("near",), last, None, began=now)
     runs.add(last, "near")
 
     def alert() -> tuple[int, str]:
@@ -424,10 +424,7 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
         return done.exit_code, done.stdout
 
     assert alert() == (0, ""), "a run that began just now makes up for an outage"
-    file = tmp_path / "runs" / "web" / "schedule.json"
-    noted = json.loads(file.read_text())
-    noted["last_run"]["began"] = third.isoformat()
-    file.write_text(json.dumps(noted))
+    beginnings(runs.uri, "web", ("near",), last, None, began=third)
     by_hand = Window(third + dt.timedelta(hours=2), third + dt.timedelta(hours=3))
     runs.add(by_hand, "near")
     assert alert() == (0, ""), "the tick has a run, a manual one"

@@ -56,7 +56,7 @@ class Past:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self.pipeline = load_pipeline(self.config, "web", EVERYTHING)
-        beginnings(self.runs, "web", ("near", "far"), day(DAYS), None, keep=True)
+        beginnings(self.runs, "web", ("near", "far"), day(DAYS), None, began=day(DAYS).start)
 
     def run(
         self,

@@ -57,6 +57,7 @@ def test_a_closed_gate_is_told_by_its_check_and_the_gates_code() -> None:
     assert report.gate_source is not None
     report.gate_source.error = with_code("closed", GATE_CLOSED["gate_source"])
     told = message(report)
+    assert all("not tried" in line for line in told.clusters)
     assert told.cause is not None
     assert told.cause.startswith("Source gate: ")
     assert code_of(told.cause) == GATE_CLOSED["gate_source"]

@@ -359,7 +359,7 @@ def test_a_pipeline_whose_schedule_stands_still_is_marked(
     world.beginning()
     file = world.runs / "web" / "schedule.json"
     last = {"window_start": START.isoformat(), "window_end": at(1).isoformat()}
-    last["began"] = at(1).isoformat()
+    last |= {"began": at(1).isoformat(), "schedule_since": START.isoformat()}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"last_run": last}))
     world.feed(run_report(0))
     with Index(world.index) as index, index.writing():

@@ -176,7 +176,8 @@ class Airflow(Server):
             )
         self._folders()
         self._write_settings()
-        write_dag_files(self.dags)
+        config = self._given.get("SHIPPER_CONFIG")
+        write_dag_files(self.dags, Path(config or self.home / "config"))
         self._spawn("standalone", [self._executable, "standalone"], self.environment)
 
     def _answers(self) -> bool:
