@@ -9,7 +9,7 @@ from codecs import BOM_UTF8
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shipper.config.formats import TABLES, Csv
+from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
 from shipper.config.units import format_duration
 from shipper.driver.engine import FoundFile, Listed
@@ -214,7 +214,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
     files = [file for file in files if file.size_bytes]
     if source.format in TABLES:
         return _look_at_tables(hadoop, files, source)
-    beginnings, encoding = dict[FileId, bytes](), (source.csv or Csv()).encoding
+    beginnings, encoding = dict[FileId, bytes](), source.encoding
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, source, PLAIN), strict=True):
         if isinstance(head, _Unread):
             file.problem, file.passing = head.why, head.passing

@@ -33,17 +33,19 @@ class Framing:
     kind: Literal["lines", "starts_with", "csv", "whole_file"] = "lines"
     starts_with: str = ""
     csv: Csv = _CSV
+    encoding: str = "UTF-8"
 
     @staticmethod
     def of(pipeline: Pipeline) -> Framing:
+        encoding = pipeline.source.encoding
         if pipeline.records.starts_with is not None:
-            return Framing("starts_with", pipeline.records.starts_with)
+            return Framing("starts_with", pipeline.records.starts_with, encoding=encoding)
         match pipeline.source.format:
             case "csv":
-                return Framing("csv", csv=pipeline.source.csv or _CSV)
+                return Framing("csv", csv=pipeline.source.csv or _CSV, encoding=encoding)
             case "whole_file":
                 return Framing("whole_file")
-        return Framing()
+        return Framing(encoding=encoding)
 
     def packed(self) -> bytes:
         texts = (
@@ -51,7 +53,7 @@ class Framing:
             self.starts_with,
             self.csv.delimiter,
             self.csv.quote or "",
-            self.csv.encoding,
+            self.encoding,
         )
         columns = self.csv.columns or ()
         return (
@@ -146,6 +148,7 @@ def _reports(text: str) -> list[PieceReport]:
             ),
             passing=bool(found.number()),
             long_bytes=found.number(),
+            padding_bytes=found.number(),
         )
         for _ in found
     ]

@@ -252,7 +252,7 @@ def _read(config_dir: Path, pipeline: Pipeline) -> CaseFile | list[ConfigFault]:
 
 def _encoding(pipeline: Pipeline) -> str:
     """Return the encoding of the pipeline's files, if they are text."""
-    return pipeline.source.csv.encoding if pipeline.source.csv else "UTF-8"
+    return pipeline.source.encoding
 
 
 def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:

@@ -17,6 +17,9 @@ Codec = Literal["auto", "none", "gzip", "bzip2", "zstd", "lz4", "snappy", "hadoo
 TABLES = frozenset({"parquet", "orc", "avro"})
 #: Formats whose records shipper makes; for all others they are the file's bytes.
 MADE = TABLES | {"csv"}
+#: Formats of text, which has an encoding.
+TEXTS = frozenset({"text", "jsonl", "csv"})
+UTF8 = "UTF-8"
 #: Formats that cannot be read from the middle.
 ONE_PIECE = frozenset({"csv", "whole_file"})
 _OBJECTS = ("jsonl", "csv")
@@ -38,15 +41,6 @@ class Csv(Model):
     )
     """Around fields that hold the delimiter, a quote or a line end: one ASCII character. `null`:
     nothing is quoted."""
-    encoding: str = Field(
-        default="UTF-8",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$",
-        examples=["ISO-8859-1", "windows-1252", "UTF-16"],
-    )
-    """Encoding of the files' text, by a name that Java knows (IANA). Records are always UTF-8. A
-    row with undecodable bytes becomes a JSON array, which `records.parse` cannot parse: the row
-    goes to quarantine as `unparseable`, or fails the run without a quarantine. If the first row,
-    which names the fields, is undecodable, the file fails."""
 
     @field_validator("delimiter", "quote")
     @classmethod
@@ -69,8 +63,11 @@ class Csv(Model):
         return value
 
 
-def source_faults(format: Format, codec: Codec, csv: Csv | None) -> Iterator[Fault]:
+def source_faults(format: Format, codec: Codec, csv: Csv | None, encoding: str) -> Iterator[Fault]:
     """Yield contradictions between the fields of `source`."""
+    if encoding != UTF8 and format not in TEXTS:
+        why = f"`encoding` and `format: {format}` contradict each other: it is for text"
+        yield ("encoding",), why
     if csv is not None and format != "csv":
         yield ("csv",), f"`csv` and `format: {format}` contradict each other; remove one"
     if codec != "auto" and format in TABLES:
@@ -99,7 +96,7 @@ def with_objects_asked_for(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def deciding(format: Format, codec: Codec, csv: Csv | None) -> dict[str, Any]:
+def deciding(format: Format, codec: Codec, csv: Csv | None, encoding: str) -> dict[str, Any]:
     """Return what decides which records a file becomes, for the digest; a key that is newer than
     `format` is left out at its default."""
     found: dict[str, Any] = {"format": format}
@@ -107,6 +104,6 @@ def deciding(format: Format, codec: Codec, csv: Csv | None) -> dict[str, Any]:
         found["codec"] = codec
     if format == "csv":
         found["csv"] = (csv or Csv()).model_dump()
-        if found["csv"]["encoding"] == Csv().encoding:
-            del found["csv"]["encoding"]
+    if encoding != UTF8:
+        found["encoding"] = encoding
     return found

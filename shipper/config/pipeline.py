@@ -31,6 +31,7 @@ from shipper.config.content_checks import Gates
 from shipper.config.formats import (
     MADE,
     ONE_PIECE,
+    UTF8,
     Codec,
     Csv,
     Format,
@@ -134,6 +135,16 @@ class Source(Model):
     `hadoop_snappy`: blocks as Hadoop's SnappyCodec writes them, which their bytes do not reveal."""
     csv: Csv | None = None
     """Dialect of CSV files, with `format: csv`."""
+    encoding: str = Field(
+        default=UTF8,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$",
+        examples=["ISO-8859-1", "windows-1252", "UTF-16"],
+    )
+    """Encoding of the files' text, by a name that Java knows (IANA), for `text`, `jsonl` and `csv`.
+    Records are always UTF-8. Files in another encoding are not cut into splits. In text, each byte
+    that is none of the encoding becomes the byte FF, which no UTF-8 has. A CSV row with such bytes
+    becomes a JSON array, which is `unparseable`; if it is the row that names the fields, the file
+    fails."""
     settle_seconds: Seconds = Field(default=600.0, alias="settle")
     """Age below which a file counts as still being written: the plan leaves the file out and says
     so. A scheduled run begins this long after its window has closed, so that the window's last
@@ -187,6 +198,11 @@ class Source(Model):
     notes them. Set this once if the files moved before shipper noted folders. `[]`: the files here
     are not those that lay there."""
 
+    @field_validator("encoding")
+    @classmethod
+    def _one_name_of_utf8(cls, value: str) -> str:
+        return UTF8 if value.upper() in (UTF8, "UTF8") else value
+
     @field_validator("include_globs")
     @classmethod
     def _globs_on_names(cls, globs: tuple[str, ...]) -> tuple[str, ...]:
@@ -203,7 +219,7 @@ class Source(Model):
 
     @model_validator(mode="after")
     def _format_fits(self) -> Source:
-        refuse(source_faults(self.format, self.codec, self.csv))
+        refuse(source_faults(self.format, self.codec, self.csv, self.encoding))
         refuse(
             (
                 ("include", index) if len(self.include_globs) > 1 else ("include",),
@@ -222,7 +238,7 @@ class Source(Model):
     @property
     def verbatim(self) -> bool:
         """True if records are the bytes of the file; else shipper makes them."""
-        return self.format not in MADE
+        return self.format not in MADE and self.encoding == UTF8
 
     @field_validator("formerly")
     @classmethod
@@ -565,14 +581,21 @@ class Pipeline(Model):
         """True if the byte order mark of a file stands in front of its first record: if that is
         text as it was read. No JSON begins with one (RFC 8259)."""
         mapping = self.records
-        is_text = self.source.format == "text" and not (mapping.parse and mapping.parse.json_object)
+        source = self.source
+        is_text = (
+            source.format == "text"
+            and source.verbatim
+            and not (mapping.parse and mapping.parse.json_object)
+        )
         return is_text and mapping.value == "value" and mapping.avro is None
 
     @property
     def split_size_bytes(self) -> int:
         """Size at which files are cut. Not at all for `ordering: file`: only one task after the
         other could keep the order of two splits."""
-        cut = self.delivery.ordering == "none" and self.source.format not in ONE_PIECE
+        source = self.source
+        is_one_piece = source.format in ONE_PIECE or source.encoding != UTF8
+        cut = self.delivery.ordering == "none" and not is_one_piece
         return self.source.split_size_bytes if cut else WHOLE_FILES_BYTES
 
     @property
@@ -592,7 +615,9 @@ class Pipeline(Model):
         if self.records.max_line_bytes == Records.model_fields["max_line_bytes"].default:
             unused.add("max_line_bytes")
         decides = {
-            **deciding_format(self.source.format, self.source.codec, self.source.csv),
+            **deciding_format(
+                self.source.format, self.source.codec, self.source.csv, self.source.encoding
+            ),
             "split_size": self.split_size_bytes,
             "records": self.records.model_dump(exclude={"redact", "avro", *unused}),
             "routes": [route.model_dump(include={"topic", "when"}) for route in self.routes],

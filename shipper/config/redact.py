@@ -52,7 +52,8 @@ class Redaction(Model):
     rule: Literal["email", "ipv4", "ipv6", "card", "bearer"] | None = None
     """`email`: addresses, `%40` for `@` too. `ipv4`. `ipv6`: in every spelling, with eight groups
     or a `::`. `card`: 13 to 19 digits, together or in the groups that cards show, whose last is the
-    right check digit (Luhn). `bearer`: what follows the word Bearer."""
+    right check digit (Luhn), with neither a letter nor `_` beside them. `bearer`: what follows the
+    word Bearer."""
     regex: str | None = Field(default=None, min_length=1, examples=[r"(?<=session=)\w+"])
     """Java regular expression, instead of `rule`. All matches in the text are replaced, except
     empty ones."""

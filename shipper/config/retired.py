@@ -17,6 +17,7 @@ CODE = "SHIP-209"
 #: command or an option. → What to use instead.
 RETIRED = {
     "records.bundle": "Remove the key: each line is a record of its own, at nearly the same cost.",
+    "source.csv.encoding": "Use `source.encoding`.",
     "shipper diff": "Use `shipper validate --against OLD_CONFIG`.",
     "shipper environment": (
         "Pack the environment with a public tool, as docs/how-to/pack-an-environment.md shows."

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shipper.config.formats import TEXTS
+
 #: Number of first bytes that decide the format.
 HEAD_BYTES = 512
 
@@ -19,6 +21,9 @@ PARQUET, ORC, AVRO = "parquet", "orc", "avro"
 #: Pseudo-format that the reader uses for a file that is quarantined whole: one row, and the file is
 #: not opened.
 UNREADABLE = "unreadable"
+#: Frames that zstd and lz4 share, and nothing else in the first bytes: `source.codec` or the name
+#: says which of the two it is.
+SKIPPABLE = "skippable frames"
 #: What the reader unpacks.
 READABLE = frozenset({PLAIN, GZIP, BZIP2, ZSTD, LZ4, SNAPPY, HADOOP_SNAPPY})
 
@@ -59,13 +64,16 @@ _SUFFIXES = {
 _ADVICE = "pack it with gzip, bzip2, zstd, lz4 or snappy, or not at all"
 #: First bytes with which no text begins.
 _TABLES = ((b"Obj\x01", AVRO), (b"PAR1\x15", PARQUET))
-#: Beginnings of text that only `source.csv.encoding` can read: the longer ones first.
+#: Beginnings of text that only `source.encoding` can read: the longer ones first.
 _MARKS = (
     (b"\xff\xfe\0\0", "UTF-32"),
     (b"\0\0\xfe\xff", "UTF-32"),
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 )
+#: Of four bytes, those that are NUL in most of a text's characters.
+_WIDE = {"x0x0": "UTF-16LE", "0x0x": "UTF-16BE", "x000": "UTF-32LE", "000x": "UTF-32BE"}
+_FEW_BYTES = 8
 _DAMAGED = "it is damaged, truncated, or not such a file"
 _NAMES = {PARQUET: "Parquet", ORC: "ORC", AVRO: "Avro"}
 
@@ -82,6 +90,8 @@ def recognise(name: str, head: bytes, codec: str = "auto") -> Recognised:
     """Recognise the format. ``head``: the file's first HEAD_BYTES, or all if it has fewer;
     ``codec``: `source.codec`."""
     found = _by_magic(head)
+    if found == SKIPPABLE:
+        found = LZ4 if LZ4 in (codec, _by_name(name)) else ZSTD
     if not head or codec == "none":
         return Recognised(PLAIN)
     if codec == HADOOP_SNAPPY:
@@ -148,16 +158,34 @@ def table_in_text(head: bytes) -> str:
 
 def content_problem(head: bytes, format: str, encoding: str) -> str:
     """Return why what a file holds, unpacked, cannot be read as `source.format` says, by its first
-    HEAD_BYTES; empty if it can. ``encoding``: of a CSV file."""
+    HEAD_BYTES; empty if it can. ``encoding``: `source.encoding`."""
     if format != "whole_file" and head[257:262] == b"ustar" and b"\0" in head[:257]:
         return (
             "it is a tar archive, which is no text: its headers would be records. Unpack it before "
             "it is shipped; `source.format: whole_file` ships it as one record"
         )
+    if format not in TEXTS:
+        return ""
     mark = next((name for mark, name in _MARKS if head.startswith(mark)), "")
-    if format == "csv" and mark and not encoding.upper().startswith(mark):
-        return f"it begins with the byte order mark of {mark}: set `source.csv.encoding: {mark}`"
+    if mark and not encoding.upper().startswith(mark):
+        return f"it begins with the byte order mark of {mark}: set `source.encoding: {mark}`"
+    wide = encoding.upper().startswith(("UTF-16", "UTF-32"))
+    if not mark and not wide and (found := _wide_text(head)):
+        return (
+            f"its first bytes are {found} without a byte order mark: set `source.encoding: {found}`"
+        )
+    if wide and not mark and len(head) >= _FEW_BYTES and b"\0" not in head:
+        return f"its first bytes are no text in {encoding}, as `source.encoding` says: {_DAMAGED}"
     return ""
+
+
+def _wide_text(head: bytes) -> str:
+    """Return the encoding of text that has two or four bytes a character, by its bytes that are
+    NUL; empty for any other text."""
+    if len(head) < _FEW_BYTES:
+        return ""
+    places = [head[place::4] for place in range(4)]
+    return _WIDE.get("".join("0" if 2 * at.count(0) > len(at) else "x" for at in places), "")
 
 
 def _by_name(name: str) -> str:
@@ -169,6 +197,10 @@ def _by_name(name: str) -> str:
 def _by_magic(head: bytes) -> str:
     if head[:3] == b"BZh" and head[3:4] in b"123456789" and head[4:10] in _BZIP2_BLOCKS:
         return BZIP2
-    if head[1:4] == b"\x2a\x4d\x18" and head[:1] and head[0] & 0xF0 == 0x50:
-        return ZSTD  # a skippable frame, with which pzstd begins; lz4 writes none
+    at = 0
+    while head[at + 1 : at + 4] == b"\x2a\x4d\x18" and head[at] & 0xF0 == 0x50:
+        at += 8 + int.from_bytes(head[at + 4 : at + 8], "little")
+    if at:  # zstd's frames and lz4's may stand behind such ones; pzstd begins so
+        found = dict(_MAGIC).get(head[at : at + 4])
+        return found if found in (ZSTD, LZ4) else SKIPPABLE
     return next((format for magic, format in _MAGIC if head.startswith(magic)), PLAIN)

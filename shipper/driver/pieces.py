@@ -46,6 +46,8 @@ class PieceReport:
     """True if another run may read it: the file is not at fault."""
     long_bytes: int = 0
     """Bytes of `unpacked` in records that are longer than `records.max_line`."""
+    padding_bytes: int = 0
+    """Zeros behind the end of packed content."""
 
 
 def etags_of(files: Iterable[PlannedFile]) -> dict[FileId, str]:

@@ -30,6 +30,7 @@ from shipper.driver.ship_order import ship_order
 from shipper.driver.timelines import timeline
 from shipper.driver.unreadable import (
     cannot_be_read,
+    padded,
     quarantine_whole,
     too_long,
     without_records,
@@ -613,7 +614,8 @@ class ClusterShip:
         )
         self._unreadable += [file for file in found if file.path not in known]
         if done.error is None:
-            empty, notes = without_records(pieces, done.receipts), [too_long(pieces, done.reports)]
+            notes = [too_long(pieces, done.reports), padded(pieces, done.reports)]
+            empty = without_records(pieces, done.receipts)
             if empty:
                 count, more = plural(len(empty), "file"), ", …" if len(empty) > 1 else ""
                 notes.append(f"{count} with bytes but without a line ({min(empty)}{more}).")

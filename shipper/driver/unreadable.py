@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from shipper.config.formats import TABLES
@@ -177,17 +177,28 @@ def without_records(pieces: Sequence[FilePiece], receipts: Sequence[Receipt]) ->
 def too_long(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> str:
     """Return a note on the bytes of records that are longer than allowed, with the file that has
     the most; empty if there are none."""
-    paths = {piece.split: piece.file.path for piece in pieces}
-    sizes: Counter[str] = Counter()
-    for report in reports:
-        sizes[paths.get(report.split, "")] += report.long_bytes
-    [(worst, most)] = sizes.most_common(1) or [("", 0)]
-    if not most:
-        return ""
+    total, most = _most(pieces, {report.split: report.long_bytes for report in reports})
     return (
-        f"Records that are longer than `records.max_line` hold {sizes.total():,} bytes ({worst}: "
-        f"{most:,})."
+        f"Records that are longer than `records.max_line` hold {total:,} bytes ({most})."
+        if total
+        else ""
     )
+
+
+def padded(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) -> str:
+    """Return a note on zeros behind packed content, which were passed over; empty if there are
+    none."""
+    total, most = _most(pieces, {report.split: report.padding_bytes for report in reports})
+    return f"{total:,} zero bytes lie behind packed content ({most})." if total else ""
+
+
+def _most(pieces: Sequence[FilePiece], sizes: Mapping[int, int]) -> tuple[int, str]:
+    """Return the sum of ``sizes``, which are by split, and the file with the most."""
+    of_files: Counter[str] = Counter()
+    for piece in pieces:
+        of_files[piece.file.path] += sizes.get(piece.split, 0)
+    [(worst, most)] = of_files.most_common(1) or [("", 0)]
+    return of_files.total(), f"{worst}: {most:,}"
 
 
 def _differs(lines: int, size: int, what: str) -> str:

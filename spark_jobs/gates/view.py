@@ -66,6 +66,7 @@ class SourceView:
         files = [file for file in self.left if file.size_bytes] or self.left
         at_any_line = (
             self.pipeline.source.format in ("text", "jsonl")
+            and self.pipeline.source.verbatim
             and self.pipeline.records.starts_with is None
         )
         cut_bytes = gates.sample_piece_bytes if at_any_line else WHOLE_FILES_BYTES

@@ -8,7 +8,8 @@ import hmac
 import ipaddress
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
 from shipper.config.redact import Redaction
 
@@ -16,10 +17,35 @@ Span = tuple[int, int]
 
 
 def redacted(line: bytes, rules: list[Redaction]) -> bytes:
-    text = line.decode("utf-8", "surrogateescape")
+    parts = [line.decode("utf-8", "surrogateescape")]  # by turns: of the record, put in
     for rule in rules:
-        text = _by_rule(text, rule) if rule.rule else _by_regex(text, rule)
-    return text.encode("utf-8", "surrogateescape")
+        parts = _joined(
+            piece
+            for index, part in enumerate(parts)
+            for piece in ([(part, True)] if index % 2 else _by(rule, part))
+        )
+    return "".join(parts).encode("utf-8", "surrogateescape")
+
+
+Piece = tuple[str, bool]
+"""Text, and whether a rule has put it in."""
+
+
+def _by(rule: Redaction, text: str) -> Iterator[Piece]:
+    return _by_rule(text, rule) if rule.rule else _by_regex(text, rule)
+
+
+def _joined(pieces: Iterable[Piece]) -> list[str]:
+    """Put neighbours of one kind together. Text that is empty separates nothing."""
+    there = ((text, put) for text, put in pieces if text)
+    parts = [""]
+    for put, group in groupby(there, key=lambda piece: piece[1]):
+        text = "".join(piece[0] for piece in group)
+        if put or len(parts) > 1:
+            parts.append(text)
+        else:
+            parts[0] = text
+    return parts
 
 
 def _hash(rule: Redaction, found: str) -> str:
@@ -28,32 +54,33 @@ def _hash(rule: Redaction, found: str) -> str:
     return hmac.digest(key, found.encode("utf-8", "surrogateescape"), hashlib.sha256).hex()[:32]
 
 
-def _by_rule(text: str, rule: Redaction) -> str:
-    parts, at = [], 0
+def _by_rule(text: str, rule: Redaction) -> Iterator[Piece]:
+    at = 0
     for start, end in _FINDERS[str(rule.rule)](text):
-        parts += [
-            text[at:start],
-            _hash(rule, text[start:end]) if rule.hash_ else rule.with_ or f"[{rule.rule}]",
-        ]
+        yield text[at:start], False
+        by_default = f"[{rule.rule}]" if rule.with_ is None else rule.with_
+        yield _hash(rule, text[start:end]) if rule.hash_ else by_default, True
         at = end
-    return "".join([*parts, text[at:]])
+    yield text[at:], False
 
 
-def _by_regex(text: str, rule: Redaction) -> str:
-    def instead(found: re.Match[str]) -> str:
+def _by_regex(text: str, rule: Redaction) -> Iterator[Piece]:
+    at = 0
+    for found in re.finditer(str(rule.regex), text, flags=re.ASCII):
         if not found[0]:
-            return ""
-        if rule.hash_:
-            return _hash(rule, found[0])
-        if rule.with_ is None:
-            return "[redacted]"
-        return re.sub(
-            r"\$(.)",
-            lambda token: "$" if token[1] == "$" else found[int(token[1])] or "",
-            rule.with_,
-        )
-
-    return re.sub(str(rule.regex), instead, text, flags=re.ASCII)
+            continue
+        yield text[at : found.start()], False
+        at = found.end()
+        if rule.hash_ or rule.with_ is None:
+            yield _hash(rule, found[0]) if rule.hash_ else "[redacted]", True
+            continue
+        for token in re.split(r"(\$.)", rule.with_):
+            is_group = token[:1] == "$" and token[1:].isdigit()
+            yield (
+                (found[int(token[1:])] or "") if is_group else token.replace("$$", "$"),
+                not is_group,
+            )
+    yield text[at:], False
 
 
 def _is_word(character: str) -> bool:
@@ -151,18 +178,18 @@ def _is_ipv6(text: str) -> bool:
 
 
 _CARDS = (
-    r"[2-6][0-9]{12,18}(?![0-9])",
-    r"[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{4}\1[0-9]{1,3}(?![0-9])",
-    r"[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,4}(?![0-9])",
-    r"[2-6][0-9]{3}([ -])[0-9]{6}\1[0-9]{5}(?![0-9])",
-    r"[2-6][0-9]{3}([ -])[0-9]{6}\1[0-9]{4}(?![0-9])",
+    r"[2-6][0-9]{12,18}(?!\w)",
+    r"[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{4}\1[0-9]{1,3}(?!\w)",
+    r"[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,4}(?!\w)",
+    r"[2-6][0-9]{3}([ -])[0-9]{6}\1[0-9]{5}(?!\w)",
+    r"[2-6][0-9]{3}([ -])[0-9]{6}\1[0-9]{4}(?!\w)",
 )
 
 
 def _cards(text: str) -> Iterator[Span]:
     begin = 0
     for start in range(len(text)):
-        if start < begin or re.search(r"[0-9]\.?\Z", text[max(0, start - 2) : start]):
+        if start < begin or re.search(r"[0-9]\.\Z|\w\Z", text[max(0, start - 2) : start]):
             continue
         for form in _CARDS:
             found = re.compile(form).match(text, start)

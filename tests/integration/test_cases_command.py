@@ -171,7 +171,7 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
     assert (tests / "plain" / "many.log.txt").read_bytes() == many.read_bytes()
     packed = {"path": "logs", "format": "csv", "codec": "gzip"}
     wide = {**plain, "pipeline": "wide", "source": packed}
-    wide["source"]["csv"] = {"encoding": "UTF-16LE"}
+    wide["source"]["encoding"] = "UTF-16LE"
     write(folder / "config", wide)
     case = {"lines": "a,b\nü,€\n", "expect": [{"value": '{"a":"ü","b":"€"}'}]}
     (tests / "wide.yaml").write_text(json.dumps({"cases": {"wide": case}}))

@@ -329,8 +329,9 @@ CORRUPTIONS = [
     ),
     Corruption(
         "a file is UTF-16",
-        "matches(value)",
+        "rows",
         lambda w: w.write(8, w.read(8).decode().encode("utf-16")),
+        "source.encoding",
     ),
     Corruption(
         "a file is Latin-1 and not UTF-8",

@@ -190,6 +190,18 @@ def test_plain_text_is_cut_into_the_lines_and_splits_of_sparks_own_reader(spark,
         )
 
 
+def test_a_line_of_more_than_two_gigabytes_is_one_row_and_the_others_are_read(spark, tmp_path):
+    """Zeros in front of a log, as copytruncate leaves them: they take no place on the disk."""
+    path, hole = tmp_path / "a.log", 2**31 + 5
+    with path.open("wb") as file:
+        file.seek(hole)
+        file.write(b"\nbehind\n")
+    limits = LineLimits(max_line=1000, keep=4)
+    rows, reports = read(spark, [planned(path)], 2**32, limits)
+    assert [(value, mark) for value, mark, _ in rows] == [(b"\0" * 4, TOO_LONG), (b"behind", None)]
+    assert [(report.problem, report.unpacked) for report in reports] == [("", hole + 8)]
+
+
 def test_a_line_that_is_too_long_is_one_row_with_its_beginning(spark, tmp_path):
     path = tmp_path / "long.log"
     path.write_bytes(

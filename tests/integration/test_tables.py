@@ -256,10 +256,16 @@ def test_a_row_that_is_too_long_is_marked_and_the_next_one_is_read(spark, tmp_pa
 
 
 def csv_rows(
-    spark: SparkSession, path: Path, of: Csv | None = None, max_line: int = 2**20
+    spark: SparkSession,
+    path: Path,
+    of: Csv | None = None,
+    max_line: int = 2**20,
+    encoding: str = "UTF-8",
 ) -> tuple[list[Any], PieceReport]:
     rows, (report,) = read(
-        spark, [planned(path)], limits=framed(Framing("csv", csv=of or Csv()), max_line)
+        spark,
+        [planned(path)],
+        limits=framed(Framing("csv", csv=of or Csv(), encoding=encoding), max_line),
     )
     return [mark or json.loads(value or b"null") for value, mark, _ in rows], report
 
@@ -372,14 +378,14 @@ def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_c
         path.write_bytes(
             ("\ufeff" if encoding == "UTF-16LE" else "").encode(encoding) + text.encode(encoding)
         )
-        rows, report = csv_rows(spark, path, Csv(encoding=encoding))
+        rows, report = csv_rows(spark, path, encoding=encoding)
         assert rows == expected, encoding
         assert (report.stored, report.problem) == (path.stat().st_size, "")
     path.write_bytes(gzip.compress(b"id,na\xefve\n1,Jos\xe9\n"))
-    assert csv_rows(spark, path, Csv(encoding="windows-1252"))[0] == [{"id": "1", "naïve": "José"}]
+    assert csv_rows(spark, path, encoding="windows-1252")[0] == [{"id": "1", "naïve": "José"}]
 
     rows, report = csv_rows(spark, path)
-    assert (rows, "`source.csv.encoding`" in report.problem) == ([BROKEN], True), (
+    assert (rows, "`source.encoding`" in report.problem) == ([BROKEN], True), (
         "the names themselves are no UTF-8"
     )
     path.write_bytes(
@@ -398,9 +404,9 @@ def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_c
         b"\xf4\x90\x80\x80",
     ]
     path.write_bytes(b"id,name\n1,\x81\x40\n2,\x81\n")
-    rows, _ = csv_rows(spark, path, Csv(encoding="Shift_JIS"))
+    rows, _ = csv_rows(spark, path, encoding="Shift_JIS")
     assert rows == [{"id": "1", "name": "\u3000"}, ["2", "\udcff"]]
-    rows, report = csv_rows(spark, path, Csv(encoding="no-such"))
+    rows, report = csv_rows(spark, path, encoding="no-such")
     assert (rows, "no encoding no-such" in report.problem) == ([BROKEN], True)
 
 
@@ -416,19 +422,92 @@ def test_a_pattern_that_needs_more_stack_than_there_is_fails_its_file_alone(spar
     assert "`records.starts_with`" in reports[0].problem
 
 
-def test_bytes_behind_a_gzip_file_are_told_from_a_file_that_is_cut_off(spark, tmp_path):
-    path = tmp_path / "a.log"
-    whole = gzip.compress(b"one\n")
-    for behind, says in (
-        (b"x", "behind"),
-        (b"\0" * 512, "behind"),
-        (whole[:5], "end"),
-        (whole, ""),
+@pytest.mark.parametrize("limits", [LineLimits(), DATED], ids=["lines", "starts_with"])
+@pytest.mark.parametrize("codec", ["gzip", "bz2", "zstd", "lz4"])
+def test_zeros_behind_packed_content_are_counted_and_anything_else_is_named(
+    spark, tmp_path, codec, limits
+):
+    """One rule for all codecs; nothing that somebody has appended is lost without a word."""
+    whole = pa.compress(b"one\n", codec, asbytes=True) if codec != "lz4" else lz4_frame(b"one\n")
+    path, large = tmp_path / "a.log", b"\0" * 200_000
+    for behind, padding, says in (
+        (b"\0" * 100, 100, ""),
+        (large, len(large), ""),
+        (b"\0", 1, ""),
+        (whole, 0, ""),
+        (whole + b"\0" * 3, 3, ""),
+        (b"appended as text\n", 0, "behind"),
+        (b"BZh and more\n", 0, "behind"),
+        (large + b"x", 0, "behind"),
+        (b"z" + whole[1:], 0, "behind"),
+        (whole[:-1], 0, "end"),
     ):
         path.write_bytes(whole + behind)
+        rows, (report,) = read(spark, [planned(path)], limits=limits)
+        given = codec, behind[:20], report.problem
+        assert bool(report.problem) == bool(says), given
+        assert ("behind" in report.problem) == (says == "behind"), given
+        if not says:
+            assert b"".join(lines(rows)) == b"one" * (1 + (whole in behind)), given
+            assert report.padding_bytes == padding, given
+            assert report.stored in (-1, path.stat().st_size), given
+
+
+def lz4_frame(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(content)
+    return bytes(sink.getvalue())
+
+
+def test_what_zstd_needs_and_shipper_does_not_have_is_said(spark, tmp_path):
+    """A window of 1 GB, as `--long=30` writes it; a dictionary, by its number."""
+    raw_block = b"\x21\0\0" + b"one\n"  # the last one, of four bytes
+    for header, says in ((b"\0\xa0", "window"), (b"\x21\x07\x04", "dictionary")):
+        path = tmp_path / "a.zst"
+        path.write_bytes(b"\x28\xb5\x2f\xfd" + header + raw_block)
         _, (report,) = read(spark, [planned(path)])
-        assert (says in report.problem, bool(report.problem)) == (True, bool(says)), report.problem
-        assert ("behind" in report.problem) == (says == "behind")
+        assert says in report.problem
+        assert "damaged" not in report.problem
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_a_block_of_avro_that_holds_nothing_is_passed_over(spark, tmp_path, place):
+    content = (AVRO / "blocks.avro").read_bytes()
+    mark = content[-16:]
+    header, *blocks = content.removesuffix(mark).split(mark)
+    empty = b"\0\x04\x03\0" if b"deflate" in header else b"\0\0"
+    at = {"first": 0, "middle": len(blocks) // 2, "last": len(blocks)}[place]
+    path = tmp_path / "a.avro"
+    path.write_bytes(mark.join([header, *blocks[:at], empty, empty, *blocks[at:]]) + mark)
+    file = table(path)
+    for split in (file.size_bytes, 20_011, 777):
+        rows, reports = read(spark, [file], split, partition_bytes=IN_ONE_TASK)
+        assert [report.problem for report in reports if report.problem] == []
+        assert numbers(rows) == list(range(2000)), split
+        assert accounted(file, reports), split
+    whole = path.read_bytes()
+    for cut in (whole + b"\0", whole[:-1], whole[:-17], whole + b"\0\0" + mark[:-1] + b"x"):
+        path.write_bytes(cut)
+        _, reports = read(spark, [table(path)])
+        assert any(report.problem for report in reports), len(cut)
+
+
+def test_a_line_by_which_excel_hears_what_is_between_fields_is_no_row(spark, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfsep=;\r\na;b\r\n1;2\r\n")
+    rows, report = csv_rows(spark, path, Csv(delimiter=";"))
+    assert (rows, report.problem) == ([{"a": "1", "b": "2"}], "")
+    _, report = csv_rows(spark, path, Csv())
+    assert "`source.csv.delimiter`" in report.problem
+
+
+def test_no_json_that_shipper_makes_holds_bytes_that_are_no_utf8(spark, tmp_path):
+    text = pa.array([b"a", b"\xff\xfe", b"\xc3\xa9"]).view(pa.string())
+    for name in ("a.parquet", "a.orc"):
+        file = write(pa.table({"s": text}), tmp_path / name)
+        rows, _ = read(spark, [file])
+        assert [json.loads(line)["s"] for line in lines(rows)] == ["a", "\udcff\udcfe", "é"]
 
 
 # Records of several lines, and whole files

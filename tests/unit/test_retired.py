@@ -20,7 +20,8 @@ def _pipeline(folder: Path, **more: Any) -> Path:
     (folder / "pipelines").mkdir(parents=True)
     (folder / "clusters").mkdir()
     (folder / "clusters/near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:9092\n")
-    right = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": {"near": {}}}
+    more["source"] = {"path": "logs", "format": "csv", **more.get("source", {})}
+    right = {"pipeline": "web", "topic": "t", "clusters": {"near": {}}}
     (folder / "pipelines/web.yaml").write_text(json.dumps({**right, **more}))
     return folder
 

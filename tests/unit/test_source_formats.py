@@ -7,22 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.driver.formats import (
     HEAD_BYTES,
+    content_problem,
     recognise,
     recognise_table,
     table_in_text,
 )
 from shipper.driver.pieces import PieceReport, file_pieces
-from shipper.driver.unreadable import without_records, wrong_sizes
+from shipper.driver.unreadable import padded, without_records, wrong_sizes
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.receipt import Receipt, SplitReceipt
 from spark_jobs.reader import Framing, LineLimits
 
 TABLES = Path(__file__).parents[1] / "data" / "tables"
+#: As zstd and lz4 both write them: magic bytes, a length, and three bytes.
+SKIPPABLE = b"\x51\x2a\x4d\x18\x03\0\0\0abc"
 SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
 
 
@@ -70,6 +74,55 @@ def test_a_byte_order_mark_stands_in_front_of_text_as_it_was_read_and_of_nothing
         assert found.restores_bom == restored, (format, records)
 
 
+UTF16 = "2026-11-01 06:00:00 spid7s ok\r\n" * 30
+
+
+@pytest.mark.parametrize("format", ["text", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("content", "encoding", "says"),
+    [
+        (UTF16.encode("utf-16"), "UTF-8", "source.encoding: UTF-16`"),
+        (UTF16.encode("utf-16-le"), "UTF-8", "source.encoding: UTF-16LE`"),
+        (UTF16.encode("utf-16-be"), "UTF-8", "source.encoding: UTF-16BE`"),
+        (UTF16.encode("utf-32"), "UTF-8", "source.encoding: UTF-32`"),
+        (UTF16.encode("utf-32-be"), "UTF-8", "source.encoding: UTF-32BE`"),
+        ("ab".encode("utf-16-le"), "UTF-8", ""),  # four bytes are too few to say
+        (UTF16.encode("utf-16"), "UTF-16", ""),
+        (UTF16.encode("utf-16-le"), "UTF-16LE", ""),
+        (UTF16.encode("utf-16"), "UTF-16LE", ""),
+        (UTF16.encode("utf-16"), "UTF-32", "source.encoding: UTF-16`"),
+        (UTF16.encode(), "UTF-16", "no text in UTF-16"),
+        (UTF16.encode(), "UTF-8", ""),
+        (b"\0" * 512, "UTF-8", ""),
+        (b"\0" * 300 + UTF16.encode(), "UTF-8", ""),
+        (b"a\0b\0" * 3 + UTF16.encode(), "UTF-8", ""),
+    ],
+)
+def test_text_in_another_encoding_than_the_pipelines_is_refused_with_the_remedy(
+    format, content, encoding, says
+):
+    why = content_problem(content[:512], format, encoding)
+    assert bool(why) == bool(says), why
+    assert says in why
+    assert not content_problem(content[:512], "whole_file", "UTF-8")
+
+
+def test_text_in_another_encoding_is_one_piece_and_not_verbatim():
+    given = {"format": "text", "encoding": "UTF-16"}
+    found = pipeline(given)
+    assert (found.split_size_bytes, found.source.verbatim) == (WHOLE_FILES_BYTES, False)
+    assert LineLimits.of(found).framing.encoding == "UTF-16"
+    plain = pipeline({"format": "text"})
+    digests = {found.transform_digest(), plain.transform_digest()}
+    assert len(digests) == 2
+    for name in ("utf-8", "UTF8"):
+        assert pipeline({**given, "encoding": name}).transform_digest() in digests - {
+            found.transform_digest()
+        }
+    with pytest.raises(ValidationError, match="contradict"):
+        pipeline({"format": "parquet", "encoding": "UTF-16"})
+
+
 def test_what_cannot_be_read_from_its_middle_is_one_piece():
     for format in ("csv", "whole_file"):
         assert pipeline({"format": format}).split_size_bytes == WHOLE_FILES_BYTES
@@ -94,6 +147,12 @@ def test_what_cannot_be_read_from_its_middle_is_one_piece():
         ("gzip", "a.log.gz", b"", "plain", ""),
         ("hadoop_snappy", "part-0.snappy", b"\0\0\1\0", "hadoop_snappy", ""),
         ("auto", "a.log.sz", b"\xff\x06\0\0sNaPpY", "snappy", ""),
+        ("auto", "a.log", SKIPPABLE + b"\x04\x22\x4d\x18", "lz4", ""),
+        ("auto", "a.log", SKIPPABLE * 3 + b"\x28\xb5\x2f\xfd", "zstd", ""),
+        ("auto", "a.log.lz4", SKIPPABLE * 80, "lz4", ""),
+        ("lz4", "a.log", SKIPPABLE * 80, "lz4", ""),
+        ("auto", "a.log", SKIPPABLE * 80, "zstd", ""),
+        ("lz4", "a.log", SKIPPABLE + b"\x28\xb5\x2f\xfd", "zstd", "`source.codec` says lz4"),
         ("auto", "a.log", b"\xff\x06\0\0sNaPpY", "snappy", ""),
         (
             "auto",
@@ -177,3 +236,19 @@ def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_th
         )
         assert file.problem.startswith(says)
         assert bool(says) == bool(file.problem)
+
+
+def test_zeros_behind_packed_content_are_noted_with_the_file_that_has_the_most() -> None:
+    files = [
+        PlannedFile(path=f"/l/{name}.gz", size_bytes=500, modified_ms=0, splits=1, format="gzip")
+        for name in "ab"
+    ]
+    pieces = list(file_pieces(files, 2**25))
+    found = [
+        PieceReport(piece.split, 500, 9, 1, "", padding_bytes=zeros)
+        for piece, zeros in zip(pieces, (100, 412), strict=True)
+    ]
+    note = padded(pieces, found)
+    assert "512" in note
+    assert "/l/b.gz: 412" in note
+    assert not padded(pieces, [PieceReport(piece.split, 500, 9, 1, "") for piece in pieces])

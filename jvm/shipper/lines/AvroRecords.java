@@ -1,7 +1,9 @@
 package shipper.lines;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.avro.Conversion;
@@ -10,11 +12,13 @@ import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
 import org.apache.avro.Schema;
 import org.apache.avro.data.TimeConversions;
+import org.apache.avro.file.DataFileConstants;
 import org.apache.avro.file.DataFileReader;
 import org.apache.avro.generic.GenericData;
 import org.apache.avro.generic.GenericDatumReader;
 import org.apache.avro.generic.GenericFixed;
 import org.apache.avro.generic.IndexedRecord;
+import org.apache.avro.io.DatumReader;
 import org.apache.avro.util.Utf8;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.network.util.JavaUtils;
@@ -28,7 +32,8 @@ final class AvroRecords extends TableRecords {
     /** Per second, by the end of a logical type's name. */
     private static final Map<String, Long> UNITS = Map.of("millis", 1_000L, "micros", 1_000_000L, "nanos", 1_000_000_000L);
 
-    private DataFileReader<Object> reader;
+    private Blocks reader;
+    private long headerEnd;
     private Object reused;
     private long first;
     private boolean ended;
@@ -47,7 +52,8 @@ final class AvroRecords extends TableRecords {
             types.addLogicalTypeConversion(new Moments("timestamp-" + unit));
             types.addLogicalTypeConversion(new Moments("local-timestamp-" + unit));
         }
-        reader = opened(new DataFileReader<>(stored, new GenericDatumReader<>(null, null, types)));
+        reader = opened(new Blocks(stored, new GenericDatumReader<>(null, null, types)));
+        headerEnd = reader.previousSync();
         if (piece.start() > 0) {
             reader.sync(piece.start());
             first = reader.previousSync();
@@ -56,15 +62,8 @@ final class AvroRecords extends TableRecords {
 
     @Override
     boolean row() throws IOException {
-        if (ended || reader.pastSync(piece.end())) {
-            ended = true;
-            return false;
-        }
-        if (!reader.hasNext()) {
-            if (reader.previousSync() < piece.size()) {
-                throw new IOException("a block of it holds nothing, which Avro's reader takes for the end of the file");
-            }
-            ended = true;
+        ended |= !hasRow();
+        if (ended) {
             return false;
         }
         reused = reader.next(reused);
@@ -77,6 +76,30 @@ final class AvroRecords extends TableRecords {
             json.writeEndObject();
         }
         return true;
+    }
+
+    /** Goes to the next block of this piece that holds something. Avro's reader takes one that holds nothing for the end of the file, as it does a block that is cut off. */
+    private boolean hasRow() throws IOException {
+        while (!ended && !reader.pastSync(piece.end()) && reader.previousSync() < piece.size()) {
+            if (reader.hasNext()) {
+                return true;
+            }
+            if (!reader.passEmpty() || !isMark(reader.previousSync())) {
+                throw new EOFException("it is cut off: its last block has no end");
+            }
+        }
+        return false;
+    }
+
+    /** Whether the mark that ends blocks lies in front of a place. */
+    private boolean isMark(long end) throws IOException {
+        byte[] mark = new byte[DataFileConstants.SYNC_SIZE];
+        byte[] found = new byte[DataFileConstants.SYNC_SIZE];
+        long at = stored.getPos();
+        stored.seekable().readFully(headerEnd - mark.length, mark);
+        stored.seekable().readFully(end - found.length, found);
+        stored.seek(at);
+        return Arrays.equals(mark, found);
     }
 
     private void value(Object value) throws IOException {
@@ -117,6 +140,19 @@ final class AvroRecords extends TableRecords {
             return isUuid ? new Conversions.UUIDConversion().fromFixed(fixed, fixed.getSchema(), LogicalTypes.uuid()) : fixed.bytes();
         }
         return value;
+    }
+
+    private static final class Blocks extends DataFileReader<Object> {
+        Blocks(Content.Stored stored, DatumReader<Object> values) throws IOException {
+            super(stored, values);
+        }
+
+        /** Behind a block without objects, of which hasNext() was false; false if it has some. */
+        boolean passEmpty() throws IOException {
+            long before = previousSync();
+            blockFinished();
+            return getBlockCount() == 0 && previousSync() > before;
+        }
     }
 
     /** Moments and times of a day in one unit. */

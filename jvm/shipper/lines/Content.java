@@ -5,7 +5,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
-import java.io.UncheckedIOException;
+import java.util.Arrays;
 import java.util.concurrent.ExecutionException;
 import org.apache.avro.file.SeekableInput;
 import org.apache.hadoop.conf.Configuration;
@@ -18,8 +18,6 @@ import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.compress.BZip2Codec;
-import org.apache.hadoop.io.compress.DecompressorStream;
-import org.apache.hadoop.io.compress.zlib.BuiltInGzipDecompressor;
 import org.xerial.snappy.SnappyFramedInputStream;
 
 /** A file's bytes, as they are stored and as they unpack. Pure Java or libraries with their native part inside: no Hadoop installation. */
@@ -89,12 +87,12 @@ final class Content {
     }
 
     /** Unpacked from its beginning to its end: members, frames or streams one behind the other are one content. */
-    static InputStream unpacked(InputStream stored, String format, Configuration conf) throws IOException {
+    static InputStream unpacked(Stored stored, String format, Configuration conf) throws IOException {
         switch (format) {
             case "plain":
                 return stored;
             case "gzip":
-                return new DecompressorStream(stored, new GzipMembers(), BUFFER);
+                return new GzipMembers(stored, BUFFER);
             case "bzip2":
                 return bzip2(conf).createInputStream(stored);
             case "zstd":
@@ -108,27 +106,6 @@ final class Content {
                 return new HadoopSnappy(stored);
             default:
                 throw new IOException("no reader for format " + format);
-        }
-    }
-
-    /** Says of bytes behind the last member what they are, which else is told as a file that is cut off. */
-    private static final class GzipMembers extends BuiltInGzipDecompressor {
-        private boolean begins;
-
-        @Override
-        public synchronized void reset() {
-            super.reset();
-            begins = true;
-        }
-
-        @Override
-        public synchronized void setInput(byte[] bytes, int offset, int length) {
-            if (begins && length > 0 && bytes[offset] != 0x1f) {
-                throw new UncheckedIOException(new IOException(
-                        "there are bytes behind the end of its gzip content that are no gzip: cut them off, or pack the file again"));
-            }
-            begins &= length == 0;
-            super.setInput(bytes, offset, length);
         }
     }
 
@@ -156,6 +133,7 @@ final class Content {
         private final FSDataInputStream stream;
         private final long size;
         private long count;
+        private long padding;
 
         private Stored(FutureDataInputStreamBuilder wanted, long size) throws IOException {
             this.stream = opened(wanted);
@@ -169,6 +147,29 @@ final class Content {
 
         long count() {
             return count;
+        }
+
+        /** Zeros behind the end of what is packed in it. */
+        long padding() {
+            return padding;
+        }
+
+        /**
+         * Reads what lies behind the end of packed content, to the file's end: zeros, with which some tools fill up a block. Raises IOException for anything else.
+         *
+         * @param begun the bytes of it in [from, to) have been read already
+         */
+        void readPadding(byte[] begun, int from, int to, String codec) throws IOException {
+            byte[] buffer = Arrays.copyOfRange(begun, from, Math.max(to, from + BUFFER));
+            for (int n = to - from; n >= 0; n = read(buffer, 0, buffer.length)) {
+                for (int i = 0; i < n; i++) {
+                    if (buffer[i] != 0) {
+                        throw new IOException(String.format(
+                                "there are bytes behind the end of its %s content that are no %s: cut them off, or pack the file again", codec, codec));
+                    }
+                }
+                padding += n;
+            }
         }
 
         @Override

@@ -7,6 +7,8 @@ import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.commons.io.input.BOMInputStream;
 import org.apache.hadoop.conf.Configuration;
 import shipper.redact.Text;
@@ -16,9 +18,12 @@ import shipper.redact.Text;
  * inside of quotes is written twice, and one inside an unquoted field is itself. An empty line is no row. A row with another number of
  * fields than there are names, or with something behind a closing quote, or without one, is a JSON array of its fields, which no
  * `records.parse: {json: …}` takes for an object. So is a row with bytes that are no text in the file's encoding: each of these is
- * the lone surrogate U+DCXX in the array, as Python's `surrogateescape` has it, and escaped. All records are UTF-8.
+ * the lone surrogate U+DCXX in the array, as Python's `surrogateescape` has it, and escaped. All records are UTF-8. A first line `sep=;`, by which Excel
+ * hears what is between fields, is no row.
  */
 final class CsvRecords extends PieceRecords {
+    private static final Pattern SEPARATOR = Pattern.compile("sep=([^\\r\\n])\\r?\\n");
+
     private enum At { START, PLAIN, QUOTED, BEHIND_QUOTE, RETURN_BEHIND_QUOTE }
 
     private final Framing framing;
@@ -51,10 +56,9 @@ final class CsvRecords extends PieceRecords {
     @Override
     void begin() throws IOException {
         super.begin();
-        InputStream content = content();
-        if (content != null) {
-            boolean isUtf8 = framing.charset().equals(StandardCharsets.UTF_8);
-            in = BOMInputStream.builder().setInputStream(isUtf8 ? content : new Utf8(content, framing.charset())).get();
+        InputStream text = text(framing);
+        if (text != null) {
+            in = BOMInputStream.builder().setInputStream(text).get();
         }
     }
 
@@ -64,6 +68,7 @@ final class CsvRecords extends PieceRecords {
             return false;
         }
         if (names == null) {
+            passSeparator();
             names = framing.columns().isEmpty() ? header() : framing.columns();
         }
         if (!row()) {
@@ -90,6 +95,19 @@ final class CsvRecords extends PieceRecords {
         return true;
     }
 
+    /** Passes over a first line by which Excel hears what is between fields. Raises IOException if it says something else than the pipeline. */
+    private void passSeparator() throws IOException {
+        filled = in.readNBytes(buffer, 0, buffer.length);
+        Matcher found = SEPARATOR.matcher(new String(buffer, 0, Math.min(filled, 8), StandardCharsets.ISO_8859_1));
+        if (!found.lookingAt()) {
+            return;
+        }
+        if ((byte) found.group(1).charAt(0) != framing.delimiter()) {
+            throw new IOException("its first line says that \"" + found.group(1) + "\" is between its fields: set `source.csv.delimiter`");
+        }
+        at = found.end();
+    }
+
     /** Where field `i` begins in the row. */
     private int start(int i) {
         return i == 0 ? 0 : ends[i - 1];
@@ -108,7 +126,7 @@ final class CsvRecords extends PieceRecords {
         }
         if (!isText()) {
             throw new IOException("its first row, which names the fields, is not text in " + framing.encoding()
-                    + ": say in `source.csv.encoding` how the file is written");
+                    + ": say in `source.encoding` how the file is written");
         }
         Set<String> found = new LinkedHashSet<>();
         for (int i = 0; i < fields; i++) {

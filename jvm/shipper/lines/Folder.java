@@ -167,7 +167,7 @@ public final class Folder {
             if (format.equals("tail")) {
                 return tail(fs, fs.getFileStatus(path), count);
             }
-            try (InputStream stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
+            try (Content.Stored stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
                 return content.readNBytes(count);
             }
         } catch (IOException error) {

@@ -4,6 +4,7 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.Serializable;
 import java.nio.charset.Charset;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
@@ -25,8 +26,12 @@ record Framing(String kind, Pattern startsWith, byte delimiter, int quote, Strin
         try {
             return Charset.forName(encoding);
         } catch (IllegalArgumentException error) {
-            throw new IOException("Java knows no encoding " + encoding + ": correct `source.csv.encoding`");
+            throw new IOException("Java knows no encoding " + encoding + ": correct `source.encoding`");
         }
+    }
+
+    boolean isUtf8() throws IOException {
+        return charset().equals(StandardCharsets.UTF_8);
     }
 
     /** What spark_jobs/reader.py packed: the kind, the pattern, the delimiter, the quote (empty for none), the encoding, and the columns with their count. */

@@ -16,6 +16,7 @@ import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.util.Base64;
 import org.apache.spark.unsafe.types.UTF8String;
+import shipper.redact.Text;
 
 /** One JSON text after the other, as Spark's to_json writes it (no blanks, binary as Base64, what is no number as text), in UTF-8. */
 final class Json extends JsonGeneratorDelegate {
@@ -41,12 +42,16 @@ final class Json extends JsonGeneratorDelegate {
         }));
     }
 
-    /** A value without parts. A UTF8String is text, whose bytes stay as they are if they are no UTF-8; bytes are binary. */
+    /** A value without parts. A UTF8String is text: each of its bytes that is no UTF-8 is the lone surrogate U+DCXX, escaped; bytes are binary. */
     void value(Object value) throws IOException {
         boolean isReal = value instanceof Float || value instanceof Double;
         if (value instanceof UTF8String text) {
             byte[] utf8 = text.getBytes();
-            writeUTF8String(utf8, 0, utf8.length);
+            if (com.google.common.base.Utf8.isWellFormed(utf8)) {
+                writeUTF8String(utf8, 0, utf8.length);
+            } else {
+                writeString(Text.of(utf8));
+            }
         } else if (value == null || value instanceof Boolean
                 || value instanceof Number number && (!isReal || Double.isFinite(number.doubleValue()))) {
             writeRawValue(text(value));

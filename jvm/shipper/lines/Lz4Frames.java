@@ -18,12 +18,12 @@ final class Lz4Frames extends InputStream {
     private static final int MAGIC = 0x184D2204, SKIPPABLE = 0x184D2A50, SKIPPABLE_MASK = 0xFFFFFFF0;
     private static final int STANDS_ALONE = 1 << 5, SIZE = 1 << 3;
 
-    private final InputStream stored;
+    private final Content.Stored stored;
     private InputStream frame;
     /** Bytes that the frame has still to unpack to; -1 if it does not say, or if its reader holds them against it itself. */
     private long left = -1;
 
-    Lz4Frames(InputStream stored) {
+    Lz4Frames(Content.Stored stored) {
         this.stored = stored;
     }
 
@@ -60,7 +60,7 @@ final class Lz4Frames extends InputStream {
         if (head.length == 0) {
             return false;
         }
-        int magic = number(head);
+        int magic = head[0] == 0 ? 0 : number(head);
         if ((magic & SKIPPABLE_MASK) == SKIPPABLE) {
             try {
                 stored.skipNBytes(Integer.toUnsignedLong(number(stored.readNBytes(4))));
@@ -70,7 +70,8 @@ final class Lz4Frames extends InputStream {
             return next();
         }
         if (magic != MAGIC) {
-            throw new IOException("what follows a frame of lz4 is none");
+            stored.readPadding(head, 0, head.length, "lz4");
+            return false;
         }
         int flags = stored.read();
         if (flags < 0) {

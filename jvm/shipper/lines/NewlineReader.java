@@ -4,13 +4,12 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.io.Text;
-import org.apache.hadoop.util.LineReader;
 
 /**
- * Hadoop's LineReader for lines that '\n' alone ends. Where a reader is told what ends a line, Hadoop's looks at one byte after the other: a fifth of what the
- * JVM did for a line (docs/adr/0035). A search in a string is an intrinsic of the JVM.
+ * Lines that '\n' alone ends, of any length. Hadoop's LineReader counts them in an int, and where a reader is told what ends a line, it looks at one byte after the
+ * other: a fifth of what the JVM did for a line (docs/adr/0035). A search in a string is an intrinsic of the JVM.
  */
-final class NewlineReader extends LineReader {
+final class NewlineReader {
     private final InputStream in;
     private final byte[] buffer;
     /** The buffer's bytes, a character each. */
@@ -18,13 +17,17 @@ final class NewlineReader extends LineReader {
     private int next;
 
     NewlineReader(InputStream in, int bufferBytes) {
-        super(in, 1);
         this.in = in;
         buffer = new byte[bufferBytes];
     }
 
-    @Override
-    public int readLine(Text line, int room, int most) throws IOException {
+    /**
+     * Reads a line, or what follows up to the end of a buffer in which `most` bytes are reached.
+     *
+     * @param line becomes its first `room` bytes
+     * @return its bytes with its end; 0 at the end of the file
+     */
+    long readLine(Text line, int room, long most) throws IOException {
         line.clear();
         long read = 0;
         while (read < most) {
@@ -49,9 +52,6 @@ final class NewlineReader extends LineReader {
                 break;
             }
         }
-        if (read > Integer.MAX_VALUE) {
-            throw new IOException("a line of more than 2 GB: " + read + " bytes");
-        }
-        return (int) read;
+        return read;
     }
 }

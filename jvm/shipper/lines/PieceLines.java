@@ -6,21 +6,20 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Seekable;
 import org.apache.hadoop.io.compress.SplitCompressionInputStream;
 import org.apache.hadoop.io.compress.SplittableCompressionCodec;
-import org.apache.hadoop.mapreduce.lib.input.CompressedSplitLineReader;
-import org.apache.hadoop.util.LineReader;
 
 /**
  * The lines of one piece, cut at '\n' alone, exactly as Spark's text source with `lineSep` cuts them: a line belongs to the piece in which it
- * begins, one that begins at a piece's very end to that piece. A byte order mark at the beginning of a file is not part of its first line.
+ * begins, one that begins at a piece's very end to that piece. A byte order mark at the beginning of a file is not part of its first line. Text in another encoding
+ * than UTF-8 is not cut.
  *
  * <p>Memory is bounded by the longest line allowed, whatever a file unpacks to: of a longer line only the beginning is kept.
  */
 final class PieceLines extends PieceRecords {
-    private static final byte[] LINE_END = {'\n'};
     private static final int BUFFER = 64 * 1024;
 
+    private final Framing framing;
     private final boolean cutsBzip2;
-    private LineReader lines;
+    private NewlineReader lines;
     private Seekable packedPosition;
     private long position;
     private long end;
@@ -29,8 +28,9 @@ final class PieceLines extends PieceRecords {
     private boolean hasBlocks;
 
     /** @param cutsBzip2 whether bzip2 is read from block to block; else its first piece has all lines, as of all that is packed */
-    PieceLines(Piece piece, int maxLine, boolean cutsBzip2, Configuration conf) {
+    PieceLines(Piece piece, int maxLine, Framing framing, boolean cutsBzip2, Configuration conf) {
         super(piece, maxLine, conf);
+        this.framing = framing;
         this.cutsBzip2 = cutsBzip2;
     }
 
@@ -40,17 +40,18 @@ final class PieceLines extends PieceRecords {
         first = piece.start() == 0;
         position = piece.start();
         end = piece.end();
-        if (piece.format().equals("plain")) {
+        boolean isCut = framing.isUtf8();
+        if (isCut && piece.format().equals("plain")) {
             stored.seek(position);
             lines = new NewlineReader(stored, BUFFER);
             if (position > 0) {
                 // A line that goes over the whole piece is not read to its end by each piece that it goes over.
-                position += lines.readLine(record, 0, (int) Math.min(end - position + 1, Integer.MAX_VALUE));
+                position += lines.readLine(record, 0, end - position + 1);
             }
-        } else if (cutsBzip2 && piece.format().equals("bzip2")) {
+        } else if (isCut && cutsBzip2 && piece.format().equals("bzip2")) {
             beginBzip2();
         } else {
-            InputStream in = content();
+            InputStream in = text(framing);
             end = in == null ? -1 : Long.MAX_VALUE;
             lines = in == null ? null : new NewlineReader(in, BUFFER);
         }
@@ -61,11 +62,11 @@ final class PieceLines extends PieceRecords {
         hasBlocks = first && Bzip2Blocks.check(stored) > 0;
         SplitCompressionInputStream in = opened(Content.bzip2(conf).createInputStream(
                 stored.seekable(), null, piece.start(), end, SplittableCompressionCodec.READ_MODE.BYBLOCK));
-        lines = new CompressedSplitLineReader(in, conf, LINE_END);
+        lines = new NewlineReader(in, BUFFER);
         packedPosition = in;
         end = in.getAdjustedEnd();
         if (in.getAdjustedStart() != 0) {
-            lines.readLine(record, 0, Integer.MAX_VALUE);
+            lines.readLine(record, 0, Long.MAX_VALUE);
         }
     }
 
@@ -75,9 +76,9 @@ final class PieceLines extends PieceRecords {
     }
 
     /** Reads a line into `record`, wherever it begins. Returns its bytes with its end and without a byte order mark; 0 if there is none. */
-    int read() throws IOException {
+    long read() throws IOException {
         int room = maxLine == Integer.MAX_VALUE ? maxLine : maxLine + 1 + (first ? 3 : 0);
-        int read = lines.readLine(record, room, Integer.MAX_VALUE);
+        long read = lines.readLine(record, room, Long.MAX_VALUE);
         position += read;
         unpacked += read;
         if (!first) {
@@ -100,9 +101,6 @@ final class PieceLines extends PieceRecords {
     }
 
     boolean mayHaveMore() throws IOException {
-        if (packedPosition != null) {
-            return packedPosition.getPos() <= end || ((CompressedSplitLineReader) lines).needAdditionalRecordAfterSplit();
-        }
-        return position <= end;
+        return (packedPosition == null ? position : packedPosition.getPos()) <= end;
     }
 }

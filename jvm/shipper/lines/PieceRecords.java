@@ -63,6 +63,11 @@ abstract class PieceRecords implements Closeable {
         return piece.format().equals("bzip2") ? -1 : stored.count();
     }
 
+    /** Zeros behind what is packed, as far as was read. */
+    long padding() {
+        return stored == null ? 0 : stored.padding();
+    }
+
     /** Bytes of the records so far, each with one for its end. */
     final long unpacked() {
         return unpacked;
@@ -92,6 +97,12 @@ abstract class PieceRecords implements Closeable {
         return opened(Content.unpacked(stored, piece.format(), conf));
     }
 
+    /** The same as text in UTF-8. */
+    final InputStream text(Framing framing) throws IOException {
+        InputStream content = content();
+        return content == null || framing.isUtf8() ? content : new Utf8(content, framing.charset());
+    }
+
     final void clear() {
         record.clear();
         length = 0;
@@ -119,8 +130,8 @@ abstract class PieceRecords implements Closeable {
             case "parquet" -> new ParquetRecords(piece, maxLine, conf);
             case "orc" -> new OrcRecords(piece, maxLine, conf);
             case "avro" -> new AvroRecords(piece, maxLine, conf);
-            case "lines" -> new PieceLines(piece, maxLine, true, conf);
-            case "starts_with" -> new StartedRecords(piece, maxLine, framing.startsWith(), conf);
+            case "lines" -> new PieceLines(piece, maxLine, framing, true, conf);
+            case "starts_with" -> new StartedRecords(piece, maxLine, framing, conf);
             case "csv" -> new CsvRecords(piece, maxLine, framing, conf);
             case "whole_file" -> new WholeFile(piece, maxLine, conf);
             default -> throw new IOException("no reader for records of kind " + framing.kind());

@@ -263,7 +263,7 @@ record ReaderFactory(
         /** One row for a file that is known to be unreadable, in its first piece. */
         private void standForFile(Piece piece) {
             boolean first = piece.start() == 0;
-            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null, false, 0));
+            reports.add(new Report(piece.split(), -1, 0, first ? 1 : 0, null, false, 0, 0));
             long split = piece.split() ^ Long.MIN_VALUE;
             if (first && block == null) {
                 rows.add(() -> mark(piece, UTF8String.EMPTY_UTF8, split, UNREADABLE));
@@ -307,7 +307,8 @@ record ReaderFactory(
             stored = records == null ? 0 : records.stored();
             unpacked = records == null ? 0 : records.unpacked();
             String why = problem == null ? null : Access.why(problem);
-            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, problem != null && Access.isPassing(problem), longBytes));
+            reports.add(new Report(pieces[at].split(), stored, unpacked, count, why, problem != null && Access.isPassing(problem), longBytes,
+                    records == null ? 0 : records.padding()));
             close();
         }
 

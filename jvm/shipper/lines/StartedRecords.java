@@ -20,10 +20,10 @@ final class StartedRecords extends PieceRecords {
     /** Bytes of the lines in front of that one. */
     private long before;
 
-    StartedRecords(Piece piece, int maxLine, Pattern startsWith, Configuration conf) {
+    StartedRecords(Piece piece, int maxLine, Framing framing, Configuration conf) {
         super(piece, maxLine, conf);
-        this.startsWith = startsWith;
-        lines = opened(new PieceLines(piece, maxLine, false, conf));
+        startsWith = framing.startsWith();
+        lines = opened(new PieceLines(piece, maxLine, framing, false, conf));
     }
 
     /** A file's first line begins a record, whatever it is. */
@@ -72,5 +72,10 @@ final class StartedRecords extends PieceRecords {
     @Override
     long stored() {
         return lines.stored();
+    }
+
+    @Override
+    long padding() {
+        return lines.padding();
     }
 }

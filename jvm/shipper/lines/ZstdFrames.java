@@ -1,9 +1,12 @@
 package shipper.lines;
 
+import com.github.luben.zstd.Zstd;
+import com.github.luben.zstd.ZstdIOException;
 import java.io.EOFException;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.util.Arrays;
 
 /**
  * Walks over the frames of a packed stream as it is read (RFC 8878, 3.1), without unpacking them, and says at its end whether one is cut off:
@@ -12,6 +15,9 @@ import java.io.InputStream;
 final class ZstdFrames extends FilterInputStream {
     private enum Part { MAGIC, SKIPPABLE_SIZE, DESCRIPTOR, BLOCK }
 
+    private static final String CUT_OFF = "it is cut off: its last frame is not whole";
+    /** First bytes of frames. */
+    private static final int FRAME = 0x28, SKIPPABLE = 0x50;
     private static final int[] DICTIONARY_BYTES = {0, 1, 2, 4};
     private static final int[] SIZE_BYTES = {0, 2, 4, 8};
 
@@ -21,9 +27,15 @@ final class ZstdFrames extends FilterInputStream {
     private long header;
     private int have;
     private long skip;
+    private final Content.Stored stored;
+    private boolean begun;
+    private boolean ended;
+    /** What lies behind the last frame, as far as it was read with it; null before. */
+    private byte[] behind;
 
-    ZstdFrames(InputStream in) {
-        super(in);
+    ZstdFrames(Content.Stored stored) {
+        super(stored);
+        this.stored = stored;
     }
 
     /** The content, with an EOFException at its end if the last frame is not whole. */
@@ -31,9 +43,14 @@ final class ZstdFrames extends FilterInputStream {
         return new FilterInputStream(unpacked) {
             @Override
             public int read(byte[] bytes, int offset, int length) throws IOException {
-                int n = in.read(bytes, offset, length);
+                int n;
+                try {
+                    n = in.read(bytes, offset, length);
+                } catch (ZstdIOException error) {
+                    throw new IOException(why(error));
+                }
                 if (n < 0 && (part != Part.MAGIC || have > 0 || skip > 0)) {
-                    throw new EOFException("it is cut off: its last frame is not whole");
+                    throw new EOFException(CUT_OFF);
                 }
                 return n;
             }
@@ -52,7 +69,13 @@ final class ZstdFrames extends FilterInputStream {
 
     @Override
     public int read(byte[] bytes, int offset, int length) throws IOException {
+        if (behind != null) {
+            stored.readPadding(behind, 0, behind.length, "zstd");
+            behind = new byte[0];
+            return -1;
+        }
         int n = in.read(bytes, offset, length);
+        ended = n < 0;
         for (int at = offset; at < offset + n; ) {
             if (skip > 0) {
                 int skipped = (int) Math.min(skip, offset + n - at);
@@ -60,6 +83,11 @@ final class ZstdFrames extends FilterInputStream {
                 at += skipped;
                 continue;
             }
+            if (begun && part == Part.MAGIC && have == 0 && bytes[at] != FRAME && (bytes[at] & 0xf0) != SKIPPABLE) {
+                behind = Arrays.copyOfRange(bytes, at, offset + n);
+                return at > offset ? at - offset : read(bytes, offset, length);
+            }
+            begun = true;
             header |= (bytes[at++] & 0xffL) << (8 * have++);
             if (have == bytesOf(part)) {
                 long found = header;
@@ -69,6 +97,19 @@ final class ZstdFrames extends FilterInputStream {
             }
         }
         return n;
+    }
+
+    private String why(ZstdIOException error) {
+        if (ended) {
+            return CUT_OFF;
+        }
+        if (error.getErrorCode() == Zstd.errDictionaryWrong()) {
+            return "it was packed with a dictionary, which shipper does not have: pack it again without one";
+        }
+        if (error.getErrorCode() == Zstd.errFrameParameterWindowTooLarge()) {
+            return "it needs a window of more than 128 MB: pack it again without --long and --ultra";
+        }
+        return "its zstd content is damaged: " + error.getMessage();
     }
 
     private static int bytesOf(Part part) {

@@ -1,6 +1,9 @@
 package shipper.redact;
 
-/** 13 to 19 digits whose last is their check digit by Luhn: together, or in the groups that cards show, with a blank or a hyphen between. */
+/**
+ * 13 to 19 digits whose last is their check digit by Luhn: together, or in the groups that cards show, with a blank or a hyphen between. No letter and no `_` stands
+ * beside them.
+ */
 final class Card implements Finder {
     /** Lengths of groups; the last may be shorter, but for those of two kinds of card that are as long as they are. */
     private static final int[][] GROUPS = {{4, 4, 4, 4, -3}, {4, 4, 4, -4}, {4, 6, 5}, {4, 6, 4}};
@@ -19,10 +22,10 @@ final class Card implements Finder {
         return null;
     }
 
-    /** Whether a number of a card could begin here: at a digit from 2 to 6, that is neither within a number nor behind its decimal point. */
+    /** Whether a number of a card could begin here: at a digit from 2 to 6, that is neither within a word or number nor behind its decimal point. */
     private static boolean begins(String text, int at) {
         char c = text.charAt(at);
-        if (c < '2' || c > '6' || (at > 0 && digit(text, at - 1))) {
+        if (c < '2' || c > '6' || (at > 0 && inWord(text.charAt(at - 1)))) {
             return false;
         }
         return at < 2 || text.charAt(at - 1) != '.' || !digit(text, at - 2);
@@ -30,7 +33,7 @@ final class Card implements Finder {
 
     private static int end(String text, int start) {
         int length = digits(text, start);
-        if (length >= 13 && length <= 19 && luhn(text, start, start + length)) {
+        if (length >= 13 && length <= 19 && ends(text, start + length) && luhn(text, start, start + length)) {
             return start + length;
         }
         int end = start + length;
@@ -39,7 +42,7 @@ final class Card implements Finder {
         }
         for (int[] groups : GROUPS) {
             int found = grouped(text, start, groups, text.charAt(end));
-            if (found > 0 && luhn(text, start, found)) {
+            if (found > 0 && ends(text, found) && luhn(text, start, found)) {
                 return found;
             }
         }
@@ -81,6 +84,14 @@ final class Card implements Finder {
             }
         }
         return sum % 10 == 0;
+    }
+
+    private static boolean ends(String text, int at) {
+        return at == text.length() || !inWord(text.charAt(at));
+    }
+
+    private static boolean inWord(char c) {
+        return c == '_' || Character.isLetterOrDigit(c);
     }
 
     private static boolean digit(String text, int at) {

@@ -42,11 +42,11 @@ public final class Redactor implements UDF1<byte[], byte[]> {
         if (bytes == null || bytes.length == 0) {
             return bytes;
         }
-        String before = Text.of(bytes), text = before;
+        Draft before = new Draft().keep(Text.of(bytes)), draft = before;
         for (Rule rule : rules) {
-            text = rule.apply(text);
+            draft = rule.apply(draft);
         }
-        return text == before ? bytes : Text.bytes(text);
+        return draft == before ? bytes : Text.bytes(draft.text());
     }
 
     @Override
@@ -55,20 +55,26 @@ public final class Redactor implements UDF1<byte[], byte[]> {
     }
 
     private record Rule(Finder finder, Replacement replacement) implements Serializable {
-        /** The very same text if nothing was found in it. */
-        String apply(String text) {
-            Finder.Found found = finder.find(text, 0);
-            if (found == null) {
-                return text;
+        /** The very same draft if nothing was found in it. */
+        Draft apply(Draft draft) {
+            Draft out = new Draft();
+            boolean any = false;
+            for (int i = 0; i < draft.size(); i++) {
+                String part = draft.part(i);
+                if (draft.isPutIn(i)) {
+                    out.put(part);
+                    continue;
+                }
+                int at = 0;
+                for (Finder.Found found = finder.find(part, 0); found != null; found = finder.find(part, at)) {
+                    out.keep(part.substring(at, found.start()));
+                    replacement.put(out, part, found);
+                    at = found.end();
+                    any = true;
+                }
+                out.keep(part.substring(at));
             }
-            StringBuilder out = new StringBuilder(text.length() + 16);
-            int at = 0;
-            for (; found != null; found = finder.find(text, at)) {
-                out.append(text, at, found.start());
-                replacement.append(out, text, found);
-                at = found.end();
-            }
-            return out.append(text, at, text.length()).toString();
+            return any ? out : draft;
         }
 
         @Override
@@ -78,15 +84,19 @@ public final class Redactor implements UDF1<byte[], byte[]> {
     }
 
     private interface Replacement extends Serializable {
-        void append(StringBuilder out, String text, Finder.Found found);
+        void put(Draft out, String text, Finder.Found found);
     }
 
     private record Written(Object[] parts) implements Replacement {
         @Override
-        public void append(StringBuilder out, String text, Finder.Found found) {
+        public void put(Draft out, String text, Finder.Found found) {
             for (Object part : parts) {
-                String written = part instanceof Integer group ? found.groups().group(group) : (String) part;
-                out.append(written == null ? "" : written);
+                if (part instanceof String written) {
+                    out.put(written);
+                } else {
+                    String group = found.groups().group((Integer) part);
+                    out.keep(group == null ? "" : group);
+                }
             }
         }
     }
@@ -101,14 +111,14 @@ public final class Redactor implements UDF1<byte[], byte[]> {
         }
 
         @Override
-        public synchronized void append(StringBuilder out, String text, Finder.Found found) {
+        public synchronized void put(Draft out, String text, Finder.Found found) {
             try {
                 if (mac == null) {
                     mac = Mac.getInstance(HASH);
                     mac.init(new SecretKeySpec(key, HASH));
                 }
                 byte[] hash = mac.doFinal(Text.bytes(text.substring(found.start(), found.end())));
-                out.append(HexFormat.of().formatHex(hash, 0, HASH_BYTES));
+                out.put(HexFormat.of().formatHex(hash, 0, HASH_BYTES));
             } catch (GeneralSecurityException error) {
                 throw new IllegalStateException("this Java has no " + HASH, error);
             }
