@@ -13,7 +13,7 @@ old records stay in the ledger under keys of their own, and readers leave them o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
@@ -74,7 +74,7 @@ def without(chunks: Chunks, gone: GoneIds) -> Chunks:
     """Return the chunks whose topics still exist: ``chunks`` itself if none is gone."""
     if not gone:
         return chunks
-    found = replace(chunks, splits={}, digests={}, sparks={}, etags={}, files_of_path={})
+    found = Chunks(chunks.pipeline, chunks.invalidated, committed_ms=dict(chunks.committed_ms))
     for split, of, value in _each(chunks):
         if value.topic_id not in gone.get(of.topic, ()):
             key = MovedKey if isinstance(value, MovedValue) else ChunkKey

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.ledger.fold import Chunks
+from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.incarnations import Loss, gone_ids, is_gone, losses, topics_with_ids, without
 from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, SplitId
@@ -126,3 +126,12 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
     state = without(seen, after.gone).splits[SplitId(FILE, 0)]
     assert state.complete
     assert sum(part.end - part.first for part in state.intervals("t")) == 60
+
+
+def test_what_is_left_of_chunks_changes_apart_from_them() -> None:
+    held = Chunks("web")
+    for topic, topic_id in (("t", "A"), ("u", "U")):
+        held.add(ChunkKey(SplitId(FILE, 0), 0, topic), replace(VALUE, topic_id=topic_id), 7)
+    left = without(held, {"t": frozenset({"A"})})
+    left.invalidate({FILE: Invalidated(1, frozenset())})
+    assert held.committed_ms == {FILE: 7}
