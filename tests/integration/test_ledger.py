@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from shipper.errors import ClusterError, ClusterRefuses, LedgerGone, OutcomeUnknown, Superseded
 from shipper.kafka import transaction
@@ -337,6 +338,14 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
     said = world.shipper("ledger", "show", world.name)
     assert said.returncode == 1
     assert "in the archive" in said.stderr
+    # If it is lost for good: the tombstone that the page writes.
+    page = (Path(__file__).parents[2] / "docs/how-to/recover-a-ledger.md").read_text()
+    [key] = re.findall(r"printf '(.*)\|\\n' \| kcat -P .* -p 1 ", page)
+    producer = Producer({"bootstrap.servers": world.bootstrap})
+    key = key.replace("web_access", world.name)
+    producer.produce(ledger_of(world).topic, None, key.encode(), partition=CHUNKS)
+    assert producer.flush(30) == 0
+    assert world.run()["before"] == 3, "those of the reship, which were not archived"
 
 
 def moved_end(world):
