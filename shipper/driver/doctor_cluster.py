@@ -223,9 +223,10 @@ class ExaminedCluster(Examined):
         )
         longest = self.of.records.max_line_bytes
         if facts.min_insync > facts.replication:
-            return failed(
+            return warning(
                 f"{says}; min.insync.replicas={facts.min_insync} is more than the number of "
-                "replicas, so nothing can be written",
+                "replicas: since Kafka 3.7 brokers take the number of replicas instead, and "
+                "earlier ones refuse every record",
                 "kafka-configs --alter --add-config "
                 f"min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
             )

@@ -375,7 +375,7 @@ class LedgerLog:
                 f"has replication factor {facts.replication}, and {than}: raise it "
                 "(kafka-reassign-partitions)"
             )
-        most = max((each.min_insync for each in beside), default=0)
+        most = min(max((each.min_insync for each in beside), default=0), facts.replication)
         if facts.min_insync < most or (facts.min_insync == 1 and facts.replication >= _REPLICAS):
             wanted = max(most, 2)
             found.append(

@@ -186,3 +186,13 @@ def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
     assert code == 1
     assert found["Java"]["status"] == "failed"
     assert found["far: login"]["status"] == "ok", "what needs no Java is looked at all the same"
+
+
+def test_a_topic_that_asks_for_more_replicas_than_it_has_is_a_warning(world: SecuredWorld) -> None:
+    world.write_pipeline(clusters=["local"])
+    world.set_topic("min.insync.replicas", "2")
+    assert world.run()["delivered"] == 1, "the broker takes the lower of the two"
+    code, found = doctor(world)
+    assert code == 0, bad(found)
+    assert found[f"local: topic {world.topic()}"]["status"] == "warning"
+    assert found["local: ledger"]["status"] == "ok"

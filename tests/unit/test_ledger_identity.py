@@ -82,6 +82,7 @@ def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):
     [
         ((1, 3, "1"), (1, 3, "1"), ["replication factor 1, and the cluster has 3 brokers"]),
         ((1, 1, "1"), (1, 1, "1"), []),
+        ((1, 1, "1"), (1, 1, "2"), []),
         ((2, 3, "1"), (3, 3, "1"), ["replication factor 2, and topics of this pipeline have 3"]),
         ((3, 3, "1"), (3, 3, "2"), ["min.insync.replicas=1"]),
         ((3, 3, "1"), (3, 3, "1"), ["min.insync.replicas=1"]),
