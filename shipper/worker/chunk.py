@@ -38,6 +38,8 @@ class Chunk:
     keys: Sequence[bytes | None] | None = None
     headers: Sequence[list[Header]] | None = None
     timestamps_ms: Sequence[int] | None = None
+    ordinals: Sequence[int] | None = None
+    """Ordinals of the records in their split, for people."""
     some_without_key: bool = True
     """Records without a key go to one partition, chunk by chunk; those with one where Java's
     producer would put them."""
@@ -70,6 +72,7 @@ class Chunk:
     def drop_records(self) -> None:
         """Free the memory; what identifies the chunk stays."""
         self.values, self.keys, self.headers, self.timestamps_ms = (), None, None, None
+        self.ordinals = None
 
 
 class LazyColumn(Sequence[Any]):

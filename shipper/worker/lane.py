@@ -512,8 +512,9 @@ def _too_large(fault: KafkaFault, chunks: list[Chunk]) -> RecordUnshippable:
     for chunk in chunks:
         if chunk.topic == fault.topic and fault.value in chunk.values:
             index = chunk.values.index(fault.value)
+            number = index if chunk.ordinals is None else int(chunk.ordinals[index])
             return RecordUnshippable(
-                f"{chunk.label}: record number {index + 1} of this chunk has "
+                f"{chunk.label}: record {number + 1} has "
                 f"{plural(len(fault.value or b''), 'byte')} and does not fit topic "
                 f"{chunk.topic} even in a batch of its own: after compression, the record is "
                 "larger than the topic's max.message.bytes. Its chunk was not sent. Raise "

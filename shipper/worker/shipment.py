@@ -427,6 +427,7 @@ class _SliceShipment:
             timestamps_ms=LazyColumn(table.column("timestamp").fill_null(0))
             if "timestamp" in names
             else None,
+            ordinals=ordinals,
         )
 
     def _rows(self, ordinals: range | Rows) -> pa.Table:
