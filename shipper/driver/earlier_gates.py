@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shipper.config.checks import QuarantineRateCheck, ReadBackCheck
+from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.judge_delivery import evaluate_delivery
@@ -25,13 +25,10 @@ from shipper.report.results import (
 )
 from shipper.runner import CLOSED_GATE
 from shipper.verify.readback import ReadBack
-from shipper.verify.reconcile import Reconciliation
+from shipper.verify.reconcile import Reconciliation, reconcile
 from shipper.verify.recount import look
 
 _LEDGER_WAIT_SECONDS = 60.0
-#: Checks that are made again; of any other the closed gate's own result stands.
-_AGAIN = (ReadBackCheck, QuarantineRateCheck)
-_NAMES_AGAIN = ("read_back", "quarantine_rate", "recreated", "gate")
 
 
 class DeliveryReader:
@@ -134,26 +131,27 @@ class EarlierGates:
         ]
 
     def _counted_again(self, gate: ClosedGate, check: ReadBackCheck | None) -> list[CheckResult]:
-        if check is None or gate.ship.ends_before is None:
-            return gate.failed
+        """Make the gate's checks again, by the ledger as it is now. Its own result stands for
+        topics that cannot be read back again."""
+        self._log.reaches(gate.ship.ledger_end)
         state = self._log.look(
             ask_state([file.path for file in gate.files]), wait_seconds=_LEDGER_WAIT_SECONDS
         )
         gone = self._recreated(gate.ship)
         ship = _without(gate.ship, gone)
         ledger = figures(state.chunks, gate.files, ship.generations)
-        account = Reconciliation(
-            [topic.model_copy() for topic in ship.topics],
-            read=ship.read,
-            quarantined=sum(ship.quarantined.values()),
-        )
         for topic in gone:
             ledger.sent.pop(topic, None)
-        self.reader.read_back(check, ship, ledger, account, gate.ends)
-        self.may_be_read_later |= account.read_back_passing
-        again = [each for each in self._context.pipeline.gates.delivery if isinstance(each, _AGAIN)]
-        kept = [each for each in gate.failed if not each.check.startswith(_NAMES_AGAIN)]
-        return [*kept, *evaluate_delivery(again, account)]
+            ledger.topics.pop(topic, None)
+        account = reconcile(ship, {file.path: file for file in gate.files}, ledger)
+        checks, kept = list(self._context.pipeline.gates.delivery), list[CheckResult]()
+        if check is None or ship.ends_before is None:
+            checks = [each for each in checks if not isinstance(each, ReadBackCheck)]
+            kept = [each for each in gate.failed if each.check.startswith("read_back")]
+        else:
+            self.reader.read_back(check, ship, ledger, account, gate.ends)
+            self.may_be_read_later |= account.read_back_passing
+        return [*kept, *evaluate_delivery(checks, account)]
 
     def _recreated(self, ship: ShipResult) -> set[str]:
         """Return the topics that were deleted since: a check of its own tells of records that are

@@ -38,6 +38,7 @@ def gate_delivery(
     )
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
     log = context.ledger(cluster_name, planned.source_root)
+    log.reaches(shipped.ledger_end)
     earlier = EarlierGates(context, context.clusters[cluster_name], log, planned, shipped)
     try:
         return _judged(context, planned, shipped, log, earlier, started_at)

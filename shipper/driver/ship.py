@@ -217,7 +217,7 @@ class ClusterShip:
             present = meanwhile.submit(self._client.present_ids, list(pipeline.needed_topics()))
             taken = self._present(self._take_over(tasks, lanes), present.result())
         self._lease.generation = result.generation = taken.generation
-        result.chunks_end = taken.chunks_end
+        result.chunks_end = result.ledger_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
         result.rate_limit_bytes = self._preflight.rate_limit_bytes
         result.guarantee = (
@@ -495,6 +495,7 @@ class ClusterShip:
         whatever the tasks said."""
         with self._context.phases("reading the ledger"):
             self._at_end = now = taken.read_on(self._ledger)
+        self._result.ledger_end = now.chunks_end
         still = self._pending(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(

@@ -226,6 +226,12 @@ class LedgerLog:
         those under the latest root that the ledger has."""
         self.root, self._formerly = root or None, formerly
 
+    def reaches(self, chunks_end: int) -> None:
+        """Tell that the chunk partition is known to end there or later: a read that waits goes so
+        far."""
+        with self._ends_lock:
+            self._least_ends[CHUNKS] = max(self._least_ends[CHUNKS], chunks_end)
+
     def ignoring(self, places: Iterable[PartitionOffset]) -> LedgerLog:
         """Return the same ledger, which skips these damaged records: to look for damage, or to
         repair it."""

@@ -200,6 +200,9 @@ class ShipResult(StepResult):
     """Each further pass over the files has a number of its own."""
     chunks_end: int = 0
     """Offset in the ledger's chunk partition behind the last record before this ship."""
+    ledger_end: int = 0
+    """Offset there behind the last record that this ship knows of. Whoever judges the ship reads at
+    least as far: a broker that leads no more, and does not know it, has less."""
     tasks: int = 0
     lanes: int = 0
     """Lanes per task."""
