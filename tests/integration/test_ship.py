@@ -203,6 +203,6 @@ def test_a_record_that_no_topic_takes_names_its_file_and_line_and_the_rest_waits
     world.write_log(
         "a.log", b"fine\n" + rng.randbytes(3_000_000).replace(b"\n", b"") + b"\nalso fine\n"
     )
-    world.fails(code=1, says=r"a\.log.*record number 2.*max\.message\.bytes")
+    world.fails(code=1, says=r"a\.log.*record 2 .*max\.message\.bytes")
     assert world.read() == Counter()
     assert world.ledger_count() == 0

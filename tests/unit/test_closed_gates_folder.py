@@ -10,37 +10,43 @@ from typing import Any
 import pytest
 
 from shipper.driver.earlier_gates import EarlierGates
+from shipper.ledger.log import LedgerLog
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
 from shipper.report.results import CheckResult, Coverage
 from shipper.runner import CLOSED_GATE
 from shipper.types import FileId
 from shipper.windows.window import Window
+from tests.doubles.memory_log import MemoryLog
 from tests.samples import reports as samples
+from tests.samples.config import cluster_of, pipeline_of
 
 HOUR = dt.timedelta(hours=1)
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW, NEXT = Window(START, START + HOUR), Window(START + HOUR, START + 2 * HOUR)
-WRONG = CheckResult(
-    check="sum_closes(lines)", severity="block", passed=False, expected="1", observed="2"
+SUM, TOPIC = (
+    CheckResult(check=name, severity="block", passed=False, expected="1", observed="2")
+    for name in ("sum_closes(lines)", "read_back(logs)")
 )
 
 
-def closed(generation: int) -> ClosedGate:
-    ship = samples.ship(generation=generation).model_copy(update={"run_id": "r1"})
-    return ClosedGate(at=START, ship=ship, files=[FileId("/a", 1, 2)], failed=[WRONG])
+def closed(generation: int, **fields: Any) -> ClosedGate:
+    changes = {"run_id": "r1", "topics": [], "files": [], "delivered": 0, "read": 0, **fields}
+    ship = samples.ship(generation=generation).model_copy(update=changes)
+    return ClosedGate(at=START, ship=ship, files=[FileId("/a", 1, 2)], failed=[SUM, TOPIC])
 
 
 def earlier(tmp_path: Path, window: Window, generation: int, **context: Any) -> EarlierGates:
-    client = SimpleNamespace()
+    client = SimpleNamespace(present_ids=lambda topics: {})
     about: Any = SimpleNamespace(
-        window=window, own_runs_uri=str(tmp_path), pipeline=SimpleNamespace(key="web"),
+        window=window, own_runs_uri=str(tmp_path), pipeline=pipeline_of(),
         connections=lambda _: SimpleNamespace(client=client), is_trial=False, skip_checks=(),
     )  # fmt: skip
     vars(about).update(context)
     plan: Any = SimpleNamespace(reship=context.get("reship", False), files_for=lambda _: [])
-    cluster: Any = SimpleNamespace(name="frankfurt")
+    cluster = cluster_of("frankfurt")
+    log = LedgerLog(MemoryLog(), cluster, "web")  # type: ignore[arg-type]
     shipped = samples.ship({}, generation=generation)
-    return EarlierGates(about, cluster, None, plan, shipped)  # type: ignore[arg-type]
+    return EarlierGates(about, cluster, log, plan, shipped)
 
 
 def test_gates_are_kept_by_window_and_cluster(tmp_path: Path) -> None:
@@ -57,10 +63,16 @@ def test_gates_are_kept_by_window_and_cluster(tmp_path: Path) -> None:
     assert folder.windows() == []
 
 
-def test_a_check_that_cannot_be_made_again_stays_as_it_was(tmp_path: Path) -> None:
-    ClosedGatesFolder(str(tmp_path), "web", "frankfurt").add(WINDOW, closed(5))
-    [found] = earlier(tmp_path, WINDOW, 9).count_again(None)
-    assert (found.check, found.passed) == ("run r1: sum_closes(lines)", False)
+def failed(gates: EarlierGates) -> list[str]:
+    return [check.check for check in gates.count_again(None) if not check.passed]
+
+
+def test_sums_are_made_again_and_what_cannot_be_read_back_stays_as_it_was(tmp_path: Path) -> None:
+    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder.add(WINDOW, closed(5))
+    assert failed(earlier(tmp_path, WINDOW, 9)) == ["run r1: read_back(logs)"]
+    folder.add(WINDOW, closed(5, read=3, delivered=3))
+    assert "run r1: sum_closes(read)" in failed(earlier(tmp_path, WINDOW, 9)), "the ledger lacks it"
     assert earlier(tmp_path, WINDOW, 5).count_again(None) == [], "it is this very gate"
     assert earlier(tmp_path, NEXT, 9).count_again(None) == []
 
